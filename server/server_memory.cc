@@ -60,8 +60,8 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
         other.bytes() * (3 + needs.state_count) + other.bytes() / 8 + needs.slices.bytes();
   }
   // A checkpoint holds what the shard has replaced since, and a copy of the rule's states.
-  if (!job.checkpoint().directory().empty() && needs.groups == nullptr) {
-    memory.checkpoint = needs.slices.bytes() * (1 + needs.state_count);
+  if (!job.checkpoint().directory().empty()) {
+    memory.checkpoint = needs.slices.bytes() * (1 + (needs.groups ? 0 : needs.state_count));
   }
   memory.shard = PlanShardMemory(needs, bytes_max - memory.program - memory.checkpoint);
   return memory;

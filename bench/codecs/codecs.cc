@@ -25,7 +25,9 @@
 #include "common/codec/coded_keys.h"
 #include "common/codec/decoder.h"
 #include "common/codec/encoder.h"
+#include "common/codec/error_feedback.h"
 #include "common/codec/payload.h"
+#include "common/codec/residual.h"
 #include "common/codec/threshold.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
@@ -82,7 +84,7 @@ void Compare(const std::string& codec, const char* what, double bytes, double se
     plain_seconds.push_back(b);
     ratios.push_back(b / a);
   }
-  std::printf("%-42s %-7s %7.2f GB/s %7.2f plain %6.2f\n", codec.c_str(), what,
+  std::printf("%-42s %-8s %7.2f GB/s %7.2f plain %6.2f\n", codec.c_str(), what,
               bytes / Median(coded_seconds) * 1e-9, bytes / Median(plain_seconds) * 1e-9,
               Median(ratios));
   std::fflush(stdout);
@@ -127,6 +129,41 @@ void DecodeAll(const CodedKeys& keys, bool adds, Arrays* a) {
   }
 }
 
+// What a worker keeps of an encoder with feedback.
+struct Feedback {
+  explicit Feedback(const ModelShape& shape)
+      : residual(shape), slices(SlicesOf(shape, ShardId(0), 1)) {}
+  void EncodeAll(const CodedKeys& keys, Arrays* a) {
+    Encoder plain(keys, {7, 1});
+    ResidualCursor cursor(&residual, slices, nullptr);
+    FeedbackEncoder encoder(&plain, &cursor);
+    int64_t at = 0;
+    char* out = a->coded.data();
+    while (encoder.left() > 0) {
+      const Encoder::Step step = encoder.Encode(
+          a->values.data() + at, static_cast<int64_t>(a->values.size()) - at, out, kChunkBytes);
+      at += step.entries;
+      out += step.bytes;
+    }
+  }
+  Residual residual;
+  ShardSlices slices;
+};
+
+// What is held back of a first update is what the reader does not see of it.
+bool HoldsBack(const Codec& codec) {
+  const ModelShape shape = OneMatrix(9);
+  const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
+  Arrays a(shape.size);
+  Feedback feedback(shape);
+  feedback.EncodeAll(keys, &a);
+  DecodeAll(keys, false, &a);
+  for (int64_t i = 0; i < shape.size; ++i) {
+    if (feedback.residual.of(0)[i] != a.values[i] - 2 * a.sum[i]) return false;
+  }
+  return true;
+}
+
 bool Agrees(const Codec& codec) {
   const ModelShape shape = OneMatrix(9);
   const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
@@ -158,6 +195,15 @@ void Measure(const Codec& codec, const Flags& flags, Arrays* a) {
   Compare(
       name, "encode", n * (4 + narrow), flags.seconds, [&] { EncodeAll(keys, a); },
       [&] { Narrow(a->values.data(), count, narrow, a->coded.data()); });
+  // Codecs with a bias, but for f32, which loses nothing.
+  if (codec.kind == CodecKind::kBf16 || codec.kind == CodecKind::kF16 ||
+      codec.kind == CodecKind::kInt8) {
+    Feedback feedback(shape);
+    std::vector<float> held(count);
+    Compare(
+        name, "feedback", n * (12 + narrow), flags.seconds, [&] { feedback.EncodeAll(keys, a); },
+        [&] { NarrowSum(a->values.data(), count, narrow, held.data(), a->coded.data()); });
+  }
   EncodeAll(keys, a);
   std::vector<char> other(narrow * count, 1);
   Compare(
@@ -195,7 +241,7 @@ bool MeasureThreshold(double density, const Flags& flags, Arrays* a) {
     Payload received;
     received.Append({payload.data(), static_cast<int64_t>(payload.size())}, nullptr);
     if (!CheckThresholdPayload(received, count).ok()) return false;
-    std::printf("%-42s         1/%.0f of f32\n", "", 4 * n / static_cast<double>(bytes));
+    std::printf("%-42s          1/%.0f of f32\n", "", 4 * n / static_cast<double>(bytes));
   }
   return true;
 }
@@ -206,7 +252,7 @@ int Run(const Flags& flags) {
                                Of(CodecKind::kQsgd),    Of(CodecKind::kQsgd, 8, true),
                                Of(CodecKind::kQsgd, 4), Of(CodecKind::kQsgd, 2)};
   for (const Codec& codec : codecs) {
-    if (Agrees(codec)) continue;
+    if (Agrees(codec) && HoldsBack(codec)) continue;
     std::fprintf(stderr, "codecs: %s: the reader does not see what the encoder said\n",
                  Describe(codec).c_str());
     return 1;

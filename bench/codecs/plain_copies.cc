@@ -50,6 +50,24 @@ void Onto1(const uint8_t* __restrict in, int64_t count, uint32_t* __restrict out
   for (int64_t i = 0; i < count; ++i) out[i] += in[i];
 }
 
+TESSERA_VECTOR_CLONES
+void NarrowSum2(const uint32_t* __restrict in, int64_t count, uint32_t* __restrict held,
+                uint16_t* __restrict out) {
+  for (int64_t i = 0; i < count; ++i) {
+    held[i] += in[i];
+    out[i] = static_cast<uint16_t>(held[i] >> 16);
+  }
+}
+
+TESSERA_VECTOR_CLONES
+void NarrowSum1(const uint32_t* __restrict in, int64_t count, uint32_t* __restrict held,
+                uint8_t* __restrict out) {
+  for (int64_t i = 0; i < count; ++i) {
+    held[i] += in[i];
+    out[i] = static_cast<uint8_t>(held[i] >> 24);
+  }
+}
+
 }  // namespace
 
 void Narrow(const float* in, int64_t count, int bytes, char* narrow) {
@@ -59,6 +77,16 @@ void Narrow(const float* in, int64_t count, int bytes, char* narrow) {
     Narrow2(in, count, reinterpret_cast<uint16_t*>(narrow));
   } else {
     Narrow1(in, count, reinterpret_cast<uint8_t*>(narrow));
+  }
+}
+
+void NarrowSum(const float* in, int64_t count, int bytes, float* held, char* narrow) {
+  const uint32_t* const from = reinterpret_cast<const uint32_t*>(in);
+  uint32_t* const sum = reinterpret_cast<uint32_t*>(held);
+  if (bytes == 2) {
+    NarrowSum2(from, count, sum, reinterpret_cast<uint16_t*>(narrow));
+  } else {
+    NarrowSum1(from, count, sum, reinterpret_cast<uint8_t*>(narrow));
   }
 }
 

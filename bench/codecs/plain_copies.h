@@ -12,6 +12,8 @@ void Narrow(const float* in, int64_t count, int bytes, char* narrow);
 void Widen(const char* narrow, int64_t count, int bytes, float* out);
 // Widen onto what `sum` has: reads it as well.
 void WidenOnto(const char* narrow, int64_t count, int bytes, float* sum);
+// Narrow (2 or 1 bytes) of the sum of `in` and `held`, which becomes that sum: reads both, writes two arrays.
+void NarrowSum(const float* in, int64_t count, int bytes, float* held, char* narrow);
 // Reads two arrays and writes one of them.
 void AddOnto(const float* in, int64_t count, float* sum);
 

@@ -65,6 +65,9 @@ def show_limit(arguments):
     over = 0
     for kind in ("server", "worker"):
         for rank, peak in enumerate(memory[kind + "_peak_rss_bytes"]):
+            if peak is None:
+                print("%-10s %12s" % ("%s %d" % (kind, rank), "not told"))
+                continue
             over += peak > limit
             print("%-10s %12.1f %7.1f%%%s" % ("%s %d" % (kind, rank), peak / 1e6, 100 * peak / limit,
                                              "   OVER" if peak > limit else ""))

@@ -3,12 +3,23 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/base/vector_clones.h"
 
 namespace tessera {
 namespace {
 
 // Entries that are coded at a time where buckets have no headers.
 constexpr int64_t kTile = 4096;
+
+TESSERA_VECTOR_CLONES
+void AddOnto(const float* __restrict from, int64_t count, float* __restrict to) {
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+TESSERA_VECTOR_CLONES
+void TakeOff(const float* __restrict from, int64_t count, float* __restrict to) {
+  for (int64_t i = 0; i < count; ++i) to[i] -= from[i];
+}
 
 }  // namespace
 
@@ -25,10 +36,10 @@ Encoder::Step FeedbackEncoder::Encode(const float* entries, int64_t count, char*
       decoded_.resize(size);
     }
     residual_.Read(size, sum_.data());
-    for (int64_t i = 0; i < size; ++i) sum_[i] += entries[all.entries + i];
+    AddOnto(entries + all.entries, size, sum_.data());
     const Encoder::Step step =
         encoder_.Encode(sum_.data(), size, out + all.bytes, room - all.bytes, decoded_.data());
-    for (int64_t i = 0; i < step.entries; ++i) sum_[i] -= decoded_[i];
+    TakeOff(decoded_.data(), step.entries, sum_.data());
     residual_.Write(step.entries, sum_.data());
     all.entries += step.entries;
     all.bytes += step.bytes;

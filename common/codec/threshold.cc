@@ -324,4 +324,15 @@ void ThresholdReader::Accumulate(int64_t count, float weight, float* sum) {
   at_ += count;
 }
 
+int64_t ThresholdReader::Take(int64_t end, int64_t room, float weight, int64_t* places,
+                              float* values) {
+  const float step = weight * words_.tau();
+  int64_t count = 0;
+  for (; !ended_ && next_ < end && count < room; Step(), ++count) {
+    places[count] = next_;
+    values[count] = negative_ ? -step : step;
+  }
+  return count;
+}
+
 }  // namespace tessera

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -142,6 +143,14 @@ class ThresholdReader {
   // sum[i] = weight * x[i], or sum[i] += weight * x[i], for the next `count` entries.
   void Assign(int64_t count, float weight, float* sum);
   void Accumulate(int64_t count, float weight, float* sum);
+
+  // The same without the entries that were not sent; not beside the two above. Where the next entry
+  // sent is; nullopt: there is none.
+  std::optional<int64_t> NextPlace() const {
+    return ended_ ? std::nullopt : std::optional<int64_t>(next_);
+  }
+  // The next entries sent before `end`, at most `room`: their places and weight * x. Returns how many.
+  int64_t Take(int64_t end, int64_t room, float weight, int64_t* places, float* values);
 
  private:
   void Step();

@@ -52,6 +52,10 @@ class DelayedNesterov final : public UpdateRule {
 
   int state_count() const override { return 2; }
 
+  float divisor(int state) const override {
+    return state == kBuffer ? static_cast<float>(options_.interval) : 1;
+  }
+
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
              float* const* state, int64_t count) const override {
     const float interval = static_cast<float>(options_.interval);
@@ -59,8 +63,8 @@ class DelayedNesterov final : public UpdateRule {
     const float eta = options_.learning_rate * update.rate;
     const float mu = options_.momentum;
     const float ahead = options_.ahead;
-    float* const m = state[0];
-    float* const buffer = state[1];
+    float* const m = state[kMomentum];
+    float* const buffer = state[kBuffer];
     if (update.number % static_cast<uint64_t>(options_.interval) == 0) {
       const float rest = (1 - ahead * interval + ahead) * mu;
       MomentumRun(u, update.scale, share, eta, mu, rest, w_in, w_out, m, buffer, count);
@@ -72,6 +76,8 @@ class DelayedNesterov final : public UpdateRule {
   }
 
  private:
+  static constexpr int kMomentum = 0, kBuffer = 1;
+
   const DelayedNesterovOptions options_;
 };
 

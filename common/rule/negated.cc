@@ -10,6 +10,7 @@ class Negated final : public UpdateRule {
   explicit Negated(std::unique_ptr<UpdateRule> rule) : rule_(std::move(rule)) {}
 
   int state_count() const override { return rule_->state_count(); }
+  float divisor(int state) const override { return rule_->divisor(state); }
 
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
              float* const* state, int64_t count) const override {

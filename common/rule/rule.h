@@ -29,6 +29,14 @@ class UpdateRule {
   // Arrays of the parameters' size that the rule keeps. They start at zero.
   virtual int state_count() const = 0;
 
+  // Where u is 0 the rule would write what it read, so that such entries may be left out. Only -0 is
+  // something else then: it stays, and is +0 where it is written. Not of a rule with state or decay.
+  virtual bool keeps_where_zero() const { return false; }
+
+  // What the rule divides state array `state` by where it takes it up: one that a job saved whose rule divided by
+  // another number goes on times this over that, so that what is in it weighs what it would have.
+  virtual float divisor(int state) const { return 1; }
+
   // w_out = rule(w_in, update.scale * u, state) for `count` entries. w_out is w_in or does not
   // overlap it. `state` holds state_count() pointers. u points uphill where the rule is an
   // optimizer (a gradient) and is what is added where it adds.

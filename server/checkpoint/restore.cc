@@ -149,6 +149,11 @@ absl::StatusOr<SavedShard> SavedShardOf(const Manifest& manifest, const std::str
   saved.whole_next = job.whole_next;
   const absl::StatusOr<Recipe> recipe = RecipeFor(JobOfText(manifest.job_text));
   if (recipe.ok() && recipe->core) saved.core_every = recipe->core->every;
+  // CheckRestorable has found that this job keeps the same states.
+  if (recipe.ok() && !recipe->rule_states.empty()) {
+    const std::unique_ptr<UpdateRule> rule = recipe->make_rule();
+    for (int s = 0; s < rule->state_count(); ++s) saved.divisors.push_back(rule->divisor(s));
+  }
   return saved;
 }
 

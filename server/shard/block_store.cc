@@ -121,16 +121,19 @@ float* BlockStore::BeginEdit(int i) {
   return block.out;
 }
 
-std::shared_ptr<const Snapshot> BlockStore::TakeSnapshot() {
+std::shared_ptr<const Snapshot> BlockStore::TakeSnapshot() { return AddSnapshot(&readers_); }
+
+std::shared_ptr<const Snapshot> BlockStore::TakeKeptSnapshot() { return AddSnapshot(&kept_); }
+
+std::shared_ptr<const Snapshot> BlockStore::AddSnapshot(Snapshots* to) {
   retired_.reset();
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->blocks_.assign(blocks_.begin(), blocks_.end());
   snapshot->bytes_ = size_ * static_cast<int64_t>(sizeof(float));
-  readers_.erase(
-      std::remove_if(readers_.begin(), readers_.end(),
-                     [](const std::weak_ptr<Snapshot>& reader) { return reader.expired(); }),
-      readers_.end());
-  readers_.push_back(snapshot);
+  to->erase(std::remove_if(to->begin(), to->end(),
+                           [](const std::weak_ptr<Snapshot>& held) { return held.expired(); }),
+            to->end());
+  to->push_back(snapshot);
   return snapshot;
 }
 
@@ -149,6 +152,9 @@ int64_t BlockStore::blocks_allocated() const { return pool_->allocated(); }
 // version is revoked whole, and what revoked ones still hold counts as on its way.
 void BlockStore::RevokeOldest(int64_t bytes_wanted) {
   int64_t bytes_allowed = copy_bytes_max_;
+  for (const std::weak_ptr<Snapshot>& kept : kept_) {
+    if (!kept.expired()) bytes_allowed += size_ * static_cast<int64_t>(sizeof(float));
+  }
   bool revoking = false;
   std::shared_ptr<Snapshot> version;
   for (const std::weak_ptr<Snapshot>& weak : readers_) {

@@ -43,7 +43,7 @@ class Snapshot {
   const std::vector<std::shared_ptr<const Block>>& blocks() const { return blocks_; }
   int64_t bytes() const { return bytes_; }
   // Set by the shard when this reader is too slow and holds up memory: stop sending, drop it, and
-  // let the client retry.
+  // let the client retry. Never of one that TakeKeptSnapshot gave.
   bool revoked() const { return revoked_.load(std::memory_order_relaxed); }
 
  private:
@@ -56,8 +56,8 @@ class Snapshot {
 // Written by one thread, the shard's.
 class BlockStore {
  public:
-  // Blocks beyond the parameters are bounded to `copy_bytes_max`; past that the oldest reader is
-  // revoked.
+  // Blocks beyond the parameters are bounded to `copy_bytes_max`, and the parameters' size for each kept
+  // snapshot; past that the oldest reader is revoked.
   BlockStore(const ShardSlices& slices, int64_t copy_bytes_max);
 
   int64_t size() const { return size_; }
@@ -79,11 +79,13 @@ class BlockStore {
   // values. Valid until the next call on the store.
   float* BeginEdit(int i);
 
-  // Some snapshot is held.
+  // Some snapshot is held that is not a kept one.
   bool HasReaders() const;
 
   // References to all blocks as they are now.
   std::shared_ptr<const Snapshot> TakeSnapshot();
+  // The same for whoever cannot begin again, however long it takes: it is no reader, and never revoked.
+  std::shared_ptr<const Snapshot> TakeKeptSnapshot();
 
   // Bytes of blocks that only readers still hold, and the most there ever were.
   int64_t copied_bytes() const;
@@ -93,6 +95,9 @@ class BlockStore {
   int64_t readers_revoked() const { return readers_revoked_; }
 
  private:
+  using Snapshots = std::vector<std::weak_ptr<Snapshot>>;
+
+  std::shared_ptr<const Snapshot> AddSnapshot(Snapshots* to);
   void RevokeOldest(int64_t bytes_wanted);
 
   const int64_t copy_bytes_max_;
@@ -102,8 +107,9 @@ class BlockStore {
   std::shared_ptr<Block>
       retired_;  // the block that the last rewrite replaced: its values are still read
   std::vector<int64_t> offsets_;
-  // Readers by age; expired ones are swept as snapshots are taken.
-  std::vector<std::weak_ptr<Snapshot>> readers_;
+  // By age; expired ones are swept as others are taken.
+  Snapshots readers_;
+  Snapshots kept_;
   int64_t copied_bytes_peak_ = 0;
   int64_t readers_revoked_ = 0;
 };

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/vector_clones.h"
 #include "common/codec/decoder.h"
 
 namespace tessera {
@@ -12,6 +13,11 @@ namespace {
 
 // Decoding and the rule work on runs that stay in the first-level cache.
 constexpr int64_t kTileEntries = 4096;
+
+TESSERA_VECTOR_CLONES
+void AddScaled(const float* __restrict u, float scale, int64_t count, float* __restrict g) {
+  for (int64_t i = 0; i < count; ++i) g[i] += scale * u[i];
+}
 
 }  // namespace
 
@@ -193,7 +199,7 @@ void CoreExchange::CommitAll(const Update& update, const UpdateRule& rule, Block
       // A core is of the last exchange before it where all make the same; elsewhere each member has pushed all
       // entries at a time of its own.
       if (options_.lockstep) std::fill_n(g, count, 0.0f);
-      for (int64_t k = 0; k < count; ++k) g[k] += update.scale * u[k];
+      AddScaled(u, update.scale, count, g);
       std::fill_n(u, count, 0.0f);
       AddMagnitudes({block.out + begin, g, count}, &magnitudes_);
     }

@@ -67,7 +67,15 @@ std::optional<CoreReport> ServedShard::core_report() const {
   return cores->report();
 }
 
+// By their turns, so that the room beside the next push goes to the one that is folded after it.
 void ServedShard::GrantReservations() {
+  if (reservations_.size() > 1) {
+    for (ParkedReserve& r : reservations_) r.pushes_before = shard_->PushesBefore(r.member);
+    std::stable_sort(reservations_.begin(), reservations_.end(),
+                     [](const ParkedReserve& a, const ParkedReserve& b) {
+                       return a.pushes_before < b.pushes_before;
+                     });
+  }
   for (size_t i = 0; i < reservations_.size();) {
     const bool is_member = shard_->plan().Find(reservations_[i].member) != nullptr;
     if (is_member && !shard_->Reserve(reservations_[i].member, reservations_[i].bytes)) {

@@ -88,6 +88,7 @@ class ServedShard {
     MemberId member;
     int64_t bytes = 0;
     std::function<void(absl::Status)> granted;
+    int64_t pushes_before = 0;  // when it was last looked at
   };
 
   void Rest(MemberId member, Exchange after, RestWord word);

@@ -108,6 +108,8 @@ struct SavedShard {
   bool whole_next = false;
   // CoreShare::every of the job that saved it; 0: as this one's.
   uint64_t core_every = 0;
+  // UpdateRule::divisor of each state in the job that saved it; empty: as this one's.
+  std::vector<float> divisors;
 };
 
 // Folds pushes into its parameters as the consistency policy decides.
@@ -294,8 +296,13 @@ class Shard {
   // True if a push of `bytes` from `member` may start to arrive: it is the next to be folded, which
   // always has a place, or it fits under the limit. The caller returns the place with Release
   // unless Accept staged the push, whose reserved_bytes say how much.
+  //
+  // Under a barrier others than the next never have more than the limit, but for one push more for a
+  // moment: where a plan puts somebody in front of the next in order, that one keeps its place.
   bool Reserve(MemberId member, int64_t bytes);
   void Release(MemberId member, int64_t bytes);
+  // How many members' turns come before this one's, where the order matters; 0 elsewhere.
+  int64_t PushesBefore(MemberId member) const;
 
   // nullptr: the layers are not cut.
   std::shared_ptr<const LayerParts> layer_parts() const {
@@ -358,6 +365,7 @@ class Shard {
   std::deque<Staged>::iterator NextStaged();
   void Fold(const Staged& push, float weight);
   void FoldAndCommit(const Staged& push, const Verdict& verdict);
+  bool AppliesSent(const Staged& push) const;
   void FoldHalf(const Staged& push, bool commits);
   void CommitHalves();
   void Commit(float scale, absl::Time now);
@@ -375,6 +383,7 @@ class Shard {
   void Wake(MemberId id, MemberState* member);
   bool awaits_copy() const { return replica_ && replica_->awaits_copy(); }
   bool IsUnheard(MemberId member) const;
+  int64_t OwnBytes(MemberId next) const;
   int64_t kept_bytes_max() const;
   absl::Status Follow(const FoldEvent& event);
   absl::Status Follow(const CommitEvent& event);

@@ -29,6 +29,8 @@ std::optional<ShardCopy> Shard::TakeCopy() {
   ShardCopy copy;
   copy.order = copied_;
   copy.values = ReadNow();
+  // Folds do not wait for a disk.
+  copy.values.snapshot = store_.TakeKeptSnapshot();
   copy.counters = counters();
   for (const auto& [id, member] : members_) copy.folded.push_back({id, member.folded});
   std::sort(copy.folded.begin(), copy.folded.end());
@@ -72,8 +74,15 @@ absl::Status Shard::Load(const SavedShard& saved) {
       row += rows;
     }
     for (size_t s = 0; s < state_.size(); ++s) {
+      float* const state = state_[s].data() + slice.offset;
       TESSERA_RETURN_IF_ERROR(saved.read_rows(slice.parameter, static_cast<int>(s), slice.row_begin,
-                                              slice.row_end, state_[s].data() + slice.offset));
+                                              slice.row_end, state));
+      if (s >= saved.divisors.size()) continue;
+      const float factor = rule_->divisor(static_cast<int>(s)) / saved.divisors[s];
+      if (factor != 1) {
+        std::transform(state, state + slice.size(), state,
+                       [factor](float v) { return factor * v; });
+      }
     }
     if (has_core) {
       TESSERA_RETURN_IF_ERROR(saved.read_rows(slice.parameter, static_cast<int>(state_.size()),

@@ -99,17 +99,41 @@ std::vector<MemberId> Shard::WaitsFor() const {
   return missing;
 }
 
+// Of the bytes that are reserved or staged, those in the place that the next in order has of its own.
+int64_t Shard::OwnBytes(MemberId next) const {
+  const auto found = reserved_.find(next);
+  int64_t bytes = found == reserved_.end() ? 0 : found->second;
+  for (const Staged& push : staged_) {
+    if (push.member == next) bytes += push.payload.size();
+  }
+  return std::min(bytes, slices_.bytes());
+}
+
 bool Shard::Reserve(MemberId member, int64_t bytes) {
   const std::optional<MemberId> next = policy_->NextInOrder();
-  const int64_t taken = reserved_bytes_ + counters_.staged_bytes;
-  // Where order matters the next in order has a place of its own; elsewhere what there is for it is
-  // anybody's.
+  int64_t taken = reserved_bytes_ + counters_.staged_bytes;
+  // Where order matters the next in order has a place of its own, which takes none of the others' room;
+  // elsewhere what there is for it is anybody's.
+  if (next.has_value()) taken -= OwnBytes(*next);
   const int64_t limit = limits_.staging_bytes + (next.has_value() ? 0 : slices_.bytes());
   const bool is_next = next.has_value() ? *next == member : taken == 0;
   if (!is_next && taken + bytes > limit && !IsUnheard(member)) return false;
   reserved_[member] += bytes;
   reserved_bytes_ += bytes;
   return true;
+}
+
+int64_t Shard::PushesBefore(MemberId member) const {
+  const std::optional<MemberId> next = policy_->NextInOrder();
+  if (!next.has_value()) return 0;
+  const auto place = [&](MemberId id) {
+    const auto found = std::find_if(plan_.members.begin(), plan_.members.end(),
+                                    [id](const PlanMember& m) { return m.member == id; });
+    return found == plan_.members.end() ? 0 : found - plan_.members.begin();
+  };
+  // Who comes before the next in order has been folded: its turn is in the next exchange.
+  const int64_t distance = place(member) - place(*next);
+  return distance < 0 ? distance + static_cast<int64_t>(plan_.members.size()) : distance;
 }
 
 void Shard::Release(MemberId member, int64_t bytes) {

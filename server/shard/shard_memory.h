@@ -1,4 +1,5 @@
-// What a shard may hold beside its parameters: pushes on their way, and copies for readers.
+// What a shard may hold beside its parameters: pushes on their way, and copies for readers. What a checkpoint holds
+// comes on top.
 #ifndef TESSERA_SERVER_SHARD_SHARD_MEMORY_H_
 #define TESSERA_SERVER_SHARD_SHARD_MEMORY_H_
 
@@ -18,7 +19,8 @@ struct ShardLimits {
   int64_t staging_bytes = 0;
   // Blocks that only readers still hold.
   int64_t copy_bytes = 0;
-  // Where subnets are trained: nothing is folded while somebody reads, so that no block is copied.
+  // Where subnets are trained: nothing is folded while somebody reads, so that no block is copied but for a
+  // checkpoint.
   bool folds_wait_for_readers = false;
 };
 

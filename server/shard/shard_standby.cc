@@ -5,8 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/threshold.h"
+#include "common/codec/update_reader.h"
 #include "server/shard/image_reader.h"
 #include "server/shard/shard.h"
+#include "server/shard/update_run.h"
 
 namespace tessera {
 namespace {
@@ -176,9 +178,12 @@ absl::Status Shard::Follow(const CommitEvent& commit) {
   std::optional<float> scale = std::exchange(followed_scale_, std::nullopt);
   if (!scale.has_value()) scale = policy_->CommitDue(commit.time);
   if (!scale.has_value()) return Contradicts("has a commit, and none is due");
-  pending_.resize(slices_.size);
-  ImageReader(commit.sum).Read(slices_.size, pending_.data());
-  Commit(*scale, commit.time);
+  TESSERA_CHECK(!records_);
+  // Read where it was received, as the last push of an update is.
+  UpdateReader reader(dense_forms_.Find(Codec()), commit.sum);
+  FoldAndApplyRun({0, slices_.size}, /*is_first=*/true, /*weight=*/1, &reader, BeginCommit(*scale),
+                  /*pending=*/nullptr, {rule_.get(), &store_, &state_});
+  pending_count_ = 0;
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #include "server/shard/update_run.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "common/base/check.h"
 
@@ -9,6 +10,8 @@ namespace {
 
 // Decoding and the rule work on runs that stay in the first-level cache.
 constexpr int64_t kTileEntries = 4096;
+// Entries of a push that are gathered at a time.
+constexpr int64_t kSentEntries = 1024;
 
 // Calls write(block, its first entry) for the blocks of `run`, which are about to be replaced.
 template <typename Write>
@@ -64,6 +67,27 @@ void FoldAndApplyRun(const EntryRun& run, bool is_first, float weight, UpdateRea
       target.rule->Apply(update, u, block.in + begin, block.out + begin, state.data(), count);
     }
   });
+}
+
+void ApplySent(const Update& update, float weight, ThresholdReader* push, const UpdateRule& rule,
+               BlockStore* store) {
+  TESSERA_CHECK(rule.keeps_where_zero() && rule.state_count() == 0);
+  int64_t places[kSentEntries];
+  float u[kSentEntries];
+  float w[kSentEntries];
+  for (int i = 0; i < store->block_count(); ++i) {
+    const int64_t begin = store->offset(i);
+    const int64_t end = begin + store->block(i).size();
+    const std::optional<int64_t> next = push->NextPlace();
+    if (!next.has_value()) return;
+    if (*next >= end) continue;
+    float* const values = store->BeginEdit(i);
+    while (const int64_t count = push->Take(end, kSentEntries, weight, places, u)) {
+      for (int64_t k = 0; k < count; ++k) w[k] = values[places[k] - begin];
+      rule.Apply(update, u, w, w, nullptr, count);
+      for (int64_t k = 0; k < count; ++k) values[places[k] - begin] = w[k];
+    }
+  }
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/codec/threshold.h"
 #include "common/codec/update_reader.h"
 #include "common/rule/rule.h"
 #include "server/shard/block_store.h"
@@ -37,6 +38,11 @@ void ApplyRun(const EntryRun& run, const Update& update, const std::vector<float
 // `pending` is not touched where it `is_first`.
 void FoldAndApplyRun(const EntryRun& run, bool is_first, float weight, UpdateReader* push,
                      const Update& update, std::vector<float>* pending, const UpdateTarget& target);
+
+// An update that is this push alone, applied where it has entries: no other entry, and no block without any, is
+// touched. The rule keeps what it is given where an update is zero.
+void ApplySent(const Update& update, float weight, ThresholdReader* push, const UpdateRule& rule,
+               BlockStore* store);
 
 }  // namespace tessera
 

@@ -1,5 +1,6 @@
 #include "common/codec/threshold.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -216,6 +217,37 @@ TEST_CASE("entries are read range by range, weighted, assigned or added", "[code
   reader.Assign(4, 0.5f, sum.data() + 2);
   reader.Accumulate(4, 0.5f, sum.data() + 6);
   CHECK(sum == std::vector<float>{1, 2, -1, 0, 0, 0, 1, 1, 2, 1});
+}
+
+TEST_CASE("the entries sent, taken in parts, are what is assigned", "[codec][threshold]") {
+  const int64_t count = 10000;
+  const std::vector<float> update = Normal(count, 3);
+  std::vector<float> residual(count);
+  ThresholdEncoder encoder(1.5f, true);
+  encoder.Encode(update.data(), residual.data(), count);
+  const std::vector<char> bytes = encoder.Finish();
+  const std::vector<float> wanted = Read(bytes, count);
+  const Payload payload = Cut(bytes, {9, 100});
+  ThresholdReader reader(payload);
+  std::vector<float> got(count);
+  int64_t places[7];
+  float values[7];
+  int64_t sent = 0;
+  for (int64_t end = 0; end < count;) {
+    end = std::min<int64_t>(count, end + 1234);
+    while (const int64_t taken = reader.Take(end, 7, 0.5f, places, values)) {
+      REQUIRE(taken <= 7);
+      sent += taken;
+      for (int64_t i = 0; i < taken; ++i) {
+        REQUIRE((places[i] >= end - 1234 && places[i] < end));
+        got[places[i]] += 2 * values[i];
+      }
+    }
+    REQUIRE((!reader.NextPlace().has_value() || *reader.NextPlace() >= end));
+  }
+  CHECK(got == wanted);
+  CHECK(sent == encoder.sent());
+  CHECK_FALSE(reader.NextPlace().has_value());
 }
 
 TEST_CASE("a skip word passes over 2^31 - 1 entries", "[codec][threshold]") {

@@ -129,6 +129,29 @@ TEST_CASE("taking momentum ahead of time moves it between updates, and none of i
   CHECK(After(*at_once, 20) != After(*spread, 20));
 }
 
+TEST_CASE("a buffer that goes on under another interval weighs what it would have",
+          "[rule][outer]") {
+  // N = 4, mu 0.5, every u = 1, until m = 1.5 at the 8th and two more are in the buffer. With N = 2 these weigh
+  // 1/4 each still, and the two until the next momentum step 1/2 each:
+  //   12  m = 0.5 * 1.5 + 2/4 + 2/2 = 2.25
+  const auto before = MakeNegated(MakeDelayedNesterov({1, 0.5f, 0, 4}));
+  const auto now = MakeNegated(MakeDelayedNesterov({1, 0.5f, 0, 2}));
+  CHECK(before->divisor(0) == now->divisor(0));
+  float w = 0, m = 0, buffer = 0;
+  float* const states[] = {&m, &buffer};
+  const float u = -1;
+  Update update;
+  for (update.number = 1; update.number <= 10; ++update.number) {
+    before->Apply(update, &u, &w, &w, states, 1);
+  }
+  CHECK(m == 1.5f);
+  CHECK(buffer == 2);
+  buffer *= now->divisor(1) / before->divisor(1);
+  for (; update.number <= 12; ++update.number) now->Apply(update, &u, &w, &w, states, 1);
+  CHECK(m == 2.25f);
+  CHECK(buffer == 0);
+}
+
 TEST_CASE("negated twice is the rule itself", "[rule][outer]") {
   const auto twice = MakeNegated(MakeNegated(MakeSgd({0.1f, 0.9f, 0.01f})));
   REQUIRE(twice->state_count() == 1);

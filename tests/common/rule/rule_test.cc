@@ -235,6 +235,28 @@ TEST_CASE("at rate 0 the parameters stay, and the state moves as at any other ra
   }
 }
 
+// Elsewhere the rule that says so would leave out a step that it takes.
+TEST_CASE("only a rule that changes nothing but -0 where an update is zero says that it keeps",
+          "[rule]") {
+  std::vector<float> start = Values(4, 100);
+  start[7] = 0;
+  int keeping = 0;
+  for (const RuleCase& c : AllRules()) {
+    INFO(c.name);
+    Trained trained(*c.rule, start);
+    if (!c.rule->keeps_where_zero()) continue;
+    ++keeping;
+    REQUIRE(c.states == 0);
+    for (int number = 1; number <= 4; ++number) {
+      trained.InPlace(UpdateAt(number),
+                      std::vector<float>(start.size(), number % 2 ? 0.0f : -0.0f));
+      REQUIRE(trained == Trained(*c.rule, start));
+    }
+  }
+  CHECK(keeping == 1);
+  CHECK(MakeAdd()->keeps_where_zero());
+}
+
 TEST_CASE("a larger rate is a larger step, and add knows no rate", "[rule]") {
   Update half = UpdateAt(3), whole = half;
   half.rate = 0.5f;

@@ -3,11 +3,15 @@
 #include <catch2/catch.hpp>
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "common/config/job_digest.h"
 #include "common/method/recipe.h"
+#include "server/control/saved_job.h"
+#include "server/shard/shard.h"
 #include "tests/common/checkpoint/saved_model.h"
 
 namespace tessera {
@@ -98,6 +102,62 @@ TEST_CASE("states of a job that this build does not know are refused", "[restore
   const absl::Status status = CheckRestorable(saved, ManifestFor(Momentum));
   CHECK(absl::IsFailedPrecondition(status));
   CHECK(absl::StrContains(status.message(), "1 of a job that this build does not know"));
+}
+
+// What the manifest's parameters are, in one shard.
+ModelShape ShapeOf(const Manifest& manifest) {
+  ModelShape shape;
+  for (const CheckpointParameter& parameter : manifest.parameters) {
+    shape.parameters.push_back({parameter.name, parameter.rows, parameter.columns, false, 0, 0, 0});
+    shape.size += parameter.rows * parameter.columns;
+  }
+  return shape;
+}
+
+TEST_CASE("what asynchronous diloco has in its buffer weighs the same with other workers",
+          "[restore]") {
+  const int64_t workers = GENERATE(2, 4, 12);
+  const auto job_of = [](int64_t count) {
+    v1::Job job;
+    AsyncDiloco(&job);
+    job.mutable_cluster()->set_workers(count);
+    return job;
+  };
+  Manifest manifest = ManifestFor([&](v1::Job* job) { *job = job_of(4); });
+  manifest.coordinator = FormatSavedJob({});
+  const std::string folder = EmptyFolder();
+  REQUIRE(SaveShards(folder, &manifest).ok());
+  WriteManifest(folder, manifest);
+  const auto checkpoint = Checkpoint::Open(folder);
+  REQUIRE(checkpoint.ok());
+
+  const absl::StatusOr<Recipe> recipe = RecipeFor(job_of(workers));
+  REQUIRE(recipe.ok());
+  Shard::Options options;
+  options.shape = ShapeOf(manifest);
+  options.policy = recipe->make_policy();
+  options.rule = recipe->make_rule();
+  Shard shard(std::move(options));
+  REQUIRE(LoadShard(
+              **checkpoint, [] { return true; }, &shard)
+              .ok());
+
+  REQUIRE(shard.Order({{1, 7}, kCopyAtOnce}).ok());
+  const std::optional<ShardCopy> copy = shard.TakeCopy();
+  REQUIRE(copy.has_value());
+  REQUIRE(copy->states.size() == 2);
+  size_t i = 0;
+  for (size_t p = 0; p < manifest.parameters.size(); ++p) {
+    for (int64_t row = 0; row < manifest.parameters[p].rows; ++row) {
+      for (int64_t column = 0; column < manifest.parameters[p].columns; ++column, ++i) {
+        CAPTURE(p, row, column);
+        CHECK((*copy->states[0])[i] == SavedValue(manifest, p, 0, row, column));
+        // Of the next momentum step it is 1/4 still.
+        CHECK((*copy->states[1])[i] / static_cast<float>(workers) ==
+              Approx(SavedValue(manifest, p, 1, row, column) / 4));
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -111,6 +111,25 @@ TEST_CASE("past a slice's worth of copies the oldest version's readers are revok
   CHECK(Holds(*younger, 1));
 }
 
+TEST_CASE("whoever keeps a snapshot is never revoked, and costs readers nothing", "[block_store]") {
+  Store s(kBlockBytes);
+  const auto kept = s.store.TakeKeptSnapshot();
+  CHECK_FALSE(s.store.HasReaders());
+  s.Write(1);
+  CHECK(s.store.copied_bytes() == kBytes);
+  // A slice for it, and a block for the reader.
+  const auto reader = s.store.TakeSnapshot();
+  CHECK(s.store.HasReaders());
+  s.store.BeginEdit(0);
+  CHECK_FALSE(reader->revoked());
+  s.store.BeginEdit(1);
+  CHECK(reader->revoked());
+  s.Write(1);
+  CHECK_FALSE(kept->revoked());
+  CHECK(Holds(*kept, 0));
+  CHECK(s.store.readers_revoked() == 1);
+}
+
 TEST_CASE("readers that obey revocation bound the memory", "[block_store]") {
   Store s;
   std::vector<std::shared_ptr<const Snapshot>> readers;

@@ -1,8 +1,10 @@
 // What a shard does on a small memory.
 #include <catch2/catch.hpp>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "server/shard/block_store.h"
 #include "tests/server/shard/shard_fixture.h"
 #include "tests/server/shard/subnet_cluster.h"
 
@@ -67,6 +69,42 @@ TEST_CASE("a reader that does not end holds up nobody for ever", "[shard][subnet
   // The next one has its time from when it comes.
   REQUIRE(shard.Accept(cluster.Good(0, 1, cluster.Place(2, 0, 1), Value(4))).ok());
   CHECK(shard.Advance(begin + absl::Seconds(32)));
+}
+
+TEST_CASE("a checkpoint that is being written holds up no fold, and takes a slice at most",
+          "[shard][subnet][limits][copies]") {
+  // Of several blocks.
+  const v1::Model model = FullyConnected({600, 1500, 9}, true, true);
+  SubnetCluster cluster(model, 1, 5, Waiting());
+  Shard& shard = cluster.shard(0);
+  cluster.SetPlan(PlanOfFirst(1));
+  const absl::Time now = absl::UnixEpoch();
+  REQUIRE(shard.Order({{1, 10}, Exchange(1)}).ok());
+  REQUIRE(shard.Accept(cluster.Good(0, 1, cluster.Place(1, 0, 1), Value(1))).ok());
+  REQUIRE(shard.Advance(now));
+  CHECK(shard.counters().copied_bytes_peak == 0);
+  std::optional<ShardCopy> copy = shard.TakeCopy();
+  REQUIRE(copy.has_value());
+  const std::vector<float> saved = ValuesOf(*copy->values.snapshot);
+  for (uint64_t round = 2; round <= 4; ++round) {
+    CAPTURE(round);
+    auto reader = shard.ReadSubnet(MemberId(1), Exchange(round));
+    REQUIRE((reader.ok() && reader->has_value()));
+    REQUIRE(shard
+                .Accept(cluster.Good(0, 1, cluster.Place(round, 0, 1),
+                                     Value(static_cast<float>(round))))
+                .ok());
+    CHECK_FALSE(shard.Advance(now));
+    CHECK_FALSE((*reader)->read.snapshot->revoked());
+    reader = absl::CancelledError("done");
+    CHECK(shard.Advance(now));
+  }
+  CHECK(ValuesOf(*copy->values.snapshot) == saved);
+  CHECK(ValuesOf(*shard.ReadNow().snapshot) != saved);
+  CHECK_FALSE(copy->values.snapshot->revoked());
+  const int64_t copied = shard.counters().copied_bytes_peak;
+  CHECK(copied > 2 * kBlockBytes);
+  CHECK(copied <= copy->values.snapshot->bytes());
 }
 
 TEST_CASE("rounds are the same where folds wait", "[shard][subnet][limits]") {

@@ -1,12 +1,17 @@
 // Room for pushes that are on their way: nobody starves, nothing leaks.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
+#include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
+#include "server/shard/block_store.h"
+#include "server/shard/served_shard.h"
 #include "tests/server/shard/shard_fixture.h"
 
 namespace tessera {
@@ -32,6 +37,149 @@ TEST_CASE("under a barrier the next in order has a place though others took all"
   s.shard.Release(MemberId(3), kBytes);
   s.shard.Release(MemberId(1), kBytes);
   CHECK(s.shard.Reserve(MemberId(4), kBytes));
+}
+
+TEST_CASE("under a barrier another push comes beside the next one, whichever asks first",
+          "[shard][staging]") {
+  ShardFixture s(ZeroMatrix(kRows, kColumns), MakeBarrier(), MakeAdd());
+  s.shard.SetPlan(PlanOfFirst(4));
+  CHECK(s.shard.Reserve(MemberId(1), kBytes));
+  CHECK(s.shard.Reserve(MemberId(3), kBytes));
+  CHECK_FALSE(s.shard.Reserve(MemberId(2), kBytes));
+  CHECK_FALSE(s.shard.Reserve(MemberId(4), kBytes));
+}
+
+TEST_CASE("a push of the next in order that is not folded yet takes none of the others' room",
+          "[shard][staging]") {
+  ShardFixture s(ZeroMatrix(kRows, kColumns), MakeBarrier(), MakeAdd());
+  s.shard.SetPlan(PlanOfFirst(3));
+  // Somebody may come: nothing of the second exchange is folded.
+  REQUIRE(s.shard.Propose(1, Exchange(2)) == Exchange(2));
+  const std::vector<float> values(kRows * kColumns, 1);
+  for (const uint64_t member : {1, 2, 3}) s.MustPush(member, 1, values);
+  s.MustPush(1, 2, values);
+  REQUIRE(s.shard.counters().staged_bytes == kBytes);
+  CHECK(s.shard.Reserve(MemberId(2), kBytes));
+  CHECK_FALSE(s.shard.Reserve(MemberId(3), kBytes));
+}
+
+// As a service uses it, with limits of its own.
+class Served {
+ public:
+  Served(int members, int64_t staging_bytes) : shard(MakeShard(staging_bytes)) {
+    shard.SetPlan(PlanOfFirst(members));
+  }
+
+  static constexpr int64_t kPushBytes = 6 * 4;
+
+  void Reserve(uint64_t member) {
+    shard.Reserve(MemberId(member), kPushBytes, [this, member](const absl::Status& status) {
+      REQUIRE(status.ok());
+      granted[member] = true;
+    });
+    Settle();
+  }
+  void Release(uint64_t member) {
+    granted[member] = false;
+    shard.shard().Release(MemberId(member), kPushBytes);
+    Settle();
+  }
+  void Push(uint64_t member, uint64_t exchange) {
+    ReceivedPush push;
+    push.member = MemberId(member);
+    push.exchange = Exchange(exchange);
+    push.layout_hash = shard.shard().layout_hash();
+    push.payload = PayloadOf(std::vector<float>(6, 1));
+    push.reserved_bytes = kPushBytes;
+    shard.Accept(std::move(push), [](const absl::StatusOr<PushAccepted>& accepted) {
+      REQUIRE(accepted.ok());
+      REQUIRE_FALSE(accepted->duplicate);
+    });
+    granted[member] = false;
+    Settle();
+  }
+  // What takes memory: pushes on their way, and those that wait for their turn.
+  int64_t held_bytes() const {
+    int64_t bytes = shard.shard().counters().staged_bytes;
+    for (const auto& [member, has_place] : granted) bytes += has_place ? kPushBytes : 0;
+    return bytes;
+  }
+
+  ServedShard shard;
+  std::map<uint64_t, bool> granted;
+
+ private:
+  static std::unique_ptr<Shard> MakeShard(int64_t staging_bytes) {
+    Shard::Options options;
+    options.shape = ZeroMatrix(2, 3);
+    options.policy = MakeBarrier();
+    options.rule = MakeAdd();
+    options.limits = ShardLimits{staging_bytes, kBlockBytes, false};
+    return std::make_unique<Shard>(std::move(options));
+  }
+  void Settle() {
+    bool had_events = true;
+    while (shard.Work(had_events, absl::UnixEpoch())) had_events = false;
+  }
+};
+
+TEST_CASE("the place beside the next in order goes to the one whose turn comes first",
+          "[shard][staging]") {
+  Served s(5, Served::kPushBytes);
+  s.Reserve(2);
+  REQUIRE(s.granted[2]);
+  for (const uint64_t member : {5, 4, 3}) s.Reserve(member);
+  s.Reserve(1);
+  REQUIRE(s.granted[1]);
+  s.Push(1, 1);
+  CHECK(s.granted[3]);
+  CHECK_FALSE(s.granted[4]);
+  // Its turn has been, and comes again after all others'.
+  s.Reserve(1);
+  s.Push(2, 1);
+  CHECK(s.granted[4]);
+  CHECK_FALSE(s.granted[5]);
+  s.Push(3, 1);
+  CHECK(s.granted[5]);
+  CHECK_FALSE(s.granted[1]);
+}
+
+TEST_CASE("in any order pushes hold no more than the budget, and all of them are folded",
+          "[shard][staging]") {
+  const int members = 5;
+  const uint64_t exchanges = 6;
+  const int places = GENERATE(0, 1, 2, 3);
+  CAPTURE(places);
+  int64_t most = 0;
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    Served s(members, places * Served::kPushBytes);
+    std::map<uint64_t, uint64_t> pushed;
+    std::map<uint64_t, bool> asked;
+    int events = 0;
+    for (; s.shard.shard().counters().collecting <= Exchange(exchanges); ++events) {
+      REQUIRE(events < 20000);
+      const uint64_t member = 1 + random() % members;
+      const bool may_push = s.shard.shard().counters().collecting > Exchange(pushed[member]);
+      if (s.granted[member]) {
+        asked[member] = false;
+        // Now and then the stream breaks, and the push comes again.
+        if (random() % 8 == 0) {
+          s.Release(member);
+        } else {
+          s.Push(member, ++pushed[member]);
+        }
+      } else if (may_push && !asked[member]) {
+        asked[member] = true;
+        s.Reserve(member);
+      }
+      most = std::max(most, s.held_bytes());
+      REQUIRE(s.held_bytes() <= (places + 1) * Served::kPushBytes);
+    }
+  }
+  // And what there is for them is used.
+  CHECK(most == (places + 1) * Served::kPushBytes);
 }
 
 TEST_CASE("without order two pushes fit, and one always does", "[shard][staging]") {
