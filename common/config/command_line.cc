@@ -118,4 +118,14 @@ void AddCoordinator(CLI::App* app, std::string* address) {
       });
 }
 
+void AddListen(CLI::App* app, std::string* address, const std::string& description) {
+  app->add_option("--listen", *address, description)->check([](const std::string& text) {
+    return ParseHostPort(text).has_value()
+               ? ""
+               : absl::StrCat("got \"", text,
+                              "\", want host:port with a port in [0, 65535], an IPv6 address in "
+                              "brackets");
+  });
+}
+
 }  // namespace tessera

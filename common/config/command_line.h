@@ -22,6 +22,9 @@ void AddLogLevel(CLI::App* app, LogLevel* level);
 // --coordinator HOST:PORT.
 void AddCoordinator(CLI::App* app, std::string* address);
 
+// --listen HOST:PORT, where port 0 takes a free one.
+void AddListen(CLI::App* app, std::string* address, const std::string& description);
+
 }  // namespace tessera
 
 #endif  // TESSERA_COMMON_CONFIG_COMMAND_LINE_H_

@@ -1,17 +1,13 @@
 #include "common/config/data_check.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/job_paths.h"
+#include "common/config/named_path.h"
 
 namespace tessera {
 namespace {
@@ -125,21 +121,12 @@ class DataChecker {
          "its own rows differently");
   }
 
-  // The reason why `path` cannot be read as a file; empty when it can.
-  static std::string Unreadable(const std::string& path) {
-    struct stat info;
-    if (stat(path.c_str(), &info) != 0) return std::strerror(errno);
-    if (!S_ISREG(info.st_mode)) return "not a file";
-    if (access(path.c_str(), R_OK) != 0) return std::strerror(errno);
-    return "";
-  }
-
   void File(const v1::Data& data, const std::string& key, const std::string& file) {
     if (!Sound(key) || file.empty()) return;
     const bool needs_directory = file[0] != '/';
     if (needs_directory && !directory_is_there_) return;
     const std::string path = DataPath(data, file);
-    const std::string reason = Unreadable(path);
+    const std::string reason = WhyNoFile(path);
     if (reason.empty()) return;
     Fail(key, absl::StrCat("got ", Quoted(file), ", want a file that can be read; ", path, ": ",
                            reason));
@@ -155,20 +142,20 @@ class DataChecker {
   }
 
   void Directory(const v1::Data& data) {
-    struct stat info;
-    const bool there = stat(data.directory().c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+    const std::string reason = WhyNoFolder(data.directory());
     const auto relative = [](const std::string& file) { return file.empty() || file[0] != '/'; };
     const auto& train = data.train().features();
     const auto& test = data.test().features();
     const bool used = std::any_of(train.begin(), train.end(), relative) ||
                       std::any_of(test.begin(), test.end(), relative);
-    directory_is_there_ = there;
-    if (there || !used || !Sound("data.directory")) return;
+    directory_is_there_ = reason.empty();
+    if (directory_is_there_ || !used || !Sound("data.directory")) return;
     Fail("data.directory",
          absl::StrCat(
              "got ", Quoted(data.directory()),
              ", want a directory with the data (--set data.directory=DIR); fetch_data.sh gets "
-             "public sets"));
+             "public sets; ",
+             data.directory(), ": ", reason));
   }
 
   const Positions& positions_;

@@ -14,6 +14,7 @@
 #include "common/base/host_port.h"
 #include "common/config/codec_check.h"
 #include "common/config/data_check.h"
+#include "common/config/local_check.h"
 #include "common/config/model_check.h"
 #include "common/keyset/core_share.h"
 #include "common/keyset/key_set.h"
@@ -361,6 +362,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Etcd(job->cluster().coordinator());
   checker.ServersBeside(*job);
   checker.Standbys(*job);
+  CheckSecurityKeys(positions, *job, errors);
 }
 
 }  // namespace tessera

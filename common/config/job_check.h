@@ -8,9 +8,9 @@
 namespace tessera {
 
 // Adds an error for everything in `job` that contradicts itself: data (data_check.h), layers and loss, batch norm
-// and batch size, the method's numbers and the workers, optimizer, schedule, the server list, etcd's, the device. Keys
-// that `errors` touches already are not looked at again. Where servers are listed, sets cluster.servers.count to their
-// number.
+// and batch size, the method's numbers and the workers, optimizer, schedule, the server list, etcd's, the device,
+// files of security that go together. Keys that `errors` touches already are not looked at again. Where servers are
+// listed, sets cluster.servers.count to their number.
 void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors);
 
 }  // namespace tessera

@@ -17,6 +17,7 @@
 #include "common/config/data_check.h"
 #include "common/config/job_check.h"
 #include "common/config/job_paths.h"
+#include "common/config/local_check.h"
 #include "common/config/message_reader.h"
 #include "common/config/override.h"
 #include "common/config/yaml_tree.h"
@@ -106,7 +107,10 @@ JobReading ReadJob(const JobSource& source, const JobOptions& options) {
   ResolveJobPaths(source.directory, &reading.job);
   if (root.is_map()) {
     CheckJob(positions, &reading.job, &errors);
-    if (options.check_files) CheckDataFiles(positions, reading.job, &errors);
+    const bool check = options.check_files;
+    if (check) CheckDataFiles(positions, reading.job, &errors);
+    if (check && options.check_security) CheckSecurityFiles(positions, reading.job, &errors);
+    if (check && options.check_restore) CheckRestoreFolder(positions, reading.job, &errors);
   }
   reading.errors = errors.Sorted();
   return reading;

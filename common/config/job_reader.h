@@ -4,8 +4,8 @@
 // The schema is proto/job.proto and nothing else. The steps:
 //   1. yaml_tree       text -> tree, bounded in size, depth and aliases
 //   2. override        --set a.b.c=v changes the tree
-//   3. message_reader  tree -> message; unknown, repeated, missing, mistyped, out of range, for
-//   later 4. job_check       what must hold between keys; data files
+//   3. message_reader  tree -> message; unknown, repeated, missing, mistyped, out of range
+//   4. job_check       what must hold between keys; data_check and local_check: files
 //   5. job_paths       paths that start at the job file are made absolute
 #ifndef TESSERA_COMMON_CONFIG_JOB_READER_H_
 #define TESSERA_COMMON_CONFIG_JOB_READER_H_
@@ -31,7 +31,15 @@ struct JobSource {
 struct JobOptions {
   // Data files must exist. A server needs none.
   bool check_files = true;
+  // With check_files, so must the files under security: of a program that loads them.
+  bool check_security = true;
+  // With check_files, so must the folder of checkpoint.restore. A worker may need none: one that joins late has no
+  // use for it where the job has a checkpoint of its own since.
+  bool check_restore = true;
 };
+
+// For a look at the job with its data, on a machine that need not be one of the job's.
+constexpr JobOptions kDataFilesAlone{true, /*check_security=*/false, /*check_restore=*/false};
 
 struct JobReading {
   // Every key has its value or its default. Of no use when there are errors.
@@ -42,7 +50,7 @@ struct JobReading {
   bool ok() const { return errors.empty(); }
 };
 
-// Pure but for the look at data files. The same source gives the same job on every machine.
+// Pure but for the look at files. The same source gives the same job on every machine.
 JobReading ReadJob(const JobSource& source, const JobOptions& options);
 
 // Reads the file too. One that cannot be read, or has more than kJobFileBytesMax bytes, is an error

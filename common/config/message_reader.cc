@@ -73,13 +73,20 @@ void MessageReader::ReadKeys(const YamlNode& map, const std::string& path, Posit
   for (size_t i = 0; i < fields.size(); ++i) {
     const FieldDescriptor& field = *fields[i];
     const std::string field_path = KeyPath(path, field.name());
-    // A scalar that is null is absent; a message that is null has all its defaults.
-    const bool given = places[i] >= 0 && (IsMessage(field) || !map.items[places[i]].is_null());
-    if (given) {
-      ReadField(map.items[places[i]], map.keys[places[i]].at, field, field_path, message);
-    } else {
-      FillAbsent(field, field_path, at, message);
+    if (places[i] < 0) {
+      FillAbsent(field, field_path, at, /*is_null=*/false, message);
+      continue;
     }
+    const YamlNode& value = map.items[places[i]];
+    // A scalar that is null is absent; a message that is null has all its defaults.
+    if (value.is_null() && !IsMessage(field)) {
+      FillAbsent(field, field_path, value.at, /*is_null=*/true, message);
+      continue;
+    }
+    const Position key_at = map.keys[places[i]].at;
+    // A --set that replaces the whole value answers for what it lacks, and not the file, which has the key.
+    const bool is_replaced = value.at.source != key_at.source;
+    ReadField(value, is_replaced ? value.at : key_at, field, field_path, message);
   }
 }
 
@@ -144,11 +151,15 @@ void MessageReader::CheckOneofs(const YamlNode& map, const std::string& path, Po
     std::string given;
     bool unknown = false;
     int count = 0;
+    int null = -1;
     for (size_t k = 0; k < map.keys.size(); ++k) {
       const FieldDescriptor* field = type.FindFieldByName(map.keys[k].name);
       unknown = unknown || field == nullptr;
       if (field == nullptr || field->real_containing_oneof() != type.oneof_decl(i)) continue;
-      if (map.items[k].is_null() && !IsMessage(*field)) continue;
+      if (map.items[k].is_null() && !IsMessage(*field)) {
+        null = static_cast<int>(k);
+        continue;
+      }
       if (count > 0 && map.keys[k].name == given) continue;  // Written twice: reported as such.
       if (++count == 1) given = map.keys[k].name;
       if (count < 2) continue;
@@ -156,8 +167,12 @@ void MessageReader::CheckOneofs(const YamlNode& map, const std::string& path, Po
           map.keys[k].at, path,
           absl::StrCat("got both ", given, " and ", map.keys[k].name, ", want ", OneOf(members)));
     }
-    if (count == 0 && !unknown) {
+    if (count > 0 || unknown) continue;
+    if (null < 0) {
       errors_.Add(at, path, absl::StrCat("missing a key, want ", OneOf(members)));
+    } else {
+      errors_.Add(map.items[null].at, path,
+                  absl::StrCat("got nothing for ", map.keys[null].name, ", want ", OneOf(members)));
     }
   }
 }
@@ -233,15 +248,20 @@ void MessageReader::ReadScalar(const YamlNode& value, const FieldDescriptor& fie
 }
 
 void MessageReader::FillAbsent(const FieldDescriptor& field, const std::string& path, Position at,
-                               Message* message) {
+                               bool is_null, Message* message) {
   const v1::Key& key = KeyOf(field);
   if (key.required()) {
-    errors_.Add(at, path, absl::StrCat("missing, want ", Wanted(field)));
+    errors_.Add(at, path,
+                absl::StrCat(is_null ? "got nothing" : "missing", ", want ", Wanted(field)));
     return;
   }
   if (field.is_repeated() || field.real_containing_oneof() != nullptr) return;
   if (!IsMessage(field)) {
-    if (key.default_value().empty()) return;
+    if (key.default_value().empty()) {
+      // Whoever needs a value after all says where it was taken away.
+      if (is_null) positions_[path] = at;
+      return;
+    }
     const std::optional<std::string> complaint =
         SetScalar(key.default_value(), false, field, message);
     TESSERA_CHECK(!complaint);

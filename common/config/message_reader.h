@@ -22,7 +22,7 @@ namespace tessera {
 class MessageReader {
  public:
   // Both outlive the reader. `positions` gets every key that is given: a map's key, a value's own
-  // place.
+  // place; also where nothing (null) was given for one without a default.
   MessageReader(JobErrors* errors, Positions* positions)
       : errors_(*errors), positions_(*positions) {}
 
@@ -50,7 +50,8 @@ class MessageReader {
                 google::protobuf::Message* message);
   void ReadScalar(const YamlNode& value, const Field& field, const std::string& path,
                   google::protobuf::Message* message);
-  void FillAbsent(const Field& field, const std::string& path, Position at,
+  // `is_null`: at `at` it is written, with nothing for a value.
+  void FillAbsent(const Field& field, const std::string& path, Position at, bool is_null,
                   google::protobuf::Message* message);
 
   JobErrors& errors_;

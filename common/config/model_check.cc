@@ -45,14 +45,16 @@ class ModelChecker {
     errors_.Add(PositionOf(positions_, key), key, message);
   }
 
-  // ShapeOf says which layer it is about.
+  // ShapeOf says which layer or key it is about.
   void FailAtLayer(absl::string_view message) {
     absl::string_view rest = message;
     if (absl::ConsumePrefix(&rest, "model.layers[")) {
       const size_t end = rest.find("]: ");
       return Fail(absl::StrCat("model.layers.", rest.substr(0, end)), rest.substr(end + 3));
     }
-    if (absl::ConsumePrefix(&rest, "model.input: ")) return Fail("model.input", rest);
+    for (const absl::string_view key : {"model.input", "model.layers"}) {
+      if (absl::ConsumePrefix(&rest, absl::StrCat(key, ": "))) return Fail(key, rest);
+    }
     Fail("model", message);
   }
 

@@ -5,12 +5,13 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <map>
-#include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/utf8.h"
@@ -223,17 +224,70 @@ bool HasOnlyText(absl::string_view text, int source, JobErrors* errors) {
   return true;
 }
 
-// The first tab that indents a line up to `line_last`, counted from 1. The parser stumbles over it later, and in
-// other words.
-std::optional<Position> IndentingTab(absl::string_view text, int source, int line_last) {
-  int line = 0;
-  for (const absl::string_view row : absl::StrSplit(text, '\n')) {
-    if (++line > line_last) break;
-    const size_t first = row.find_first_not_of(' ');
-    if (first == absl::string_view::npos || row[first] != '\t') continue;
-    return Position{source, line, static_cast<int>(first) + 1};
+// What to do about what the parser says first; nothing where its own words are plain.
+absl::string_view AdviceFor(absl::string_view message) {
+  // What it stumbles over may stand a line below the mistake, and be the consequence of several.
+  constexpr std::pair<absl::string_view, absl::string_view> kAdvice[] = {
+      {"illegal map value",
+       "want a blank after each colon, here and on the line before, quotes around text with `: `, "
+       "and the same indent for all keys of a map"},
+      {"end of map not found",
+       "want the same indent as the other keys of this map, and nothing behind a closing quote"},
+      {"end of sequence not found",
+       "want the same indent as the other items of this list, or as the other keys of its item"},
+      {"end of map flow not found", "want a } for each {, and a comma between keys"},
+      {"end of sequence flow not found", "want a ] for each [, and a comma between items"},
+      {"illegal flow end", "want no } without its {, and no ] without its ["},
+      {"illegal block entry", "want the first `- ` of a list on a line of its own"},
+      {"unknown token", "want quotes around text that begins with @, % or `"},
+      {"unexpected character in block scalar", "want quotes around text that begins with | or >"},
+      {"alias not found after *", "want quotes around text that begins with *"},
+      {"anchor not found after &", "want quotes around text that begins with &"},
+      {"unknown escape character", "want \\\\ for a backslash in double quotes, or single quotes"},
+  };
+  for (const auto& [begin, advice] : kAdvice) {
+    if (absl::StartsWith(message, begin)) return advice;
   }
-  return std::nullopt;
+  return "";
+}
+
+// The column of a tab that indents `row`, counted from 1; 0: none does.
+int IndentingTab(absl::string_view row) {
+  const size_t first = row.find_first_not_of(' ');
+  const bool is_tab = first != absl::string_view::npos && row[first] == '\t';
+  return is_tab ? static_cast<int>(first) + 1 : 0;
+}
+
+// Blank, or a comment.
+bool SaysNothing(absl::string_view row) {
+  const size_t first = row.find_first_not_of(" \t\r");
+  return first == absl::string_view::npos || row[first] == '#';
+}
+
+// A tab that indents is legal in some places and in others only where the parser stumbles: on the line itself, or on
+// the one before, when it has taken both for one text.
+void AddParserError(absl::string_view text, int source, const YAML::Exception& e,
+                    JobErrors* errors) {
+  const std::vector<absl::string_view> rows = absl::StrSplit(text, '\n');
+  const int line = e.mark.line;
+  const auto tab_on = [&](int i) {
+    return i >= 0 && i < static_cast<int>(rows.size()) ? IndentingTab(rows[i]) : 0;
+  };
+  if (const int column = tab_on(line); column > 0) {
+    errors->Add({source, line + 1, column}, "",
+                absl::StrCat("got a tab, want spaces: YAML takes no other indent (", e.msg, ")"));
+    return;
+  }
+  std::string message = absl::StrCat("not YAML: ", e.msg);
+  const absl::string_view advice = AdviceFor(e.msg);
+  if (!advice.empty()) absl::StrAppend(&message, "; ", advice);
+  int before = std::min(line, static_cast<int>(rows.size())) - 1;
+  while (before >= 0 && SaysNothing(rows[before])) --before;
+  if (const int column = tab_on(before); column > 0) {
+    absl::StrAppend(&message, "; and spaces for the tab at ", before + 1, ":", column,
+                    ", if it is to indent");
+  }
+  errors->Add({source, line + 1, e.mark.column + 1}, "", message);
 }
 
 }  // namespace
@@ -287,12 +341,7 @@ bool ParseYaml(absl::string_view text, int source, YamlNode* root, JobErrors* er
   } catch (const Refusal& refusal) {
     errors->Add(refusal.at, "", refusal.message);
   } catch (const YAML::Exception& e) {
-    if (const auto tab = IndentingTab(text, source, e.mark.line + 1)) {
-      errors->Add(*tab, "", "got a tab, want spaces: YAML takes no other indent");
-      return false;
-    }
-    errors->Add({source, e.mark.line + 1, e.mark.column + 1}, "",
-                absl::StrCat("not YAML: ", e.msg));
+    AddParserError(text, source, e, errors);
   } catch (const std::exception& e) {
     errors->Add({source, 0, 0}, "", absl::StrCat("not YAML: ", e.what()));
   }

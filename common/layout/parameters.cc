@@ -91,7 +91,8 @@ absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model) {
   for (const Image& each : shape.images) shape.widths.push_back(each.size());
   if (!learns) {
     return absl::InvalidArgumentError(
-        "model.layers: no linear layer and no convolution, nothing to train");
+        "model.layers: no linear layer and no convolution, want at least one linear or conv2d: "
+        "there is nothing to train");
   }
   return shape;
 }

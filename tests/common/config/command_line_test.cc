@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace tessera {
 namespace {
 
@@ -13,12 +15,13 @@ std::string Said(const std::vector<std::string>& words) {
   app.require_subcommand(1);
   CLI::App* run = app.add_subcommand("run", "train");
   app.add_subcommand("check", "validate");
-  std::string job, report;
+  std::string job, report, listen;
   int workers = 0;
   LogLevel level = LogLevel::kInfo;
   run->add_option("JOB", job, "the job file")->required();
   run->add_option("--report", report, "where to");
   run->add_option("--workers", workers, "how many");
+  AddListen(run, &listen, "where");
   AddLogLevel(run, &level);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
@@ -63,6 +66,15 @@ TEST_CASE("what is missing, too much, or no value of its flag, is named", "[comm
         "run --help");
   CHECK(Said({"run", "a.yaml", "--log-level", "debug"}) == "other level");
   CHECK(Said({"run", "a.yaml"}) == "");
+  for (const char* wrong : {"foo", "", "10.0.0.1", "10.0.0.1:65536", "::1:7000"}) {
+    CHECK(Said({"run", "a.yaml", "--listen", wrong}) ==
+          absl::StrCat("tessera run: --listen: got \"", wrong,
+                       "\", want host:port with a port in [0, 65535], an IPv6 address in brackets; "
+                       "see tessera run --help"));
+  }
+  for (const char* right : {"127.0.0.1:0", "0.0.0.0:7000", "[::1]:7000", "host:65535"}) {
+    CHECK(Said({"run", "a.yaml", "--listen", right}) == "");
+  }
 }
 
 }  // namespace

@@ -1,33 +1,14 @@
 #include "common/config/job_check.h"
 
 #include <catch2/catch.hpp>
-#include <sys/stat.h>
-
-#include <cstdlib>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/job_paths.h"
+#include "tests/common/config/data_directory.h"
 #include "tests/common/config/job_text.h"
 
 namespace tessera {
 namespace {
-
-// A directory with the files of kJob.
-struct DataDirectory {
-  DataDirectory() : path(absl::StrCat(std::getenv("TEST_TMPDIR"), "/data")) {
-    mkdir(path.c_str(), 0700);
-    for (const char* name : {"a.gz", "b.gz", "c.gz", "d.gz"}) Write(name);
-  }
-  void Write(const std::string& name) const { std::ofstream(path + "/" + name) << "x"; }
-
-  std::string Errors(const std::vector<std::string>& overrides) const {
-    const std::string parent = path.substr(0, path.rfind('/'));
-    return FormatJobErrors(ReadJob({kJob, "x.yaml", parent, overrides}, {}).errors);
-  }
-
-  const std::string path;
-};
 
 TEST_CASE("data files that are there are no error", "[job_check]") {
   const DataDirectory data;
@@ -99,7 +80,15 @@ TEST_CASE("a missing directory is one error, not one for each file", "[job_check
   const DataDirectory data;
   CHECK(data.Errors({"data.directory=/nowhere"}) ==
         "--set data.directory: got \"/nowhere\", want a directory with the data "
-        "(--set data.directory=DIR); fetch_data.sh gets public sets\n");
+        "(--set data.directory=DIR); fetch_data.sh gets public sets; /nowhere: No such file or "
+        "directory\n");
+  const std::string file = data.path + "/a.gz";
+  CHECK_THAT(data.Errors({"data.directory=" + file}),
+             Catch::EndsWith("; " + file + ": Not a directory\n"));
+  const std::string deep = absl::StrCat("/nowhere/", std::string(80, 'x'), "/end");
+  CHECK_THAT(data.Errors({"data.directory=" + deep}),
+             Catch::Contains("xxx...\"") &&
+                 Catch::EndsWith("; " + deep + ": No such file or directory\n"));
 }
 
 TEST_CASE("without check_files nobody looks for data", "[job_check]") {
@@ -117,8 +106,8 @@ TEST_CASE("data paths are below data.directory unless they are absolute", "[job_
 TEST_CASE("labels belong to idx and npy alone", "[job_check]") {
   CHECK(Errors(kJob, {"data.format=npy"}).empty());
   CHECK(Errors(kJob, {"data.format=npy", "data.test.labels="}) ==
-        "x.yaml:7:3: data.test.labels: missing, want a path: npy files have their labels in a file "
-        "of their own\n");
+        "--set data.test.labels: missing, want a path: npy files have their labels in a file of "
+        "their own\n");
   CHECK(Errors(kJob, {"data.format=libsvm", "data.train.labels=", "data.test.labels="}).empty());
   CHECK(Errors(kJob, {"data.format=cifar", "data.train.labels=", "model.input=3072"}) ==
         "x.yaml:7:36: data.test.labels: got \"d.gz\", want no such key: cifar files carry their "
@@ -189,7 +178,8 @@ TEST_CASE("nothing before the first product fills the zeros of xc rows", "[job_c
 
 TEST_CASE("a model without a linear layer has nothing to train", "[job_check]") {
   CHECK(Errors(kJob, {"model.layers=[relu]"}) ==
-        "x.yaml:8:1: model: model.layers: no linear layer and no convolution, nothing to train\n");
+        "--set model.layers: no linear layer and no convolution, want at least one linear or "
+        "conv2d: there is nothing to train\n");
 }
 
 TEST_CASE("one output is enough for the sigmoid loss only", "[job_check]") {

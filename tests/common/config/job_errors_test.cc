@@ -51,8 +51,8 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
        "x.yaml:17:11: train.epochs: got a map, want an integer in [1, 1000000]\n"},
       {"  epochs: 3", "  epochs: 3\n  steps: 5",
        "x.yaml:18:3: train: got both epochs and steps, want exactly one of epochs, steps\n"},
-      {"  epochs: 3",
-       "  epochs:", "x.yaml:15:1: train: missing a key, want exactly one of epochs, steps\n"},
+      {"  epochs: 3", "  epochs:",
+       "x.yaml:17:3: train: got nothing for epochs, want exactly one of epochs, steps\n"},
       {"  epochs: 3", "  evaluate_every: 1",
        "x.yaml:15:1: train: missing a key, want exactly one of epochs, steps\n"},
       {"seed: 7", "seed: -1",
@@ -99,7 +99,7 @@ TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
        "x.yaml:7:36: data.test.labels: got \"d.gz\", want no such key: csv files carry their "
        "labels\n"},
       {"format: idx", "format: ",
-       "x.yaml:3:1: data.format: missing, want one of idx, csv, libsvm, xc, cifar, npy\n"},
+       "x.yaml:4:3: data.format: got nothing, want one of idx, csv, libsvm, xc, cifar, npy\n"},
       {"format: idx", "format: idx\n  partition: everywhere",
        "x.yaml:5:14: data.partition: got \"everywhere\", want one of global, shard, full, local\n"},
       {"format: idx", "format: idx\n  normalize: {stddev: 0}",
@@ -465,7 +465,9 @@ TEST_CASE("what is no YAML, or more of it than a job needs, gets its message", "
   CheckAll({
       {"security: {}", "security: {insecure: maybe}",
        "x.yaml:23:22: security.insecure: got \"maybe\", want true or false\n"},
-      {"security: {}", "security: [", "x.yaml:24:1: not YAML: end of sequence flow not found\n"},
+      {"security: {}", "security: [",
+       "x.yaml:24:1: not YAML: end of sequence flow not found; want a ] for each [, and a comma "
+       "between items\n"},
       {"security: {}", "security: {}\n---\nname: two",
        "x.yaml:24:1: a second document starts here, want one\n"},
       {"security: {}", "security: {}\n[a]: 3", "x.yaml:24:1: got a list as a key, want a name\n"},
@@ -479,9 +481,11 @@ TEST_CASE("what is no YAML, or more of it than a job needs, gets its message", "
        "x.yaml:23:11: not YAML: the referenced anchor is not defined\n"},
       {"security: {}", "security: &a {certificate: *a}",
        "x.yaml:23:28: an alias stands within its own anchor\n"},
-      {"security: {}", "security: @x", "x.yaml:23:11: not YAML: unknown token\n"},
+      {"security: {}", "security: @x",
+       "x.yaml:23:11: not YAML: unknown token; want quotes around text that begins with @, % or "
+       "`\n"},
       {"security: {}", "\tsecurity: {}",
-       "x.yaml:23:1: got a tab, want spaces: YAML takes no other indent\n"},
+       "x.yaml:23:1: got a tab, want spaces: YAML takes no other indent (end of map not found)\n"},
   });
 }
 

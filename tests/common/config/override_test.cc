@@ -27,7 +27,9 @@ TEST_CASE("a bad override names itself as it was written", "[override]") {
       {"name=dig\xffits",
        "--set name: got the byte 0xff, want UTF-8 text without control characters\n"},
       {"=3", "--set \"\": got \"=3\", want KEY=VALUE, such as seed=1\n"},
-      {"train.epochs={", "--set train.epochs: not YAML: end of map flow not found\n"},
+      {"train.epochs={",
+       "--set train.epochs: not YAML: end of map flow not found; want a } for each {, and a comma "
+       "between keys\n"},
       {"train.epochs.x=3", "--set train.epochs.x: \"epochs\" has no keys below it\n"},
       {"method.local_sgd.local_steps=0",
        "--set method.local_sgd.local_steps: got \"0\", want an integer in [1, 1000000]\n"},
@@ -130,7 +132,43 @@ TEST_CASE("a short form gives way to an override below it", "[override]") {
 TEST_CASE("an empty override gives a key its default and takes a required one away", "[override]") {
   CHECK(Good(kJob, {"seed="}).seed() == 0);
   CHECK(Good(kJob, {"seed=null"}).seed() == 0);
-  CHECK(Errors(kJob, {"name="}) == "x.yaml:1:1: name: missing, want text\n");
+  CHECK(Errors(kJob, {"name="}) == "--set name: got nothing, want text\n");
+}
+
+TEST_CASE("an override that takes keys away is where they are wanted", "[override]") {
+  const std::string integer = "want an integer in [1, 1048576]\n";
+  CHECK(Errors(kJob, {"train.batch_size=null"}) ==
+        "--set train.batch_size: got nothing, " + integer);
+  CHECK(Errors(kJob, {"train.batch_size=# none"}) ==
+        "--set train.batch_size: got nothing, " + integer);
+  CHECK(Errors(kJob, {"train.epochs=null"}) ==
+        "--set train.epochs: train: got nothing for epochs, want exactly one of epochs, steps\n");
+  for (const char* nothing : {"train=null", "train=", "train={}"}) {
+    INFO(nothing);
+    const std::string errors = Errors(kJob, {nothing});
+    CHECK_THAT(errors, Catch::Contains("--set train: missing a key, want exactly one of epochs"));
+    CHECK_THAT(errors, Catch::Contains("--set train: train.batch_size: missing, " + integer));
+    CHECK_THAT(errors, !Catch::Contains("x.yaml"));
+  }
+  for (const char* nothing : {"method=null", "method=", "method={}"}) {
+    INFO(nothing);
+    CHECK_THAT(Errors(kJob, {nothing}),
+               Catch::StartsWith("--set method: got nothing, want exactly one of data_parallel, "));
+  }
+  CHECK(Errors(kJob, {"train={epochs: 3, optimizer: {sgd: {learning_rate: 0.1}}}"}) ==
+        "--set train: train.batch_size: missing, " + integer);
+  CHECK(Errors(kJob, {"train.optimizer={sgd: {}}"}) ==
+        "--set train.optimizer: train.optimizer.sgd.learning_rate: missing, want a number in [0, "
+        "1e+06]\n");
+  for (const char* nothing : {"data.train.labels=null", "data.train.labels="}) {
+    INFO(nothing);
+    CHECK(Errors(kJob, {nothing}) ==
+          "--set data.train.labels: missing, want a path: idx files have their labels in a file of "
+          "their own\n");
+  }
+  // What has a default, or is not needed, may be taken away.
+  CHECK(Errors(kJob, {"cluster.servers={count: null, addresses: [a:1, b:2]}"}).empty());
+  CHECK(Errors(kJob, {"data.directory=null", "train.evaluate_every=null", "cluster=null"}).empty());
 }
 
 TEST_CASE("the last override of a key holds", "[override]") {

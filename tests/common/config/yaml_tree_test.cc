@@ -153,17 +153,96 @@ TEST_CASE("text above the limit is refused unread", "[yaml_tree]") {
 }
 
 TEST_CASE("a tab that indents is named, where YAML has not understood it", "[yaml_tree]") {
-  const std::string want = "got a tab, want spaces: YAML takes no other indent\n";
-  CHECK(ErrorOf("a:\n\tb: 1\n") == "x.yaml:2:1: " + want);
-  CHECK(ErrorOf("a:\n  b: 1\n \tc: 2\n") == "x.yaml:3:2: " + want);
+  const std::string want = "got a tab, want spaces: YAML takes no other indent";
+  CHECK(ErrorOf("a:\n\tb: 1\n") == "x.yaml:2:1: " + want + " (illegal map value)\n");
+  CHECK(ErrorOf("a:\n  b: 1\n \tc: 2\n") ==
+        "x.yaml:3:2: " + want + " (illegal tab when looking for indentation)\n");
   // Not the tab's fault.
-  CHECK(ErrorOf("a: [1\nb: 2\n\t") == "x.yaml:2:2: not YAML: end of sequence flow not found\n");
+  CHECK_THAT(ErrorOf("a: [1\nb: 2\n\t"),
+             Catch::StartsWith("x.yaml:2:2: not YAML: end of sequence flow not found; "));
   CHECK(ErrorOf("a: {b: 1,\n\tc: 2}\n") == "");
 }
 
+TEST_CASE("a tab that is legal does not hide what is wrong", "[yaml_tree]") {
+  for (const char* text :
+       {"a: {b: 1,\n\tc: 2}\nd: 1\nname: x: y\n", "\t# words\nd: 1\nc: 2\nname: x: y\n"}) {
+    CAPTURE(text);
+    const std::string error = ErrorOf(text);
+    CHECK_THAT(error, Catch::StartsWith("x.yaml:4:8: not YAML: illegal map value; "));
+    CHECK_THAT(error, !Catch::Contains("tab"));
+  }
+  // Where it may be to blame both are told; comments and blank lines do not come between.
+  for (const char* text :
+       {"a:\n\tb\nname: x: y\n", "a:\n\tb\n\n# words\n\t# words\nname: x: y\n"}) {
+    CAPTURE(text);
+    const std::string error = ErrorOf(text);
+    CHECK_THAT(error, Catch::Contains(":8: not YAML: illegal map value; "));
+    CHECK_THAT(error, Catch::EndsWith("; and spaces for the tab at 2:1, if it is to indent\n"));
+  }
+}
+
+TEST_CASE("the commonest slips come with what to do about them", "[yaml_tree]") {
+  struct Slip {
+    const char* text;
+    const char* error;
+  };
+  const std::string map_value =
+      "not YAML: illegal map value; want a blank after each colon, here and on the line before, "
+      "quotes around text with `: `, and the same indent for all keys of a map\n";
+  for (const Slip& slip :
+       {Slip{"train:\n  epochs:40\n  steps: 3\n", "x.yaml:3:8: "},
+        Slip{"name: a: b\n", "x.yaml:1:8: "}, Slip{"name x\nseed: 1\n", "x.yaml:2:5: "},
+        Slip{"train:\n  a: 1\n   b: 2\n", "x.yaml:3:5: "}}) {
+    CAPTURE(slip.text);
+    CHECK(ErrorOf(slip.text) == slip.error + map_value);
+  }
+  for (const Slip& slip :
+       {Slip{"train:\n    a: 1\n  b: 2\n",
+             "3:3: not YAML: end of map not found; want the same indent as the other keys of this "
+             "map, and nothing behind a closing quote"},
+        Slip{"a: 'it's'\n",
+             "1:8: not YAML: end of map not found; want the same indent as the other keys of this "
+             "map, and nothing behind a closing quote"},
+        Slip{"a:\n  - b: 1\n   c: 1\n",
+             "3:4: not YAML: end of sequence not found; want the same indent as the other items of "
+             "this list, or as the other keys of its item"},
+        Slip{"name: @x\n",
+             "1:7: not YAML: unknown token; want quotes around text that begins with @, % or `"},
+        Slip{"name: %x\n",
+             "1:7: not YAML: unknown token; want quotes around text that begins with @, % or `"},
+        Slip{"name: `x\n",
+             "1:7: not YAML: unknown token; want quotes around text that begins with @, % or `"},
+        Slip{"a: {b: 1\nc: 2\n",
+             "2:2: not YAML: end of map flow not found; want a } for each {, and a comma between "
+             "keys"},
+        Slip{"a: [b, c\nd: 2\n",
+             "2:2: not YAML: end of sequence flow not found; want a ] for each [, and a comma "
+             "between items"},
+        Slip{"a: [1, 2}\n",
+             "1:9: not YAML: illegal flow end; want no } without its {, and no ] without its ["},
+        Slip{"a: - b\n",
+             "1:4: not YAML: illegal block entry; want the first `- ` of a list on a line of its "
+             "own"},
+        Slip{"name: |x\n",
+             "1:8: not YAML: unexpected character in block scalar; want quotes around text that "
+             "begins with | or >"},
+        Slip{"name: *\n",
+             "1:8: not YAML: alias not found after *; want quotes around text that begins with *"},
+        Slip{"name: &\n",
+             "1:8: not YAML: anchor not found after &; want quotes around text that begins with &"},
+        Slip{"a: \"\\q\"\n",
+             "1:7: not YAML: unknown escape character: q; want \\\\ for a backslash in double "
+             "quotes, or single quotes"}}) {
+    CAPTURE(slip.text);
+    CHECK(ErrorOf(slip.text) == absl::StrCat("x.yaml:", slip.error, "\n"));
+  }
+}
+
 TEST_CASE("an unfinished text names its line and column", "[yaml_tree]") {
-  CHECK(ErrorOf("a: [1\nb: 2") == "x.yaml:2:2: not YAML: end of sequence flow not found\n");
-  CHECK(ErrorOf("a: 1\n b: 2\n") == "x.yaml:2:3: not YAML: illegal map value\n");
+  CHECK_THAT(ErrorOf("a: [1\nb: 2"),
+             Catch::StartsWith("x.yaml:2:2: not YAML: end of sequence flow not found; "));
+  CHECK_THAT(ErrorOf("a: 1\n b: 2\n"),
+             Catch::StartsWith("x.yaml:2:3: not YAML: illegal map value; "));
 }
 
 }  // namespace
