@@ -107,8 +107,11 @@ class ServerProcess {
   Recipe recipe_;
   ModelShape shape_;
 
-  absl::Mutex mutex_;  // before control_, which may say until it is destroyed that it is vacated
+  // Before control_, which may say until it is destroyed that it is vacated.
+  mutable absl::Mutex mutex_;
   std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
+  // Where the others reach it; empty: it does not serve yet.
+  std::string reached_at_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<ServerControl> control_;  // where it may be the coordinator
   LiveCoordinator* coordinator_ = nullptr;  // control_'s
   std::unique_ptr<ServerCheckpoints> checkpoints_;
@@ -252,6 +255,10 @@ absl::Status ServerProcess::StartServices() {
       absl::StrCat("server: serving rank=", options_.rank, " address=", server_->address(),
                    " job=", job_.name(), " digest=", digest_.substr(0, 12)));
   const std::string reached_at = place_.announced.empty() ? server_->address() : place_.announced;
+  {
+    absl::MutexLock lock(&mutex_);
+    reached_at_ = reached_at;
+  }
   host_->Start(may_coordinate() ? server_->address() : place_.coordinator, reached_at);
   if (!options_.address_file.empty()) {
     TESSERA_RETURN_IF_ERROR(
@@ -282,6 +289,8 @@ v1::JobStatus ServerProcess::CurrentStatus() const {
   v1::JobStatus status;
   if (is_coordinator()) {
     status = coordinator_->Status();
+    absl::MutexLock lock(&mutex_);
+    status.mutable_coordinator()->set_address(reached_at_);
   } else {
     status = host_->OwnStatus();
   }
@@ -298,7 +307,9 @@ absl::Status ServerProcess::CheckOutputs() const {
   TESSERA_RETURN_IF_ERROR(
       CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
   // It appears when the server is up, and no sooner.
-  return CheckIsNoJobInput("--address-file", options_.address_file, options_.job_path, job_);
+  TESSERA_RETURN_IF_ERROR(
+      CheckIsNoJobInput("--address-file", options_.address_file, options_.job_path, job_));
+  return CheckAddressFile(options_.address_file);
 }
 
 absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {

@@ -1,5 +1,10 @@
 #include "common/base/address_file.h"
 
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -9,8 +14,34 @@
 
 namespace tessera {
 
+namespace {
+
+// What is written takes its place when it is whole.
+std::string PartOf(const std::string& path) { return path + ".part"; }
+
+}  // namespace
+
+absl::Status CheckAddressFile(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  struct stat there;
+  if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--address-file: \"", path, "\" is no file; name a file in a folder that exists"));
+  }
+  const std::string part = PartOf(path);
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (file < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--address-file: \"", path,
+                                                   "\" cannot be written: ", strerror(errno),
+                                                   "; name a file in a folder that exists"));
+  }
+  close(file);
+  unlink(part.c_str());
+  return absl::OkStatus();
+}
+
 absl::Status WriteAddressFile(const std::string& path, const ServerAddresses& addresses) {
-  const std::string temporary = path + ".part";
+  const std::string temporary = PartOf(path);
   errno = 0;
   std::ofstream file(temporary, std::ios::trunc);
   file << addresses.services << "\n";

@@ -17,6 +17,11 @@ struct ServerAddresses {
   std::string metrics;  // empty: none
 };
 
+// Whether `path`, which --address-file names, can be written: asked before the process does anything that others
+// notice. Nothing is there afterwards that was not there. OK for "".
+//   kInvalidArgument  it cannot
+absl::Status CheckAddressFile(const std::string& path);
+
 // Whole or not at all: somebody waits for this file to appear.
 //   kInvalidArgument  it cannot be written
 absl::Status WriteAddressFile(const std::string& path, const ServerAddresses& addresses);

@@ -151,7 +151,7 @@ class Examination {
   }
 
   void Data() {
-    const JobReading reading = ReadJobFile(options_.job_path, options_.overrides, JobOptions{});
+    const JobReading reading = ReadJobFile(options_.job_path, options_.overrides, kDataFilesAlone);
     for (const JobError& error : reading.errors) {
       Problem(absl::StrCat(error.key, ": ", error.message),
               "workers need the data; on a machine that has servers only, use --no-data");

@@ -137,7 +137,7 @@ void Print(const Evaluated& evaluated, bool json) {
 }  // namespace
 
 int EvaluateCheckpoint(const EvalOptions& options) {
-  const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
+  const JobReading reading = ReadJobFile(options.job_path, options.overrides, kDataFilesAlone);
   if (!reading.ok()) {
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;

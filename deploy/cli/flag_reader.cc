@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/config/quantity.h"
@@ -9,7 +10,12 @@
 namespace tessera {
 
 std::optional<int64_t> ParseBandwidth(absl::string_view text) {
-  if (!absl::ConsumeSuffix(&text, "bit")) return ParseSize(text);
+  if (!absl::ConsumeSuffix(&text, "bit")) {
+    const std::optional<int64_t> bytes = ParseSize(text);
+    // Whoever leaves the unit out may have meant bits.
+    const bool has_unit = bytes && !absl::ascii_isdigit(text.back());
+    return has_unit || bytes == 0 ? bytes : std::nullopt;
+  }
   struct Unit {
     char letter;
     double bits;
@@ -67,7 +73,8 @@ std::optional<int> FlagReader::Between(absl::string_view flag, const std::option
 }
 
 void FlagReader::Refuse(absl::string_view flag, const std::string& got, absl::string_view want) {
-  absl::StrAppend(&errors_, "--", flag, ": got \"", got, "\", want ", want, "\n");
+  absl::StrAppend(&errors_, program_, ": --", flag, ": got \"", got, "\", want ", want, "; see ",
+                  program_, " --help\n");
 }
 
 }  // namespace tessera

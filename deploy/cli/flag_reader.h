@@ -11,12 +11,16 @@
 namespace tessera {
 
 // Bytes per second: bits as "1Gbit" or "250kbit", or bytes as a size ("100MB", "1GiB"). nullopt:
-// neither.
+// neither, or a number other than 0 without a unit.
 std::optional<int64_t> ParseBandwidth(absl::string_view text);
 
-// Everything that is wrong with the flags, one line each. What a wrong one means is of no use.
+// Everything that is wrong with the flags, one line each, as of flags that the parser refuses
+// (common/config/command_line.h). What a wrong one means is of no use.
 class FlagReader {
  public:
+  // "tessera plan".
+  explicit FlagReader(absl::string_view program) : program_(program) {}
+
   // Bytes per second; 0: no limit.
   int64_t Bandwidth(absl::string_view flag, const std::string& text);
   // Nanoseconds. `or_else` follows what is wanted.
@@ -31,6 +35,8 @@ class FlagReader {
 
  private:
   void Refuse(absl::string_view flag, const std::string& got, absl::string_view want);
+
+  const std::string program_;
   std::string errors_;
 };
 

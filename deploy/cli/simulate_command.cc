@@ -161,7 +161,7 @@ JobReading ReadSimulatedJob(const SimulateOptions& options) {
     overrides.push_back("cluster.workers=" + workers);
     if (!options.servers) {
       overrides.push_back("cluster.servers=" + workers);
-      JobReading beside = ReadJobFile(options.job_path, overrides, JobOptions{});
+      JobReading beside = ReadJobFile(options.job_path, overrides, kDataFilesAlone);
       if (beside.ok() && RecipeFor(beside.job)->placement == Placement::kReplicated) return beside;
       overrides.pop_back();
     }
@@ -169,7 +169,7 @@ JobReading ReadSimulatedJob(const SimulateOptions& options) {
   if (options.servers && *options.servers > 0 && *options.servers <= int{kServersMax}) {
     overrides.push_back(absl::StrCat("cluster.servers=", *options.servers));
   }
-  return ReadJobFile(options.job_path, overrides, JobOptions{});
+  return ReadJobFile(options.job_path, overrides, kDataFilesAlone);
 }
 
 }  // namespace
@@ -187,7 +187,7 @@ int SimulateJob(const SimulateOptions& options) {
     std::fprintf(stderr, "%stessera: %s\n", clear, what);
     if (count > 1) _exit(1);
   });
-  FlagReader flags;
+  FlagReader flags("tessera simulate");
   const SimulationOptions simulated = ReadFlags(options, &flags);
   JobReading reading = ReadSimulatedJob(options);
   if (!reading.ok() || !flags.errors().empty()) {

@@ -5,7 +5,7 @@
 //               loopback_bytes_per_second, message_seconds, step_seconds, speed_spread, step_jitter,
 //               server_bytes_per_second, failures_per_hour, restart_seconds, stub_gradients}
 //
-// Nothing in it depends on the machine that simulated: memory is null or 0, and the backend's name
+// Nothing in it depends on the machine that simulated: the peaks of memory are null, and the backend's name
 // is "simulated".
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATION_REPORT_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATION_REPORT_H_

@@ -160,7 +160,11 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
   if (facts_.front_workers > 0) *reply.mutable_worker_list() = membership_.WorkerListText();
   reply.set_first_exchange(member.first_exchange.value());
   // Others may have gone on for epochs since its first exchange was agreed on.
-  const uint64_t first_step = std::max(member.first_step, epochs_.FirstStep());
+  uint64_t first_step = std::max(member.first_step, epochs_.FirstStep());
+  // Its first exchange would come after the last one, which may be shorter.
+  const bool is_past_end =
+      facts_.epochs > 0 && epochs_.EpochOf(first_step) >= static_cast<uint64_t>(facts_.epochs);
+  if (is_past_end) first_step = std::min(first_step, epochs_.EndStep());
   reply.set_first_step(first_step);
   reply.set_generation(membership_.generation().value());
   reply.set_epoch(epochs_.EpochOf(first_step));

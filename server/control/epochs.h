@@ -62,6 +62,8 @@ class Epochs {
   uint64_t EpochOf(uint64_t step) const;
   // The least step that is in an epoch still known.
   uint64_t FirstStep() const { return cuts_.empty() ? 0 : cuts_.begin()->second.first_step; }
+  // Where the last epoch that is cut ends.
+  uint64_t EndStep() const { return cuts_.empty() ? 0 : cuts_.rbegin()->second.end(); }
   // Epochs done at `step`, with the fraction.
   double EpochsDone(uint64_t step) const;
   // Minibatches per worker in the whole job, if members stay as they are; 0: not known yet.

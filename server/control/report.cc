@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -15,6 +18,43 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+struct Worker {
+  v1::WorkerReport report;
+  Json member;  // its number, null where that is not known
+};
+
+// The coordinator shows of a member that has given a report what that says.
+bool IsOf(const v1::MemberStatus& member, const v1::WorkerReport& report) {
+  const v1::Progress& progress = member.progress();
+  const v1::Phases& phases = progress.phases();
+  return member.rank() == report.rank() && progress.examples() == report.examples() &&
+         phases.compute_seconds() == report.compute_seconds() &&
+         phases.pull_seconds() == report.pull_seconds() &&
+         phases.push_seconds() == report.push_seconds() &&
+         phases.wait_seconds() == report.wait_seconds() &&
+         phases.evaluate_seconds() == report.evaluate_seconds();
+}
+
+// By rank; of one rank in the order in which they joined.
+std::vector<Worker> WorkersOf(const v1::JobStatus& status) {
+  std::vector<Worker> workers;
+  int next = 0;  // Reports are in the members' order.
+  for (const v1::WorkerReport& report : status.worker_reports()) {
+    int found = next;
+    while (found < status.members_size() && !IsOf(status.members(found), report)) ++found;
+    Json member;
+    if (found < status.members_size()) {
+      member = status.members(found).member();
+      next = found + 1;
+    }
+    workers.push_back({report, std::move(member)});
+  }
+  std::stable_sort(workers.begin(), workers.end(), [](const Worker& a, const Worker& b) {
+    return a.report.rank() < b.report.rank();
+  });
+  return workers;
+}
 
 Json Entry(const v1::HistoryEntry& entry) {
   return {{"seconds", Number(entry.seconds())},
@@ -52,7 +92,7 @@ Json TrafficOf(const v1::WorkerReport& worker) {
           {"exchanges", worker.exchanges()}};
 }
 
-Json Traffic(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+Json Traffic(const v1::JobStatus& status, const std::vector<Worker>& workers) {
   v1::WorkerReport sum;
   const v1::Traffic& lost = status.unreported();
   sum.set_exchanges(lost.exchanges());
@@ -63,14 +103,14 @@ Json Traffic(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& w
   // What went between servers is nobody's of the workers.
   sum.set_other_payload_bytes(lost.other_payload_bytes() + status.replication_payload_bytes());
   Json by_worker = Json::array();
-  for (const v1::WorkerReport& worker : workers) {
+  for (const auto& [worker, member] : workers) {
     sum.set_pull_payload_bytes(sum.pull_payload_bytes() + worker.pull_payload_bytes());
     sum.set_push_payload_bytes(sum.push_payload_bytes() + worker.push_payload_bytes());
     sum.set_pull_wire_bytes(sum.pull_wire_bytes() + worker.pull_wire_bytes());
     sum.set_push_wire_bytes(sum.push_wire_bytes() + worker.push_wire_bytes());
     sum.set_other_payload_bytes(sum.other_payload_bytes() + worker.other_payload_bytes());
     sum.set_exchanges(sum.exchanges() + worker.exchanges());
-    Json entry = {{"worker", worker.rank()}};
+    Json entry = {{"worker", worker.rank()}, {"member", member}};
     entry.update(TrafficOf(worker));
     by_worker.push_back(std::move(entry));
   }
@@ -86,23 +126,38 @@ Json StalenessEntry(const v1::JobStatus& status) {
           {"histogram", staleness.histogram}};
 }
 
-Json Memory(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
-  Json servers = Json::array(), clients = Json::array();
+// The peak of each rank, null where nobody measured one.
+Json ByRank(const std::map<uint32_t, uint64_t>& peaks) {
+  Json by_rank = Json::array();
+  for (const auto& [rank, peak] : peaks) {
+    while (by_rank.size() < rank) by_rank.push_back(nullptr);
+    by_rank.push_back(peak == 0 ? Json(nullptr) : Json(peak));
+  }
+  return by_rank;
+}
+
+Json Memory(const v1::JobStatus& status, const std::vector<Worker>& workers) {
+  std::map<uint32_t, uint64_t> of_servers, of_workers;
   uint64_t parameter_bytes = 0;
   for (const v1::ServerStatus& server : status.servers()) {
-    servers.push_back(server.counters().peak_rss_bytes());
+    of_servers[server.rank()] = server.counters().peak_rss_bytes();
     parameter_bytes += server.counters().parameter_bytes();
   }
-  for (const v1::WorkerReport& worker : workers) clients.push_back(worker.peak_rss_bytes());
-  return {{"server_peak_rss_bytes", servers},
-          {"worker_peak_rss_bytes", clients},
+  for (const v1::MemberStatus& member : status.members()) of_workers[member.rank()] = 0;
+  for (const Worker& worker : workers) {
+    uint64_t& peak = of_workers[worker.report.rank()];
+    peak = std::max<uint64_t>(peak, worker.report.peak_rss_bytes());
+  }
+  return {{"server_peak_rss_bytes", ByRank(of_servers)},
+          {"worker_peak_rss_bytes", ByRank(of_workers)},
           {"parameter_bytes", parameter_bytes}};
 }
 
-Json Phases(const std::vector<v1::WorkerReport>& workers) {
+Json Phases(const std::vector<Worker>& workers) {
   Json phases = Json::array();
-  for (const v1::WorkerReport& worker : workers) {
+  for (const auto& [worker, member] : workers) {
     phases.push_back({{"worker", worker.rank()},
+                      {"member", member},
                       {"compute_seconds", Number(worker.compute_seconds())},
                       {"pull_seconds", Number(worker.pull_seconds())},
                       {"push_seconds", Number(worker.push_seconds())},
@@ -159,12 +214,12 @@ Json ResidualsLost(const v1::JobStatus& status) {
   return status.has_residuals_lost() ? Json(status.residuals_lost()) : Json(nullptr);
 }
 
-Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+Json Build(const v1::JobStatus& status, const std::vector<Worker>& workers) {
   Json build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
   if (!workers.empty()) {
-    build["backend"] = workers.front().backend();
-    build["cpu"] = workers.front().cpu();
-    build["gpu"] = workers.front().gpu();
+    build["backend"] = workers.front().report.backend();
+    build["cpu"] = workers.front().report.cpu();
+    build["gpu"] = workers.front().report.gpu();
   }
   return build;
 }
@@ -172,10 +227,7 @@ Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& wor
 }  // namespace
 
 std::string ReportJson(const v1::JobStatus& status) {
-  std::vector<v1::WorkerReport> workers(status.worker_reports().begin(),
-                                        status.worker_reports().end());
-  std::stable_sort(workers.begin(), workers.end(),
-                   [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
+  const std::vector<Worker> workers = WorkersOf(status);
   const uint64_t examples = status.examples();
   uint64_t parameters_hash = 0, rounds = status.round();
   for (const v1::ServerStatus& server : status.servers()) {

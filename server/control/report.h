@@ -4,13 +4,16 @@
 //   final {train_loss, test_loss, test_accuracy, precision_at {"1", "3", "5"}},
 //   history [{seconds, step, epoch, round, train_loss, test_loss, test_accuracy}],
 //   traffic {pull_payload_bytes, push_payload_bytes, pull_wire_bytes, push_wire_bytes,
-//            other_payload_bytes, exchanges, by_worker [...]},
+//            other_payload_bytes, exchanges, by_worker [{worker, the same of one process}]},
 //   staleness {mean, max, histogram},
 //   memory {server_peak_rss_bytes [...], worker_peak_rss_bytes [...], parameter_bytes},
+//     each by rank, the most that any process of the rank had,
 //   phases [{worker, compute_seconds, pull_seconds, push_seconds, wait_seconds, evaluate_seconds}],
 //   members {joined, lost, partial_pushes}, build {version, backend, cpu, gpu}
 // and, beyond that contract: outcome, failure, refused_pushes, method_description,
 // parameter_examples, layout_hash, parameters_hash, generation, parts,
+//   member, beside worker in by_worker and phases: which process of that rank, by the number that the status has
+//   of it,
 //   residuals_lost: workers that are gone with what their codec had held back, or null where it holds nothing
 //   back, and
 //   checkpoint {count, step, bytes, write_seconds, failure, rollbacks, resumed_step}: the last one of this

@@ -162,9 +162,9 @@ class Codecs(Test):
         return values, held
 
     def test_what_was_held_back_weighs_the_same_where_there_are_other_workers(self):
-        # A push is one of a mean, or weighs as there are members, or counts by itself.
-        for method, factor in (({"local_sgd": {}}, 0.5), ({"ssp": {"bound": 1}}, 0.5), ({"async_sgd": {}}, 1),
-                               ({"softsync": {"pushes": 1}}, 1)):
+        # A push is one of a mean, or weighs as there are members, or counts by itself, or is one of so many.
+        for method, changes, factor in (({"local_sgd": {}}, {}, 0.5), ({"ssp": {"bound": 1}}, {}, 0.5),
+                                        ({"async_sgd": {}}, {}, 1), ({"softsync": {"pushes": 2}}, {"pushes": 1}, 0.5)):
             name = list(method)[0]
             with self.case(name):
                 method = {name: dict(method[name], local_steps=4)}
@@ -173,7 +173,8 @@ class Codecs(Test):
                 run_to_end(self, dict(job, checkpoint={"directory": folders[0]}))
                 # It learns nothing, so that what the servers get is what was held back.
                 still = dict(job["train"], steps=60, optimizer={"sgd": {"learning_rate": 1e-12}})
-                run_to_end(self, dict(job, train=still, cluster=dict(job["cluster"], workers=1),
+                alone = {name: dict(method[name], **changes)}
+                run_to_end(self, dict(job, train=still, method=alone, cluster=dict(job["cluster"], workers=1),
                                       checkpoint={"restore": folders[0], "directory": folders[1]}))
                 before, held_before = self.saved(folders[0], 2)
                 after, held_after = self.saved(folders[1], 1)

@@ -77,7 +77,10 @@ class Doctor(Test):
         self.assertNotIn("data.directory:", self.examine(job, 1, extra=("--no-data",)))
         job = digits()
         job["security"] = {"token_file": "tokens"}
-        self.examine(job, 1, "want TLS beside it")
+        # No job at all, on any machine.
+        code, _, error = tessera("doctor", write_job(self, job, "contradicts.yaml"))
+        self.assertEqual(code, 2)
+        self.contains(error, "contradicts.yaml:", "security.token_file: ", "want TLS beside it")
         # Files that cannot be used are the one thing that is wrong with them.
         job = digits(workers=1)
         job["cluster"]["servers"] = ["192.0.2.1:7000"]

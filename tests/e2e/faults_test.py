@@ -38,6 +38,10 @@ class WorkerFaults(Test):
                 # What it has done counts as far as it told.
                 traffic = report["traffic"]
                 self.assertEqual([w["worker"] for w in traffic["by_worker"]], [0, 2])
+                self.assertEqual({w["worker"]: str(w["member"]) for w in report["phases"]},
+                                 {m["rank"]: m["member"] for m in status["members"] if m["rank"] != 1})
+                peaks = report["memory"]["worker_peak_rss_bytes"]
+                self.assertEqual([peak is None for peak in peaks], [False, True, False])
                 self.assertGreater(traffic["exchanges"], sum(w["exchanges"] for w in traffic["by_worker"]))
                 self.assertGreaterEqual(report["examples"], report["parameter_examples"])
 

@@ -99,6 +99,12 @@ class Plan(Test):
         # There are 32 hidden neurons.
         self.assertRegex(out.replace("\n", " "), r"not with ist: .*neurons")
 
+    def test_wrong_flags_are_told_with_the_command(self):
+        error = self.plan(digits(), "--nodes", "0", "--bandwidth", "1", "--step-time", "1ms", code=2)
+        nodes, bandwidth = error.splitlines()
+        self.assertEqual(nodes, 'tessera plan: --nodes: got "0", want a number, 1 to 20000; see tessera plan --help')
+        self.assertTrue(bandwidth.startswith('tessera plan: --bandwidth: got "1", want a bandwidth such as '), error)
+
     def test_with_a_step_time_no_data_are_read(self):
         job = digits()
         job["data"]["directory"] = "/nowhere"

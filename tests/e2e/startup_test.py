@@ -49,6 +49,7 @@ class ByHand(Test):
             cluster.start_server(rank, "--listen", "0.0.0.0:%d" % port)
         status = cluster.await_status("both are here", lambda s: all(x["address"] for x in s["servers"]))
         self.assertEqual([s["address"] for s in status["servers"]], job["cluster"]["servers"])
+        self.assertEqual(status["coordinator"]["address"], job["cluster"]["servers"][0])
         for rank in range(2):
             cluster.start_worker(rank)
         cluster.finish()
@@ -224,10 +225,16 @@ class Refused(Test):
         self.refused([SERVER, "--job", job, "--rank", "0"], "--listen: not given")
         self.refused([SERVER, "--job", job, "--rank", "2", "--listen", "127.0.0.1:0"], "--rank: got 2, want 0 to 1")
         self.refused([SERVER, "--job", job, "--rank", "1", "--listen", "127.0.0.1:0"], "--coordinator: not given")
-        self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "nowhere"], '"nowhere"', "host:port")
+        self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "nowhere"],
+                     'tessera-server: --listen: got "nowhere", want host:port', "see tessera-server --help")
         self.refused([SERVER, "--job", job, "--rank", "0", "--listen", "0.0.0.0:0"], '"0.0.0.0:0"', "other machines")
         serve = [SERVER, "--job", job, "--rank", "0", "--listen", "127.0.0.1:0"]
         self.refused(serve + ["--report", self.path("missing/r.json")], "--report", "missing/r.json")
+        # Before it serves, and anybody is told of it.
+        missing = self.path("missing/server.address")
+        output = Process(self, "refused", serve + ["--address-file", missing]).expect_exit(2)
+        self.assertEqual(output, 'tessera-server: --address-file: "%s" cannot be written: No such file or directory; '
+                         'name a file in a folder that exists\n' % missing)
         # Nor is anything lost that is read.
         with open(job) as file:
             text = file.read()

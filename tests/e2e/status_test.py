@@ -50,6 +50,7 @@ class Status(Test):
         # Cut where the terminal ends.
         self.assertIn(status["method_description"][:60], out)
         self.assertEqual([s["address"] for s in status["servers"]], [s.address for s in cluster.servers])
+        self.assertEqual(status["coordinator"]["address"], cluster.coordinator)
         self.assertEqual(sorted(m["rank"] for m in status["members"]), [0, 1])
         for member in status["members"]:
             self.assertLess(member["lease_age_seconds"], 10)

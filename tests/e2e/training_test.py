@@ -3,7 +3,7 @@ import math
 import os
 import unittest
 
-from cluster import DIGITS_ROWS, JOBS, Test, digits, job_size, run_to_end
+from cluster import DIGITS_ROWS, JOBS, Test, digits, job_size, run_to_end, tessera, write_job
 
 TRAFFIC = {"pull_payload_bytes", "push_payload_bytes", "pull_wire_bytes", "push_wire_bytes",
            "other_payload_bytes", "exchanges"}
@@ -115,6 +115,27 @@ class Report(Test):
     def test_more_workers_exchange_the_same_bytes_each(self):
         job = digits(epochs=2, workers=5, servers=3, batch=8)
         self.check(run_to_end(self, job), 3, 5, job_size(job))
+
+    def test_a_job_that_is_refused_has_no_report_and_an_earlier_one_is_named(self):
+        report = self.path("report.json")
+        for refused, limit in (("server 0", "1MiB"), ("worker", "39MiB")):
+            for earlier in (None, "earlier"):
+                with self.case((refused, earlier)):
+                    if earlier:
+                        with open(report, "w") as file:
+                            file.write(earlier)
+                    job = write_job(self, digits(cluster={"memory_limit": limit}))
+                    code, _, error = tessera("run", job, "--report", report, "--quiet")
+                    self.assertEqual(code, 2, error)
+                    self.contains(error, refused, "ended with exit code 2")
+                    said = "tessera: no report is written: the job has not begun"
+                    self.assertEqual(error.splitlines()[-1], said + (
+                        '; "%s" is an earlier job\'s' % report if earlier else ""))
+                    self.assertEqual(os.path.exists(report), bool(earlier))
+                    if earlier:
+                        with open(report) as file:
+                            self.assertEqual(file.read(), earlier)
+                        os.remove(report)
 
 
 class Jobs(Test):

@@ -263,10 +263,11 @@ int Refuse(const absl::Status& status, const char* advice) {
 
 int PlanJob(const PlanOptions& options) {
   SetLogLevel(LogLevel::kError);
-  FlagReader flags;
+  FlagReader flags("tessera plan");
   PlanQuestion question = ReadFlags(options, &flags);
   const bool measured = options.step_time == "measured";
-  const JobReading reading = ReadPlannedJob(question, JobOptions{measured});
+  const JobReading reading =
+      ReadPlannedJob(question, measured ? kDataFilesAlone : JobOptions{false});
   if (!reading.ok() || !flags.errors().empty()) {
     std::fputs(flags.errors().c_str(), stderr);
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);

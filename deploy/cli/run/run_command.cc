@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -66,6 +69,7 @@ class JobRun {
   std::optional<v1::JobStatus> LastStatus() const;
   absl::Status Conclude(const std::atomic<int>& signals);
   void ReportFailure(const absl::Status& why);
+  absl::Status TellOfNoReport(const absl::Status& status, absl::string_view why) const;
   void WriteReport(const v1::JobStatus& status);
 
   const RunOptions& options_;
@@ -301,9 +305,26 @@ void JobRun::ReportFailure(const absl::Status& why) {
   WriteReport(*status);
 }
 
+// `status`, and where a report was asked for and is not written, why.
+absl::Status JobRun::TellOfNoReport(const absl::Status& status, absl::string_view why) const {
+  const bool is_wanted = !options_.report_path.empty() && !is_report_told_;
+  // Who stops it at once is told so.
+  if (status.ok() || absl::IsCancelled(status) || !is_wanted) return status;
+  std::string text = absl::StrCat(status.message(), "\ntessera: no report is written: ", why);
+  std::error_code error;
+  // It would be taken for this job's.
+  if (std::filesystem::is_regular_file(options_.report_path, error)) {
+    absl::StrAppend(&text, "; \"", options_.report_path, "\" is an earlier job's");
+  }
+  return absl::Status(status.code(), text);
+}
+
 absl::Status JobRun::Run(const std::atomic<int>& signals) {
+  constexpr absl::string_view kNotBegun = "the job has not begun";
   TESSERA_RETURN_IF_ERROR(Prepare());
-  TESSERA_RETURN_IF_ERROR(StartAll(signals));
+  if (const absl::Status started = StartAll(signals); !started.ok()) {
+    return TellOfNoReport(started, kNotBegun);
+  }
   OpenStatus();
   if (!options_.quiet) {
     progress_.Say(absl::StrCat(job_.name(), ": ",
@@ -315,20 +336,21 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
     }
   }
   absl::Status status = Follow(signals);
-  const bool may_report = !absl::IsCancelled(status) && !absl::IsInvalidArgument(status);
   if (status.ok()) {
     status = Conclude(signals);
-  } else if (may_report) {
+  } else if (!absl::IsCancelled(status) && !absl::IsInvalidArgument(status)) {
     ReportFailure(status);
   }
   // How the job ended is told last; this would be lost beside it.
   if (status != written_ && !written_.ok()) Tell(written_.message());
-  if (!status.ok() && may_report && !options_.report_path.empty() && !is_report_told_) {
+  if (absl::IsInvalidArgument(status)) {
+    // Whatever is refused is refused before it takes part.
+    status = TellOfNoReport(status, kNotBegun);
+  } else {
     const char* const why =
         children_->first_server().Poll().has_value() ? "is gone" : "does not tell it";
-    status = absl::Status(
-        status.code(), absl::StrCat(status.message(), "\ntessera: no report is written: server 0, ",
-                                    "which alone has what it would say, ", why));
+    status =
+        TellOfNoReport(status, absl::StrCat("server 0, which alone has what it would say, ", why));
   }
   if (!status.ok()) {
     folders_->KeepLogs();

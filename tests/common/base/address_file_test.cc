@@ -40,5 +40,26 @@ TEST_CASE("an address file that cannot be written is refused by name", "[base]")
         "address file: \"" + Path("full") + "\" cannot be written: No space left on device");
 }
 
+TEST_CASE("whether an address file can be written is known before, and nothing is left of asking",
+          "[base]") {
+  CHECK(CheckAddressFile("").ok());
+  CHECK(CheckAddressFile(Path("to_be")).ok());
+  CHECK_FALSE(std::filesystem::exists(Path("to_be")));
+  CHECK_FALSE(std::filesystem::exists(Path("to_be.part")));
+  std::ofstream(Path("of_before")) << "127.0.0.1:7000\n";
+  CHECK(CheckAddressFile(Path("of_before")).ok());
+  CHECK(ReadAddressFile(Path("of_before"))->services == "127.0.0.1:7000");
+  const absl::Status status = CheckAddressFile(Path("missing") + "/file");
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(status.message() == "--address-file: \"" + Path("missing") +
+                                "/file\" cannot be written: No such file or directory; name a "
+                                "file in a folder that exists");
+  std::filesystem::create_directory(Path("folder"));
+  for (const std::string& other : {Path("folder"), std::string("/dev/null")}) {
+    CHECK(CheckAddressFile(other).message() ==
+          "--address-file: \"" + other + "\" is no file; name a file in a folder that exists");
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -138,6 +138,10 @@ class ControlFixture {
     request.mutable_scores()->set_correct(correct);
     request.mutable_scores()->set_rows(10);
     request.mutable_scores()->set_loss_sum(member);
+    return Evaluate(request);
+  }
+
+  absl::Status Evaluate(const v1::EvaluateRequest& request) {
     absl::Status status = coordinator->Evaluate(request, now);
     Collect();
     return status;

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
+#include <vector>
 
 #include "tests/server/control/control_fixture.h"
 
@@ -63,6 +66,36 @@ TEST_CASE("an evaluation waits for all, shares constants and adds scores up", "[
   REQUIRE(f.Evaluate(1, v1::SCORE, 5, 1, 1, 9).ok());
   CHECK((*f.Answer(1))->finished());
   CHECK(absl::IsInvalidArgument(f.Evaluate(1, v1::ARRIVE, 9, 0, 3)));
+}
+
+TEST_CASE("sums of an evaluation are added in rank order, whoever comes first", "[control]") {
+  std::vector<uint64_t> order = {1, 2, 3};
+  // Added with the third before the second they are 1.
+  const std::map<uint64_t, double> losses = {{1, 1e16}, {2, 1}, {3, -1e16}};
+  do {
+    CAPTURE(order);
+    Fixture f(Fixture::Facts(1, 3));
+    f.Start(3);
+    for (const v1::EvaluateStage stage : {v1::ARRIVE, v1::CALIBRATE, v1::SCORE}) {
+      for (const uint64_t m : order) {
+        v1::EvaluateRequest request;
+        request.set_member(m);
+        request.set_stage(stage);
+        request.set_evaluation(1);
+        request.set_attempt(1);
+        request.mutable_progress()->set_step(5);
+        request.set_loss_sum(losses.at(m));
+        request.set_loss_count(1);
+        request.mutable_scores()->set_rows(1);
+        request.mutable_scores()->set_loss_sum(losses.at(m));
+        REQUIRE(f.Evaluate(request).ok());
+      }
+    }
+    const v1::JobStatus status = f.coordinator->Status(f.now);
+    REQUIRE(status.history_size() == 1);
+    CHECK(status.history(0).train_loss() == 0);
+    CHECK(status.history(0).test_loss() == 0);
+  } while (std::next_permutation(order.begin(), order.end()));
 }
 
 TEST_CASE("an evaluation ends although a member is lost at any stage", "[control]") {
@@ -375,6 +408,29 @@ TEST_CASE("an arrival that comes long after it was asked again is none at the ne
   CHECK(Words(f.coordinator->Status(f.now).waiting_for()) == "worker 1");
   REQUIRE(f.Evaluate(2, v1::ARRIVE, 10, 0, 2).ok());
   CHECK((*f.Answer(1))->parts() == 2);
+}
+
+TEST_CASE("whose first exchange would come after the last one begins at the end", "[control]") {
+  JobFacts facts = Fixture::Facts(1, 1);
+  facts.local_steps = 7;
+  Fixture f(facts);
+  f.Start(1);
+  for (uint64_t epoch = 0; epoch < 2; ++epoch) {
+    v1::BeginEpochRequest request;
+    request.set_member(1);
+    request.set_epoch(epoch);
+    request.set_step(10 * epoch);
+    REQUIRE(f.coordinator->BeginEpoch(request, f.now)->steps() == 10);
+  }
+  // 7, 7 and 6 steps.
+  REQUIRE(f.Renew(1, 2, 14).ok());
+  REQUIRE(f.Join().ok());
+  f.StepAll();
+  const auto admitted = f.Join(2);
+  REQUIRE(admitted->admitted());
+  CHECK(admitted->first_exchange() == 4);
+  CHECK(admitted->epoch() == 2);
+  CHECK(admitted->first_step() == 20);
 }
 
 TEST_CASE("who is admitted long after it was agreed on begins within an epoch that is known",

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <catch2/catch.hpp>
+#include <optional>
 
 #include "nlohmann/json.hpp"
 
@@ -31,7 +32,9 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
     worker.set_exchanges(50);
     worker.set_pull_payload_bytes(10 + i);
     worker.set_backend("cpu");
-    v1::ServerCounters& counters = *status.add_servers()->mutable_counters();
+    v1::ServerStatus& server = *status.add_servers();
+    server.set_rank(i);
+    v1::ServerCounters& counters = *server.mutable_counters();
     counters.add_staleness_histogram(3);
     counters.add_staleness_histogram(1);
     counters.add_staleness_histogram(0);
@@ -76,6 +79,59 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
   CHECK(report["residuals_lost"].is_null());
   status.set_residuals_lost(0);
   CHECK(nlohmann::json::parse(ReportJson(status))["residuals_lost"] == 0);
+}
+
+// A process of a rank. `peak`, if it gave a report: its memory, and so many seconds of each phase.
+void AddMember(uint64_t number, uint32_t rank, std::optional<uint64_t> peak,
+               v1::JobStatus* status) {
+  v1::MemberStatus& member = *status->add_members();
+  member.set_member(number);
+  member.set_rank(rank);
+  if (!peak) return;
+  v1::WorkerReport& report = *status->add_worker_reports();
+  report.set_rank(rank);
+  report.set_peak_rss_bytes(*peak);
+  const auto seconds = static_cast<double>(*peak);
+  report.set_compute_seconds(seconds);
+  member.mutable_progress()->mutable_phases()->set_compute_seconds(seconds);
+}
+
+TEST_CASE("peaks of memory are by rank, the most of its processes, null where none told",
+          "[control][report]") {
+  v1::JobStatus status;
+  AddMember(1, 0, std::nullopt, &status);  // It was killed, and nobody came in its place.
+  AddMember(2, 1, 30, &status);
+  AddMember(3, 2, 50, &status);
+  AddMember(4, 2, 40, &status);
+  AddMember(5, 3, std::nullopt, &status);
+  for (int rank : {0, 2}) {
+    v1::ServerStatus& server = *status.add_servers();
+    server.set_rank(rank);
+    server.mutable_counters()->set_peak_rss_bytes(rank * 10);  // 0: it has not told.
+  }
+  const nlohmann::json memory = nlohmann::json::parse(ReportJson(status))["memory"];
+  CHECK(memory["worker_peak_rss_bytes"] == nlohmann::json({nullptr, 30, 50, nullptr}));
+  CHECK(memory["server_peak_rss_bytes"] == nlohmann::json({nullptr, nullptr, 20}));
+}
+
+TEST_CASE("processes of one rank are told apart by their member", "[control][report]") {
+  v1::JobStatus status;
+  AddMember(7, 1, 30, &status);
+  AddMember(8, 0, std::nullopt, &status);
+  AddMember(9, 0, 40, &status);
+  AddMember(10, 0, 50, &status);
+  const nlohmann::json report = nlohmann::json::parse(ReportJson(status));
+  for (const nlohmann::json& entries : {report["phases"], report["traffic"]["by_worker"]}) {
+    REQUIRE(entries.size() == 3);
+    const uint64_t want[][2] = {{0, 9}, {0, 10}, {1, 7}};
+    for (size_t i = 0; i < entries.size(); ++i) {
+      CHECK(entries[i]["worker"] == want[i][0]);
+      CHECK(entries[i]["member"] == want[i][1]);
+    }
+  }
+  // A status that had no room for members says nothing of them.
+  status.clear_members();
+  CHECK(nlohmann::json::parse(ReportJson(status))["phases"][0]["member"].is_null());
 }
 
 TEST_CASE("parts are those of workers that have one, by rank", "[control][report]") {
