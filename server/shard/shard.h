@@ -303,6 +303,7 @@ class Shard {
   void Release(MemberId member, int64_t bytes);
   // How many members' turns come before this one's, where the order matters; 0 elsewhere.
   int64_t PushesBefore(MemberId member) const;
+  int64_t reserved_bytes() const { return reserved_bytes_; }
 
   // nullptr: the layers are not cut.
   std::shared_ptr<const LayerParts> layer_parts() const {
