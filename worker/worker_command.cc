@@ -24,9 +24,9 @@ int WorkerCommand(int argc, char** argv, WorkerOptions options) {
                  "change a key of the job: a.b.c=value; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--listen", options.listen,
-                 "host:port at which the other workers reach this one (method layer_separation); "
-                 "default: a free port of this machine, for its own workers alone");
+  AddListen(&app, &options.listen,
+            "host:port at which the other workers reach this one (method layer_separation); "
+            "default: a free port of this machine, for its own workers alone");
   AddCoordinator(&app, &options.coordinator);
   LogLevel log_level = LogLevel::kInfo;
   AddLogLevel(&app, &log_level);

@@ -185,9 +185,9 @@ class TrainLoop {
   uint64_t step_ = 0;  // minibatches behind this worker, those before it joined included
   uint64_t epoch_ = 0;
   EpochCut cut_;
-  Exchange exchange_;     // last one done
+  Exchange exchange_;    // last one done
   int evaluates_first_;  // so often before the first step
-  bool warms_up_;         // it has yet to come to the end of its warm-up
+  bool warms_up_;        // it has yet to come to the end of its warm-up
   int64_t since_exchange_ = 0;
   uint64_t examples_ = 0;
   uint64_t examples_since_exchange_ = 0;

@@ -48,7 +48,8 @@ absl::Status TrainLoop::Evaluate(bool last) {
 // nullopt: a member was lost in between, and all begin again.
 absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
     const Coordination::Arrival& arrival) {
-  phases_.Enter(Phase::kWait);
+  // Where all begin again the job's clock has not gone on.
+  if (phases_.phase() != Phase::kEvaluate) phases_.Enter(Phase::kWait);
   TESSERA_ASSIGN_OR_RETURN(const EvaluationPlace place, coordination_.Arrive(arrival));
   phases_.Enter(Phase::kEvaluate);
   // The servers may be gone by now.

@@ -289,6 +289,40 @@ TEST_CASE(
   CHECK(coordination.last_progress.phases[static_cast<size_t>(Phase::kWait)] == 10 * 3);
 }
 
+// The others come seven seconds later, and one of them is lost after five more: all begin again.
+class BeginningAgain final : public LoneCoordination {
+ public:
+  explicit BeginningAgain(absl::Duration* now) : LoneCoordination(0, 1, 112), now_(*now) {}
+  absl::StatusOr<EvaluationPlace> Arrive(const Arrival& arrival) override {
+    now_ += absl::Seconds(arrivals.empty() ? 7 : 11);
+    return LoneCoordination::Arrive(arrival);
+  }
+  absl::StatusOr<std::optional<std::vector<float>>> ShareConstants(
+      const EvaluationPlace& place, std::vector<float> constants) override {
+    if (arrivals.size() > 1) {
+      return LoneCoordination::ShareConstants(place, std::move(constants));
+    }
+    now_ += absl::Seconds(5);
+    return std::optional<std::vector<float>>();
+  }
+
+ private:
+  absl::Duration& now_;
+};
+
+TEST_CASE("what an evaluation that begins again takes is no part of training", "[train]") {
+  LoneWorker worker({"train.steps=10"});
+  absl::Duration now = absl::Seconds(100);
+  TrainLoop::Options options = worker.options();
+  options.clock = [&now] { return now; };
+  BeginningAgain coordination(&now);
+  TrainLoop loop(options, &worker.data, worker.replica.get(), &worker.client, &coordination);
+  REQUIRE(loop.Run().ok());
+  CHECK(coordination.arrivals.size() == 2);
+  CHECK(loop.phases().seconds(Phase::kWait) == 7);
+  CHECK(loop.phases().seconds(Phase::kEvaluate) == 5 + 11);
+}
+
 // Every exchange takes a second; one of them does not succeed, which takes it seven.
 class Breaking final : public ForwardingClient {
  public:
