@@ -67,7 +67,11 @@ Checker::Checker(Options options)
       leaders_(options.shards),
       lead_terms_(options.shards),
       told_(options.shards),
-      keys_(options.shards) {}
+      keys_(options.shards),
+      numbers_(NumbersOf(options.shape)),
+      shard_numbers_(options.shards),
+      codecs_(options.codecs),
+      seen_(options.shards) {}
 
 std::unique_ptr<ConsistencyPolicy> Checker::Recorded(CopyId copy,
                                                      std::unique_ptr<ConsistencyPolicy> policy) {
@@ -137,47 +141,6 @@ void Checker::OnFolded(CopyId copy, const PushFacts& push, const Verdict& verdic
   }
   ledger.folded.push_back(push.member);
   if (verdict.commit) OnCommitted(copy, push.exchange);
-}
-
-void Checker::AddUpdate(Ledger* ledger, const PushFacts& push, float weight) {
-  std::vector<bool> is_sent(ledger->pending.size(), true);
-  const auto& all_keys = keys_[ledger->shard.value()];
-  if (const auto keys = all_keys.find({push.member, push.exchange}); keys != all_keys.end()) {
-    if (keys->second) {
-      is_sent.assign(is_sent.size(), false);
-      for (const int64_t place : *keys->second) is_sent[place] = true;
-    }
-    ledger->has_all = ledger->has_all || !keys->second;
-  }
-  int64_t at = 0;
-  for (const Slice& slice : ledger->slices.slices) {
-    // One parameter: entries are numbered over the whole of it.
-    for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
-         ++entry) {
-      const float part = is_sent[at]
-                             ? weight * static_cast<float>(UpdateEntry(options_.seed, push.member,
-                                                                       push.exchange, entry))
-                             : 0;
-      ledger->pending[at] = ledger->folded.empty() ? part : ledger->pending[at] + part;
-      ++at;
-    }
-  }
-}
-
-// Those of the site that the servers have said the member is. Shared ones wait for the commit.
-void Checker::ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_view where) {
-  const std::map<MemberId, SubnetPlace>& cut = cuts_[{ledger->era, push.exchange.value()}];
-  const auto place = cut.find(push.member);
-  if (place == cut.end()) return Violate(absl::StrCat(where, ": folded, but never fetched"));
-  for (const SubnetEntries::Entry& entry :
-       options_.subnets->OnServer(place->second, ledger->slices)) {
-    const int64_t value = UpdateEntry(options_.seed, push.member, push.exchange, entry.number);
-    if (entry.shared) {
-      ledger->shared[entry.position] += static_cast<double>(value);
-    } else {
-      ledger->parameters[entry.position] = static_cast<float>(value);
-    }
-  }
 }
 
 void Checker::OnCommitted(CopyId copy, Exchange exchange) {
@@ -325,11 +288,11 @@ void Checker::CheckEntries(Generation era, ShardId shard, Rank rank, Exchange ex
 }
 
 void Checker::OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchange,
-                     const SparseKeys* keys) {
+                     const SparseKeys* keys, bool is_last) {
   const std::string where = absl::StrCat("shard ", shard.value(), " push of member ",
                                          member.value(), " exchange ", exchange.value());
   std::optional<std::vector<int64_t>>& sent = keys_[shard.value()][{member, exchange}];
-  if (PushesAll(*options_.core, exchange.value()) == (keys != nullptr)) {
+  if ((is_last || PushesAll(*options_.core, exchange.value())) == (keys != nullptr)) {
     Violate(absl::StrCat(where, ": every ", options_.core->every, "th is of all entries"));
   }
   if (keys == nullptr) return;

@@ -20,17 +20,22 @@
 
 #include "absl/strings/string_view.h"
 #include "common/base/ids.h"
+#include "common/codec/codec.h"
+#include "common/codec/coded_keys.h"
 #include "common/checkpoint/manifest.h"
 #include "common/consistency/plan.h"
 #include "common/consistency/policy.h"
 #include "common/keyset/core_share.h"
 #include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "proto/coordinator.pb.h"
 #include "proto/status.pb.h"
 #include "server/shard/shard.h"
+#include "tests/sim/codec_checker.h"
 #include "tests/sim/core_checker.h"
+#include "tests/sim/model_entries.h"
 #include "tests/sim/subnet_entries.h"
 
 namespace tessera {
@@ -46,6 +51,8 @@ class Checker {
   struct Options {
     uint64_t seed = 0;
     int shards = 1;
+    ModelShape shape;
+    CodecChoice codecs;
     // The same exchange is the same update for all.
     bool lockstep = true;
     uint64_t local_steps = 1;
@@ -169,10 +176,30 @@ class Checker {
     uint64_t restarts = 0;  // of evaluations, told to members
     uint64_t recuts = 0;    // rounds that were cut otherwise than a member thought
     uint64_t stale = 0;     // pushes two versions late or more
+    uint64_t coded = 0;     // pushes that are not plain f32
+    uint64_t by_qsgd = 0;   // of these
+    uint64_t held = 0;      // pushes behind which something is held back
+    uint64_t taken_up = 0;  // members that begin with something that was held back
+    uint64_t flushed = 0;   // pushes that brought all that was
+    uint64_t seen = 0;      // reads that are not f32
   };
   const Reached& reached() const { return reached_; }
   void OnEvaluationRestarts() { ++reached_.restarts; }
   void OnRecut() { ++reached_.recuts; }
+
+  // --- codecs (push_checker.cc) ---
+
+  // As CodecChecker's.
+  void OnBegins(MemberId member, Exchange exchange,
+                const std::optional<std::pair<MemberId, Exchange>>& from,
+                const std::vector<float>& held);
+  // All parts of a push, by shard.
+  void OnPush(MemberId member, Exchange exchange, const std::vector<SentPart>& parts, bool flushes);
+  void OnHeld(MemberId member, Exchange exchange, const std::vector<float>& held);
+  void OnFlushed(MemberId member, Exchange exchange);
+  // A reader sees `values` so.
+  void OnSeen(CopyId copy, const CodedKeys& keys, const std::vector<float>& values,
+              const std::vector<float>& seen);
 
   // --- evaluations and epochs (evaluation_checker.cc) ---
 
@@ -196,8 +223,10 @@ class Checker {
   void FollowSelection(CopyId copy);
   // It has selected this one.
   void OnCore(CopyId copy, const Core& core);
-  // What a member is about to push to the shard: `keys` nullptr: all entries.
-  void OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchange, const SparseKeys* keys);
+  // What a member is about to push to the shard: `keys` nullptr: all entries. `is_last`: with all that was held
+  // back.
+  void OnKeys(ShardId shard, MemberId member, Rank rank, Exchange exchange, const SparseKeys* keys,
+              bool is_last);
   // As OnRead, of these places, which are to be those of core `core` in exchange `after`.
   void OnSparseRead(CopyId copy, MemberId member, Rank rank, Exchange after, Version version,
                     uint64_t core, const EntrySet& entries, const std::vector<float>& values);
@@ -297,6 +326,8 @@ class Checker {
   void OnCommitted(CopyId copy, Exchange exchange);
   void AddUpdate(Ledger* ledger, const PushFacts& push, float weight);
   void ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_view where);
+  // nullptr: the update itself.
+  const std::vector<float>* SeenOf(ShardId shard, const PushFacts& push) const;
   void CheckRead(CopyId copy, MemberId member, Exchange after, Version version,
                  absl::string_view where);
   // `wanted`: where each value lies in the shard's dense order; nullptr: they are all.
@@ -323,6 +354,11 @@ class Checker {
   std::vector<Told> told_;  // by shard
   // What members push to a shard: places, ascending; nullopt: all.
   std::vector<std::map<std::pair<MemberId, Exchange>, std::optional<std::vector<int64_t>>>> keys_;
+  const EntryNumbers numbers_;
+  std::vector<std::vector<int64_t>> shard_numbers_;  // by shard and place
+  CodecChecker codecs_;
+  // By shard, what a reader sees of a push, in the order of the wire. None of f32.
+  std::vector<std::map<std::pair<MemberId, Exchange>, std::vector<float>>> seen_;
   // Under lockstep, by era.
   std::map<std::pair<Generation, Exchange>, std::vector<float>> replicas_;
   // By era and round: how it is cut, as servers have said.

@@ -17,7 +17,9 @@ CoreChecker& Checker::CoresOf(Generation era) {
   CoreChecker& cores =
       cores_.emplace(era, CoreChecker(*options_.core, options_.job_seed, options_.shards))
           .first->second;
-  for (const Ledger& ledger : ledgers_) cores.SetSlices(ledger.shard, ledger.slices);
+  for (const Ledger& ledger : ledgers_) {
+    cores.SetNumbers(ledger.shard, shard_numbers_[ledger.shard.value()]);
+  }
   return cores;
 }
 

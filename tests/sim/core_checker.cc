@@ -7,21 +7,13 @@
 #include "common/base/philox.h"
 
 namespace tessera {
-namespace {
-
-// The number of a shard's first entry in the model.
-int64_t FirstOf(const ShardSlices& slices) {
-  return slices.slices.empty() ? 0 : slices.slices[0].row_begin * slices.slices[0].columns;
-}
-
-}  // namespace
 
 CoreChecker::CoreChecker(CoreShare share, uint64_t seed, int shards)
-    : share_(share), seed_(seed), slices_(shards) {}
+    : share_(share), seed_(seed), numbers_(shards) {}
 
 int64_t CoreChecker::entries() const {
   int64_t entries = 0;
-  for (const ShardSlices& slices : slices_) entries += slices.size;
+  for (const std::vector<int64_t>& of : numbers_) entries += static_cast<int64_t>(of.size());
   return entries;
 }
 
@@ -46,15 +38,16 @@ std::vector<int64_t> CoreChecker::Select(const Selection& from) const {
   }
   float c = static_cast<float>(share_.gradient_weight);
   if (share_.gradient_weight == 0) c = g_sum > 0 ? static_cast<float>(w_sum / g_sum) : 0;
-  std::vector<std::pair<float, int64_t>> all;  // shards follow each other in the model
+  std::vector<std::pair<float, int64_t>> all;
   for (const auto& [shard, values] : from) {
     for (size_t i = 0; i < values.w.size(); ++i) {
       const float g = values.g.empty() ? 0 : std::abs(values.g[i]);
-      all.push_back({std::abs(values.w[i]) + c * g, static_cast<int64_t>(all.size())});
+      all.push_back({std::abs(values.w[i]) + c * g, numbers_[shard][i]});
     }
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
   std::vector<int64_t> core;
   const int64_t count = CoreCount(share_, entries());
   for (int64_t i = 0; i < count; ++i) core.push_back(all[i].second);
@@ -65,16 +58,16 @@ std::optional<std::vector<int64_t>> CoreChecker::CoreOn(ShardId shard, uint64_t 
   auto core = cores_.find(number);
   if (core == cores_.end()) {
     const auto selection = selections_.find(number);
-    if (selection == selections_.end() || selection->second.size() != slices_.size()) {
+    if (selection == selections_.end() || selection->second.size() != numbers_.size()) {
       return std::nullopt;
     }
     const std::vector<int64_t> selected = Select(selection->second);
     core = cores_.emplace(number, std::set<int64_t>(selected.begin(), selected.end())).first;
   }
-  const ShardSlices& slices = slices_[shard.value()];
+  const std::vector<int64_t>& numbers = numbers_[shard.value()];
   std::vector<int64_t> places;
-  for (int64_t place = 0; place < slices.size; ++place) {
-    if (core->second.count(FirstOf(slices) + place) > 0) places.push_back(place);
+  for (size_t place = 0; place < numbers.size(); ++place) {
+    if (core->second.count(numbers[place]) > 0) places.push_back(static_cast<int64_t>(place));
   }
   return places;
 }
@@ -84,7 +77,7 @@ std::vector<int64_t> CoreChecker::EntriesOn(ShardId shard, Rank rank, Exchange e
                                             const std::vector<int64_t>& core) const {
   const std::set<int64_t> in_core(core.begin(), core.end());
   std::vector<int64_t> outside;
-  for (int64_t place = 0; place < slices_[shard.value()].size; ++place) {
+  for (int64_t place = 0; place < static_cast<int64_t>(numbers_[shard.value()].size()); ++place) {
     if (in_core.count(place) == 0) outside.push_back(place);
   }
   const int64_t n = entries();

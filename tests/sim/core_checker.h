@@ -12,16 +12,17 @@
 
 #include "common/base/ids.h"
 #include "common/keyset/core_share.h"
-#include "common/layout/shard_map.h"
 
 namespace tessera {
 
-// Of a model that is one matrix, so that its entries are numbered as they lie in it.
 class CoreChecker {
  public:
   CoreChecker(CoreShare share, uint64_t seed, int shards);
 
-  void SetSlices(ShardId shard, const ShardSlices& slices) { slices_[shard.value()] = slices; }
+  // By place, the entry's number in the model.
+  void SetNumbers(ShardId shard, const std::vector<int64_t>& numbers) {
+    numbers_[shard.value()] = numbers;
+  }
 
   // The shard begins to select core `number` out of its values w; g is what pushes of all entries have
   // added to them since the last selection, empty where none came. A standby that takes over before all have
@@ -49,7 +50,7 @@ class CoreChecker {
 
   const CoreShare share_;
   const uint64_t seed_;
-  std::vector<ShardSlices> slices_;
+  std::vector<std::vector<int64_t>> numbers_;  // by shard
   std::map<uint64_t, Selection> selections_;
   std::map<uint64_t, std::set<int64_t>> cores_;  // by number, entries of the model
 };

@@ -36,6 +36,13 @@ enum class Mutation {
   kLeavesEarly,         // a worker takes any evaluation for the last one
   kTicksEarly,          // the coordinator ends leases long before their time
   kForgetsSavedStates,  // a server that goes back has the parameters and no more
+  kForgetsHeld,         // a worker that goes back has nothing held back
+  kSavesHeldLate,  // a worker's file has what is held back when it is written, not when it was asked for
+  kEncodesAgain,     // a worker encodes anew what it sends again
+  kForgetsFlush,     // a worker's last push is like any other
+  kMixesParameters,  // a worker sends what it learned of one parameter as of another
+  kCutsBits,         // servers cut what is written as bf16, in place of rounding it
+  kRoundsForEach,    // servers round values by other random numbers for each reader
 };
 
 }  // namespace tessera

@@ -61,16 +61,6 @@ void SimWorker::TakeCores(std::function<void()> then) {
 std::function<ReceivedPush()> SimWorker::SparsePush(size_t server) {
   const KeySet& keys = keys_->update_keys();
   const SparseKeys* const sparse = keys.is_sparse() ? keys.sparse[server].get() : nullptr;
-  checker_->OnKeys(ShardId(server), member_, rank_, exchange_, sparse);
-  std::vector<float> values;
-  int64_t place = 0;
-  for (const Slice& slice : options_.slices[server].slices) {
-    for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
-         ++entry, ++place) {
-      if (sparse != nullptr && !sparse->entries.Contains(place)) continue;
-      values.push_back(static_cast<float>(UpdateEntry(options_.seed, member_, exchange_, entry)));
-    }
-  }
   std::optional<NamedCore> core;
   if (sparse != nullptr) {
     core.emplace();
@@ -81,19 +71,10 @@ std::function<ReceivedPush()> SimWorker::SparsePush(size_t server) {
       core->keys = encoded.bytes;
     }
   }
-  return [member = member_, exchange = exchange_, base = bases_[server], examples = since_exchange_,
-          kind = options_.kind, layout_hash = options_.layout_hash, values = std::move(values),
-          core = std::move(core)] {
-    ReceivedPush push;
-    push.member = member;
-    push.exchange = exchange;
-    push.base = base;
-    push.examples = static_cast<uint64_t>(examples);
-    push.kind = kind;
-    push.layout_hash = layout_hash;
-    push.core = core;
-    push.payload = PayloadOf(values);
-    return push;
+  return [push = MakePush(server), core = std::move(core)] {
+    ReceivedPush made = push();
+    made.core = core;
+    return made;
   };
 }
 

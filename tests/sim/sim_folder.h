@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/ids.h"
 #include "common/checkpoint/manifest.h"
 #include "proto/coordinator.pb.h"
 #include "server/control/checkpoints.h"
@@ -30,7 +31,9 @@ class SimFolder {
     std::vector<std::vector<float>> arrays;
     // As the checker knows them.
     uint64_t copy = 0;
-    // A worker's.
+    // A worker's, whose arrays are what its codec held back, by parameter.
+    MemberId member;
+    std::vector<float> learned;
     v1::Progress progress;
     bool evaluation_due = false;
   };

@@ -11,8 +11,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kRows = 7;
-constexpr int64_t kColumns = 3;
 constexpr uint64_t kTrainingRows = 96;
 constexpr int64_t kBatch = 4;
 constexpr int64_t kEpochs = 3;
@@ -47,7 +45,7 @@ float MomentumOf(const SimOptions& sim) {
 }
 
 // What is not fixed by the method is drawn.
-v1::Job JobOf(SimMethod name, float momentum, int workers, Dice* dice) {
+v1::Job JobOf(SimMethod name, float momentum, int workers, DrawnModel* drawn, Dice* dice) {
   v1::Job job;
   job.mutable_cluster()->set_workers(workers);
   job.mutable_train()->mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
@@ -105,6 +103,7 @@ v1::Job JobOf(SimMethod name, float momentum, int workers, Dice* dice) {
       method.mutable_slim_dp()->set_asynchronous(name == SimMethod::kSlimDpAsynchronous);
       break;
   }
+  drawn->DrawCodecs(&job);
   return job;
 }
 
@@ -125,12 +124,15 @@ Recipe RecipeOf(const v1::Job& job) {
 }
 
 Checker::Options CheckerOptions(const SimOptions& sim, int servers, const v1::Job& job,
-                                const Recipe& recipe, const SubnetEntries* subnets) {
+                                const Recipe& recipe, const ModelShape& shape,
+                                const SubnetEntries* subnets) {
   const SimMethod name = sim.method;
   Checker::Options options;
   options.seed = sim.seed;
   options.goes_back = sim.checkpoints;
   options.shards = servers;
+  options.shape = shape;
+  options.codecs = recipe.codecs;
   options.lockstep = recipe.lockstep;
   options.local_steps = static_cast<uint64_t>(recipe.local_steps);
   options.subnets = subnets;
@@ -173,13 +175,14 @@ SimJob::SimJob(SimOptions options)
       workers_count_(1 + static_cast<int>(dice_.Below(4))),
       epochs_(options.checkpoints ? kEpochsWithCheckpoints : kEpochs),
       steps_(dice_.Chance(0.3) ? epochs_ / 3 * (10 + dice_.Below(20)) : 0),
-      job_(JobOf(options.method, MomentumOf(options), workers_count_, &dice_)),
+      drawn_(options.seed, options.plain),
+      job_(JobOf(options.method, MomentumOf(options), workers_count_, &drawn_, &dice_)),
       recipe_(RecipeOf(job_)),
       step_time_(DrawnStepTime(options.standbys, options.checkpoints, &dice_)),
       subnets_(recipe_.subnets ? std::make_unique<SubnetEntries>(options.seed, servers_count_)
                                : nullptr),
-      shape_(subnets_ != nullptr ? subnets_->shape() : ZeroMatrix(kRows, kColumns)),
-      checker_(CheckerOptions(options, servers_count_, job_, recipe_, subnets_.get())) {
+      shape_(subnets_ != nullptr ? subnets_->shape() : drawn_.Shape()),
+      checker_(CheckerOptions(options, servers_count_, job_, recipe_, shape_, subnets_.get())) {
   JobFacts facts;
   facts.servers = servers_count_;
   facts.workers = workers_count_;
@@ -224,6 +227,7 @@ Shard::Options SimJob::ShardOptions(ShardId shard) {
   options.shard = shard;
   options.shard_count = servers_count_;
   options.kind = static_cast<int>(recipe_.payload);
+  options.codecs = recipe_.codecs;
   options.policy = recipe_.make_policy();
   options.rule = recipe_.make_rule();
   options.schedule = recipe_.schedule;
@@ -266,6 +270,7 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.sites = static_cast<uint32_t>(workers_count_);
   options.core = recipe_.core;
   options.shape = &shape_;
+  options.codecs = recipe_.codecs;
   options.job_seed = options_.seed;
   options.forges = options_.faults;
   options.layout_hash = coordinator_->state().facts().layout_hash;

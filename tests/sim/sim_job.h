@@ -17,6 +17,7 @@
 #include "server/control/job_facts.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/dice.h"
+#include "tests/sim/drawn_model.h"
 #include "tests/sim/event_queue.h"
 #include "tests/sim/harm.h"
 #include "tests/sim/mutation.h"
@@ -60,6 +61,8 @@ struct SimOptions {
   bool coordinator_dies = false;
   // Checkpoints are kept, and servers may die that nothing takes the place of: the job goes back.
   bool checkpoints = false;
+  // One matrix and f32, whatever the seed says.
+  bool plain = false;
 };
 
 struct SimOutcome {
@@ -78,6 +81,7 @@ struct SimOutcome {
   uint64_t rollbacks = 0;     // to one of them
   bool drained = false;
   Checker::Reached reached;
+  uint64_t several = 0;            // jobs whose model has more than one parameter
   uint64_t struck_evaluating = 0;  // faults while an evaluation stood
   bool protected_again = false;    // all shards had standbys some time after the last fault
   absl::Duration duration;
@@ -166,6 +170,7 @@ class SimJob {
   const int workers_count_;
   const uint64_t epochs_;
   const uint64_t steps_;  // 0: the job counts epochs
+  DrawnModel drawn_;
   const v1::Job job_;
   const Recipe recipe_;
   const absl::Duration step_time_;

@@ -138,6 +138,7 @@ SimOutcome SimJob::Judge() {
   outcome.finished = coordinator.ended() && coordinator.outcome().ok();
   outcome.drained = harm_.is_drained();
   outcome.reached = checker_.reached();
+  outcome.several = shape_.parameters.size() > 1 ? 1 : 0;
   outcome.struck_evaluating = struck_evaluating_;
   outcome.rollbacks = coordinator.Status(queue_.now()).checkpoint().rollbacks();
   outcome.checkpoints = checker_.wholes();

@@ -1,9 +1,12 @@
 #include "tests/sim/sim_server.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/codec/decoder.h"
+#include "common/codec/stochastic.h"
 #include "common/consistency/forwarding_policy.h"
 #include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
@@ -347,7 +350,41 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::TrySparse(const AskedRead
   for (const int64_t place : entries.places()) pulled.values.push_back(all[place]);
   checker_->OnSparseRead(copy_, read.member, shard().plan().Find(read.member)->rank, read.after,
                          pulled.version, read.core->number, entries, pulled.values);
+  pulled.values =
+      Coded(*(*result)->place->forms.Find(shard().codecs().pull), pulled.version, read.member,
+            pulled.values, SparseSource((*result)->place, (*result)->read.snapshot));
   return std::optional<PulledValues>(std::move(pulled));
+}
+
+// As server/rpc/pull_call.cc answers and ValueWriter reads.
+std::vector<float> SimServer::Coded(const CodedKeys& keys, Version version, MemberId reader,
+                                    const std::vector<float>& values,
+                                    std::unique_ptr<EntrySource> source) {
+  if (keys.codec() == Codec()) return values;
+  PayloadRandom random = PayloadRandom::OfValues(shard().seed(), version, rank_);
+  if (mutation_ == Mutation::kRoundsForEach) random.a += reader.value();
+  const std::unique_ptr<AnswerPayload> answer = CodedPayload(keys, random, std::move(source));
+  std::vector<float> seen(values.size());
+  Decoder decoder(keys);
+  float* next = seen.data();
+  while (answer->left() > 0) {
+    for (const grpc::Slice& slice : answer->Next(AnswerPayload::kRoomMin)) {
+      next += decoder
+                  .Assign(reinterpret_cast<const char*>(slice.begin()),
+                          static_cast<int64_t>(slice.size()), 1, next, decoder.left())
+                  .entries;
+    }
+  }
+  if (mutation_ == Mutation::kCutsBits && keys.codec().kind == CodecKind::kBf16) {
+    for (size_t i = 0; i < seen.size(); ++i) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, &values[i], sizeof(bits));
+      bits &= 0xffff0000;
+      std::memcpy(&seen[i], &bits, sizeof(bits));
+    }
+  }
+  checker_->OnSeen(copy_, keys, values, seen);
+  return seen;
 }
 
 void SimServer::HearQuestion(v1::CoreQuestion question) {
@@ -380,6 +417,8 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::Try(const AskedRead& read
   pulled.cores = (*result)->cores;
   pulled.checkpoint = (*result)->checkpoint;
   checker_->OnRead(copy_, read.member, read.after, pulled.version, pulled.values);
+  pulled.values = Coded(*shard().dense_forms().Find(shard().codecs().pull), pulled.version,
+                        read.member, pulled.values, DenseSource((*result)->snapshot, 0));
   return std::optional<PulledValues>(std::move(pulled));
 }
 
@@ -402,6 +441,11 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::TryFetch(const AskedRead&
   // Whoever still asks has its answer already, and nobody trains the round.
   if (!coordinator_->training_is_over()) {
     checker_->OnFetched(copy_, read.member, *pulled.place, pulled.version, values);
+  }
+  if (values) {
+    pulled.values =
+        Coded(*(*result)->site->forms().Find(shard().codecs().pull), pulled.version, read.member,
+              *values, SubnetSource((*result)->site, (*result)->read.snapshot));
   }
   return std::optional<PulledValues>(std::move(pulled));
 }

@@ -15,8 +15,10 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "common/codec/coded_keys.h"
 #include "common/keyset/subnet.h"
 #include "proto/coordinator.pb.h"
+#include "server/rpc/answer_payload.h"
 #include "server/shard/log_sink.h"
 #include "server/shard/checkpoint_mark.h"
 #include "server/shard/served_shard.h"
@@ -174,6 +176,9 @@ class SimServer final : public ShardDoor {
   absl::StatusOr<std::optional<PulledValues>> Try(const AskedRead& read);
   absl::StatusOr<std::optional<PulledValues>> TryFetch(const AskedRead& read);
   absl::StatusOr<std::optional<PulledValues>> TrySparse(const AskedRead& read);
+  // `values` of `source`, as they come.
+  std::vector<float> Coded(const CodedKeys& keys, Version version, MemberId reader,
+                           const std::vector<float>& values, std::unique_ptr<EntrySource> source);
   void HearQuestion(v1::CoreQuestion question);
   // --- checkpoints (sim_server_checkpoints.cc) ---
   void TakeOrder(const v1::CheckpointOrder& text);

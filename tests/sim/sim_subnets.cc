@@ -55,7 +55,8 @@ void SimWorker::OnFetched(size_t server, bool waits_only, const PulledValues& fe
     recut_ = fetched.place;
     return;
   }
-  const size_t size = options_.subnets->Numbers(next_, static_cast<int>(server)).size();
+  const KeySet keys = options_.subnets->SiteOf(next_).keys;
+  const auto size = static_cast<size_t>(keys.slices[server].size);
   if (fetched.values.size() != size) {
     checker_->Violate(absl::StrCat("member ", member_.value(), ": server ", server, " sent ",
                                    fetched.values.size(), " values, want ", size));
@@ -81,23 +82,10 @@ bool SimWorker::FollowCut() {
 }
 
 std::function<ReceivedPush()> SimWorker::SubnetPush(size_t server) const {
-  std::vector<float> values;
-  for (const int64_t number : options_.subnets->Numbers(*trained_, static_cast<int>(server))) {
-    values.push_back(static_cast<float>(UpdateEntry(options_.seed, member_, exchange_, number)));
-  }
-  return [member = member_, exchange = exchange_, base = bases_[server], examples = since_exchange_,
-          kind = options_.kind, layout_hash = options_.layout_hash, place = *trained_,
-          values = std::move(values)] {
-    ReceivedPush push;
-    push.member = member;
-    push.exchange = exchange;
-    push.base = base;
-    push.examples = static_cast<uint64_t>(examples);
-    push.kind = kind;
-    push.layout_hash = layout_hash;
-    push.subnet = place;
-    push.payload = PayloadOf(values);
-    return push;
+  return [push = MakePush(server), place = *trained_] {
+    ReceivedPush made = push();
+    made.subnet = place;
+    return made;
   };
 }
 

@@ -90,6 +90,13 @@ SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count,
     total.reached.restarts += outcome.reached.restarts;
     total.reached.recuts += outcome.reached.recuts;
     total.reached.stale += outcome.reached.stale;
+    total.several += outcome.several;
+    total.reached.coded += outcome.reached.coded;
+    total.reached.by_qsgd += outcome.reached.by_qsgd;
+    total.reached.held += outcome.reached.held;
+    total.reached.taken_up += outcome.reached.taken_up;
+    total.reached.flushed += outcome.reached.flushed;
+    total.reached.seen += outcome.reached.seen;
     total.struck_evaluating += outcome.struck_evaluating;
     total.coordinators += outcome.coordinators - 1;
     forgiven += outcome.forgiven ? 1 : 0;
@@ -101,6 +108,12 @@ SimOutcome RunAll(SimMethod method, bool faults, bool standbys, uint64_t count,
   total.judged = judged * 2 > seeds.count;
   total.finished = finished * 100 > seeds.count * least_percent;
   return total;
+}
+
+// Where pushes are of changes or gradients.
+void CheckHeldBack(const Checker::Reached& reached) {
+  CHECK(reached.held > 4 * ChosenSeeds().count);
+  CHECK(reached.flushed > ChosenSeeds().count / 10);
 }
 
 TEST_CASE("whatever the network does, updates count once and every job ends", "[sim]") {
@@ -119,6 +132,11 @@ TEST_CASE("whatever the network does, updates count once and every job ends", "[
       CHECK(total.reached.restarts > ChosenSeeds().count / 30);
       CHECK(total.struck_evaluating > ChosenSeeds().count / 15);
       if (method == SimMethod::kIst) CHECK(total.reached.recuts > ChosenSeeds().count);
+      CHECK(total.several > ChosenSeeds().count / 3);
+      CHECK(total.reached.coded > 6 * ChosenSeeds().count);
+      CHECK(total.reached.seen > 6 * ChosenSeeds().count);
+      if (method != SimMethod::kIst) CheckHeldBack(total.reached);
+      if (method == SimMethod::kDataParallel) CHECK(total.reached.by_qsgd > 0);
       if (method == SimMethod::kAsyncSgd) CHECK(total.reached.stale > ChosenSeeds().count);
     }
   }
@@ -177,7 +195,7 @@ TEST_CASE("whatever dies, jobs go back to a checkpoint that is whole and of one 
     DYNAMIC_SECTION(world.name) {
       const bool is_usual = ChosenSeeds().count == Seeds().count;
       const uint64_t count = is_usual ? world.seeds : ChosenSeeds().count;
-      uint64_t runs = 0, checkpoints = 0, rollbacks = 0, finished = 0;
+      uint64_t runs = 0, checkpoints = 0, rollbacks = 0, finished = 0, taken_up = 0;
       for (const SimMethod method : kMethods) {
         const SimOutcome total = RunAll(method, /*faults=*/true, world.standbys, count,
                                         world.coordinator_dies, /*checkpoints=*/true);
@@ -185,11 +203,14 @@ TEST_CASE("whatever dies, jobs go back to a checkpoint that is whole and of one 
         checkpoints += total.checkpoints;
         rollbacks += total.rollbacks;
         finished += total.finished ? 1 : 0;
+        taken_up += total.reached.taken_up;
       }
       if (count < 15) continue;
       CHECK(checkpoints > runs);
       CHECK(rollbacks > runs / (world.standbys ? 40 : 8));
       CHECK(finished * 10 >= 9 * std::size(kMethods));
+      CHECK(taken_up > runs / 40);
+      if (!is_usual) std::cout << "taken up " << taken_up << " of " << runs << std::endl;
     }
   }
 }
@@ -279,9 +300,11 @@ constexpr FoundBug kFoundBugs[] = {
 
 TEST_CASE("seeds that found a bug pass", "[sim]") {
   for (const FoundBug& found : kFoundBugs) {
-    const SimOutcome outcome = SimJob({found.seed, found.method, Mutation::kNone, true,
-                                       found.standbys, found.coordinator_dies, found.checkpoints})
-                                   .Run();
+    // As there was no other model then.
+    const SimOutcome outcome =
+        SimJob({found.seed, found.method, Mutation::kNone, true, found.standbys,
+                found.coordinator_dies, found.checkpoints, /*plain=*/true})
+            .Run();
     INFO(NameOf(found.method) << ": " << found.bug << "; " << Replay(found.seed));
     INFO(outcome.violation.value_or(""));
     CHECK_FALSE(outcome.violation.has_value());
@@ -406,6 +429,15 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       {Mutation::kGoesOnAfterRestore, SimMethod::kSsp, "version is", false, false, true},
       {Mutation::kForgetsSavedStates, SimMethod::kSlimDp, "not the entries", false, false, true},
       {Mutation::kCountsTwice, SimMethod::kSoftsync, "by the updates folded", true, true, true},
+      {Mutation::kForgetsHeld, SimMethod::kDataParallel, "it holds back", false, false, true},
+      {Mutation::kForgetsHeld, SimMethod::kSlimDp, "it holds back", false, false, true},
+      {Mutation::kForgetsHeld, SimMethod::kAsyncSgd, "it holds back", true, true, true},
+      {Mutation::kSavesHeldLate, SimMethod::kLocalSgd, "it holds back", false, false, true},
+      {Mutation::kEncodesAgain, SimMethod::kDataParallel, "has other bytes"},
+      {Mutation::kForgetsFlush, SimMethod::kSsp, "with something held back"},
+      {Mutation::kMixesParameters, SimMethod::kLocalSgd, "and a reader sees"},
+      {Mutation::kCutsBits, SimMethod::kIst, "as bf16"},
+      {Mutation::kRoundsForEach, SimMethod::kDataParallel, "differs from another worker's"},
   };
   for (const Broken& broken : all) {
     std::string seen;

@@ -22,10 +22,10 @@ SimWorker::SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* 
       lives_(doors_.size()),
       known_(doors_.size()),
       bases_(doors_.size()),
+      numbers_(NumbersOf(*options_.shape)),
+      dense_(DenseKeys(*options_.shape, static_cast<int>(doors_.size()))),
+      replica_(options_.shape->size),
       versions_(doors_.size()) {
-  int64_t size = 0;
-  for (const ShardSlices& slices : options_.slices) size += slices.size;
-  replica_.resize(size);
   network_->After(node_, absl::ZeroDuration(), [this] { Join(); });
 }
 
@@ -99,6 +99,7 @@ void SimWorker::OnAdmitted(const v1::JoinReply& reply) {
   if (reply.has_resume()) Resume(reply);
   if (options_.subnets != nullptr) ExpectFirst(reply);
   if (options_.core.has_value()) BeginKeys(Rank(reply.rank()));
+  BeginCoding();
   Renew();
   PullFirst();
 }
@@ -233,6 +234,7 @@ void SimWorker::BeginEpoch(std::function<void()> then) {
 void SimWorker::Leave() {
   doing_ = "leaving";
   checker_->OnFinishes(member_, exchange_, Finished());
+  if (Finished()) checker_->OnFlushed(member_, exchange_);
   v1::LeaveRequest request;
   request.set_member(member_.value());
   Retry<v1::LeaveReply>(
@@ -288,8 +290,11 @@ void SimWorker::PushPull() {
   const bool rests = evaluation_due_ || Finished() || IsLast(exchange_) ||
                      (options_.overlaps && IsLast(exchange_.Next()));
   const RestWord word = rests ? NextRest() : RestWord();
+  const bool flushes = options_.codecs.flush && IsLastPush(exchange_);
   exchange_ = exchange_.Next();
   doing_ = absl::StrCat("exchange ", exchange_.value());
+  if (flushes && keys_ != nullptr) keys_->PushAll();
+  EncodePush(flushes);
   if (options_.subnets != nullptr) {
     // The last round's subnets go back, and no other is fetched.
     FetchAll(/*waits_only=*/Finished());
@@ -302,7 +307,13 @@ void SimWorker::PushPull() {
   }
   parts_missing_ = 2 * doors_.size();
   for (size_t server = 0; server < doors_.size(); ++server) {
-    PushTo(server);
+    if (keys_ == nullptr) {
+      SendPush(server, MakePush(server));
+    } else {
+      const std::function<ReceivedPush()> push = SparsePush(server);
+      if (options_.forges) ForgeSparse(server, push);
+      SendPush(server, push);
+    }
     PullFrom(server, exchange_, word);
   }
   if (options_.overlaps && !rests) TrainOn();
@@ -315,33 +326,9 @@ void SimWorker::PullFirst() {
   for (size_t server = 0; server < doors_.size(); ++server) PullFrom(server, exchange_, RestWord());
 }
 
-void SimWorker::PushTo(size_t server) {
-  if (keys_ != nullptr) {
-    const std::function<ReceivedPush()> push = SparsePush(server);
-    if (options_.forges) ForgeSparse(server, push);
-    return SendPush(server, push);
-  }
-  std::vector<float> values;
-  for (const Slice& slice : options_.slices[server].slices) {
-    for (int64_t entry = slice.row_begin * slice.columns; entry < slice.row_end * slice.columns;
-         ++entry) {
-      values.push_back(static_cast<float>(UpdateEntry(options_.seed, member_, exchange_, entry)));
-    }
-  }
-  const auto make = [member = member_, exchange = exchange_, base = bases_[server],
-                     examples = since_exchange_, kind = options_.kind,
-                     layout_hash = options_.layout_hash, values = std::move(values)] {
-    ReceivedPush push;
-    push.member = member;
-    push.exchange = exchange;
-    push.base = base;
-    push.examples = static_cast<uint64_t>(examples);
-    push.kind = kind;
-    push.layout_hash = layout_hash;
-    push.payload = PayloadOf(values);
-    return push;
-  };
-  SendPush(server, make);
+// As TrainLoop::DoExchange. In lockstep it may be that it hears of a drain only while it waits for that exchange.
+bool SimWorker::IsLastPush(Exchange before) const {
+  return Finished() || IsLast(before) || (options_.lockstep && IsLast(before.Next()));
 }
 
 void SimWorker::SendPush(size_t server, std::function<ReceivedPush()> make) {
@@ -369,11 +356,9 @@ void SimWorker::PullFrom(size_t server, Exchange after, RestWord word) {
         needs_all_ = needs_all_ || pulled->needs_all;
         // The servers' values are checked where they are read.
         if (keys_ != nullptr) return OnPart();
-        int64_t at = 0;
-        for (const Slice& slice : options_.slices[server].slices) {
-          std::copy_n(pulled->values.begin() + at, slice.size(),
-                      replica_.begin() + slice.row_begin * slice.columns);
-          at += slice.size();
+        size_t at = 0;
+        for (const int64_t number : NumbersIn(numbers_, options_.slices[server])) {
+          replica_[number] = pulled->values[at++];
         }
         OnPart();
       });

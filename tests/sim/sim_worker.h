@@ -13,8 +13,13 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "common/codec/codec.h"
+#include "common/codec/coded_keys.h"
+#include "common/keyset/key_set.h"
 #include "common/keyset/subnet.h"
 #include "tests/sim/checker.h"
+#include "tests/sim/codec_checker.h"
+#include "tests/sim/model_entries.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_folder.h"
 #include "tests/sim/sim_network.h"
@@ -22,6 +27,7 @@
 #include "tests/sim/subnet_entries.h"
 #include "worker/exchange/exchange_keys.h"
 #include "worker/rejoin.h"
+#include "worker/rpc/update_coder.h"
 
 namespace tessera {
 
@@ -45,9 +51,11 @@ class SimWorker {
     // the worker.
     const SubnetEntries* subnets = nullptr;
     uint32_t sites = 0;
-    // Set: exchanges move a core and an explorer of this model. Outlives the worker.
+    // Set: exchanges move a core and an explorer.
     std::optional<CoreShare> core;
+    // Of all parameters. Outlives the worker.
     const ModelShape* shape = nullptr;
+    CodecChoice codecs;
     uint64_t job_seed = 0;
     // It also sends what must be refused.
     bool forges = false;
@@ -126,9 +134,29 @@ class SimWorker {
   void Arrive();
   // What the servers have committed; at an evaluation `evaluates` that, or only goes on from it.
   void ReadOutside(bool evaluates, std::function<void()> then);
-  void PushTo(size_t server);
+  // As far as it knows, of the one that follows this exchange.
+  bool IsLastPush(Exchange before) const;
   void PullFrom(size_t server, Exchange after, RestWord word);
   void SendPush(size_t server, std::function<ReceivedPush()> make);
+  // --- codecs (sim_worker_codecs.cc) ---
+  // One server's part of a push, as it is sent again and again.
+  struct Coded {
+    Codec codec;
+    std::shared_ptr<const std::vector<char>> bytes;
+    int64_t bad_entry = -1;
+  };
+  void BeginCoding();
+  // By number of the entry; empty: nothing is.
+  std::vector<float> HeldBack();
+  void TakeUpHeld();
+  // Whose file of its rank it goes on from, and after which exchange.
+  std::optional<std::pair<MemberId, Exchange>> Writer() const;
+  void KeepHeld(SimFolder::File* file);
+  // `flushes`: with all that is held back.
+  void EncodePush(bool flushes);
+  SentPart EncodePart(size_t server, const KeySet& keys, const EntryNumbers& numbers);
+  // The push as it arrives, but for what names its entries.
+  std::function<ReceivedPush()> MakePush(size_t server) const;
   // --- rounds of subnets (sim_subnets.cc) ---
   void ExpectFirst(const v1::JoinReply& admission);
   void FetchAll(bool waits_only);
@@ -229,9 +257,15 @@ class SimWorker {
   uint64_t attempt_ = 0;
   bool last_ = false;
   std::vector<Version> bases_;
-  std::vector<float> replica_;
-  SubnetPlace next_;                    // to be fetched
-  std::optional<SubnetPlace> trained_;  // to be returned
+  const EntryNumbers numbers_;
+  const KeySet dense_;
+  std::vector<float> replica_;  // by number
+  std::unique_ptr<UpdateCoder> coder_;
+  std::vector<Coded> coded_;                // by server, of the last push
+  std::vector<CodedForms> forms_;           // the same
+  std::optional<SimFolder::File> resumed_;  // of its rank, from the checkpoint that it goes on from
+  SubnetPlace next_;                        // to be fetched
+  std::optional<SubnetPlace> trained_;      // to be returned
   std::optional<SubnetPlace> recut_;
   int recuts_ = 0;
   Rank rank_;

@@ -46,6 +46,7 @@ void SimWorker::Save(CheckpointMark mark, v1::Progress progress, bool evaluation
   file.listed.name = WorkerFileName(rank_.value());
   file.progress = progress;
   file.evaluation_due = evaluation_due;
+  KeepHeld(&file);
   v1::SavedRequest request;
   request.set_number(mark.number);
   *request.mutable_progress() = std::move(progress);
@@ -55,6 +56,7 @@ void SimWorker::Save(CheckpointMark mark, v1::Progress progress, bool evaluation
   const bool fails = options_.forges && dice.Chance(0.02);
   network_->After(node_, dice.Between(absl::ZeroDuration(), longest),
                   [this, mark, file, request, fails, told = std::move(told)]() mutable {
+                    if (options_.mutation == Mutation::kSavesHeldLate) KeepHeld(&file);
                     absl::StatusOr<CheckpointFile> written = absl::UnavailableError("disk error");
                     if (!fails) written = options_.folder->Write(mark.folder_step, file);
                     if (written.ok()) {
@@ -120,6 +122,7 @@ void SimWorker::Resume(const v1::JoinReply& reply) {
   const auto file = (*found)->files.find(WorkerFileName(reply.rank()));
   std::optional<Checker::SavedWorker> saved;
   if ((*found)->manifest.FindFile(WorkerFileName(reply.rank())) != nullptr) {
+    resumed_ = file->second;
     const v1::Progress& progress = file->second.progress;
     saved = {Rank(reply.rank()), Exchange(progress.exchange()), progress.step()};
     if (!file->second.evaluation_due) evaluates_at_start_ = 0;

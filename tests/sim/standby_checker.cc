@@ -12,7 +12,8 @@ CopyId Checker::AddCopy(ShardId shard, const ShardSlices& slices, uint64_t term)
   ledger.shard = shard;
   ledger.term = term;
   ledger.slices = slices;
-  for (auto& [era, cores] : cores_) cores.SetSlices(shard, slices);
+  shard_numbers_[shard.value()] = NumbersIn(numbers_, slices);
+  for (auto& [era, cores] : cores_) cores.SetNumbers(shard, shard_numbers_[shard.value()]);
   ledger.parameters.assign(slices.size, 0);
   if (options_.subnets != nullptr) ledger.parameters = options_.subnets->InitialValues(slices);
   ledger.pending.assign(slices.size, 0);

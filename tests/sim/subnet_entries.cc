@@ -64,22 +64,24 @@ std::vector<SubnetEntries::Entry> SubnetEntries::OnServer(const SubnetPlace& pla
   return entries;
 }
 
-std::vector<int64_t> SubnetEntries::Numbers(const SubnetPlace& place, int server) const {
+SubnetEntries::Part SubnetEntries::SiteOf(const SubnetPlace& place) const {
   const Subnet subnet = SubnetOf(shape_, groups_, place);
-  const KeySet keys = SubnetKeys(shape_, subnet, place, servers_);
-  std::vector<int64_t> numbers;
-  for (const Slice& slice : keys.slices[server].slices) {
-    const int64_t width = shape_.parameters[slice.parameter].columns;
-    const bool is_vector = shape_.parameters[slice.parameter].is_vector;
-    for (int64_t row = slice.row_begin; row < slice.row_end; ++row) {
-      for (int64_t column = 0; column < slice.columns; ++column) {
-        const int64_t whole_column = is_vector ? 0 : subnet.columns(slice.parameter)[column];
-        numbers.push_back(Offset(slice.parameter) + subnet.rows(slice.parameter)[row] * width +
-                          whole_column);
+  Part part;
+  part.keys = SubnetKeys(shape_, subnet, place, servers_);
+  for (int p = 0; p < static_cast<int>(shape_.parameters.size()); ++p) {
+    const ParameterSpec& spec = shape_.parameters[p];
+    std::vector<int64_t>& numbers = part.numbers.emplace_back();
+    for (const int32_t row : subnet.rows(p)) {
+      if (spec.is_vector) {
+        numbers.push_back(Offset(p) + row);
+        continue;
+      }
+      for (const int32_t column : subnet.columns(p)) {
+        numbers.push_back(Offset(p) + row * spec.columns + column);
       }
     }
   }
-  return numbers;
+  return part;
 }
 
 std::vector<float> SubnetEntries::InitialValues(const ShardSlices& slices) const {

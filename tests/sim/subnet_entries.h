@@ -9,6 +9,7 @@
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
+#include "tests/sim/model_entries.h"
 
 namespace tessera {
 
@@ -36,8 +37,12 @@ class SubnetEntries {
   // In the order of the wire, by the definition: every entry of `slices` is asked whether its row and
   // its column are the site's.
   std::vector<Entry> OnServer(const SubnetPlace& place, const ShardSlices& slices) const;
-  // The numbers that a worker makes of its keys.
-  std::vector<int64_t> Numbers(const SubnetPlace& place, int server) const;
+  // What a worker makes of its place: the keys, and which entries its arrays have.
+  struct Part {
+    KeySet keys;
+    EntryNumbers numbers;
+  };
+  Part SiteOf(const SubnetPlace& place) const;
   std::vector<float> InitialValues(const ShardSlices& slices) const;
 
  private:
