@@ -10,9 +10,11 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/long_wait.h"
 #include "common/base/steady_clock.h"
+#include "common/consistency/plan.h"
 #include "common/rpc/control_protocol.h"
 #include "common/rpc/status.h"
 
@@ -31,6 +33,26 @@ constexpr absl::Duration kRenewInterval = absl::Seconds(1);
 constexpr absl::Duration kLeavePatience = absl::Seconds(3);
 // Of one that has nothing to report.
 constexpr absl::Duration kFarewellPatience = absl::Seconds(1);
+
+// What numbers of an admission may be: others go by them to where there is nothing.
+absl::Status CheckAdmission(const v1::JoinReply& reply) {
+  const auto wrong = [](absl::string_view what, uint64_t is, absl::string_view want) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("join: ", what, " is ", is, ", want ", want, "; all must run the same build"));
+  };
+  if (reply.member() == 0) return wrong("member", reply.member(), "one that is not 0");
+  if (reply.rank() >= kRankEnd) {
+    return wrong("rank", reply.rank(), absl::StrCat("less than ", kRankEnd));
+  }
+  if (reply.first_exchange() == 0 || reply.first_exchange() >= kExchangeEnd) {
+    return wrong("first exchange", reply.first_exchange(), "at least 1 and less than 2^40");
+  }
+  if (reply.first_step() >= kExchangeEnd) {
+    return wrong("first step", reply.first_step(), "less than 2^40");
+  }
+  if (reply.epoch() >> 32 != 0) return wrong("epoch", reply.epoch(), "less than 2^32");
+  return absl::OkStatus();
+}
 
 absl::Status Superseded() {
   return absl::UnavailableError("an earlier coordinator has answered than the last one");
@@ -150,6 +172,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
       member_ = MemberId(reply.member());
       retry = RetryFromNow();
       if (reply.admitted()) {
+        TESSERA_RETURN_IF_ERROR(CheckAdmission(reply));
         rank_ = Rank(reply.rank());
         return reply;
       }

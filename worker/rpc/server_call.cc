@@ -99,6 +99,7 @@ absl::Status PushToServer::Conclude(absl::Status status) {
 PullFromServer::PullFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
                                ValueWriter values)
     : ServerCall(board),
+      asks_core_(request.keys().has_sparse()),
       layout_hash_(layout_hash),
       values_(std::move(values)),
       message_(WriteMessage(request)) {}
@@ -143,11 +144,12 @@ absl::Status PullFromServer::TakeChunk() {
                                    : "pull: answer has no header, want it in the first chunk");
   }
   if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
-  if ((recut_.has_value() || is_whole_) && payload.size() > 0) {
-    return absl::InternalError(absl::StrCat(
-        "pull: answer has ", payload.size(), " bytes of ",
-        is_whole_ ? "the whole model, which was not asked for" : "another cut than was asked for",
-        ", want none"));
+  if (!has_values() && payload.size() > 0) {
+    return absl::InternalError(absl::StrCat("pull: answer has ", payload.size(), " bytes of ",
+                                            is_whole_ ? "the whole model, which was not asked for"
+                                            : needs_all_ ? "a core that it says is not known"
+                                                         : "another cut than was asked for",
+                                            ", want none"));
   }
   if (payload.size() > values_.left()) {
     return absl::InternalError(absl::StrCat("pull: answer is at least ",
@@ -174,6 +176,9 @@ absl::Status PullFromServer::TakeHeader(const v1::ChunkHeader& header) {
         absl::StrCat("pull: layout_hash is ", absl::Hex(header.layout_hash()), ", want ",
                      absl::Hex(layout_hash_), "; the model or the number of servers differs"));
   }
+  if (needs_all_ && !asks_core_) {
+    return absl::InternalError("pull: answer wants the keys of a core, and none was asked for");
+  }
   return asked_.has_value() ? TakeCut(header) : absl::OkStatus();
 }
 
@@ -196,7 +201,7 @@ absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
 absl::Status PullFromServer::Conclude(absl::Status status) {
   if (!broken_.ok()) return broken_;
   if (!status.ok()) return status;
-  if (has_header_ && (values_.left() == 0 || recut_.has_value() || is_whole_ || needs_all_)) {
+  if (has_header_ && (values_.left() == 0 || !has_values())) {
     return status;
   }
   return absl::InternalError(absl::StrCat("pull: answer ended after ",

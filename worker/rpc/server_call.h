@@ -103,7 +103,7 @@ class PushToServer final : public ServerCall {
 class PullFromServer final : public ServerCall {
  public:
   // What `values` writes to must outlive the call; it is written until the call has ended. An answer
-  // of another layout is refused.
+  // of another layout is refused, and one in place of values that was not asked for.
   PullFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
                  ValueWriter values);
   // The fetch of `asked`.
@@ -143,6 +143,7 @@ class PullFromServer final : public ServerCall {
   absl::Status TakeCut(const v1::ChunkHeader& header);
 
   const std::optional<SubnetPlace> asked_;
+  const bool asks_core_ = false;
   const uint64_t layout_hash_;
   ValueWriter values_;
   bool tells_written_ = false;

@@ -4,11 +4,19 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/base/check.h"
 #include "worker/train/phase_timer.h"
 
 namespace tessera {
 namespace {
+
+// A job has no more minibatches (common/consistency/plan.h).
+constexpr uint64_t kStepsEnd = uint64_t{1} << 40;
+
+absl::Status Wrong(absl::string_view what) {
+  return absl::InternalError(absl::StrCat(what, "; all must run the same build"));
+}
 
 EvaluationResult ResultOf(const v1::EvaluateReply& reply) {
   EvaluationResult result;
@@ -52,6 +60,18 @@ v1::Progress ToProto(const TrainProgress& progress) {
 
 absl::StatusOr<EpochCut> MessageCoordination::BeginEpoch(uint64_t epoch, uint64_t step) {
   TESSERA_ASSIGN_OR_RETURN(const v1::EpochCut reply, AskEpoch(epoch, step));
+  if (reply.parts() == 0 || reply.part() > reply.parts()) {
+    return Wrong(absl::StrCat("epoch ", epoch, ": part is ", reply.part(), " of ", reply.parts(),
+                              ", want one of 1 or more, or the one behind the last"));
+  }
+  if (reply.first_step() > step) {
+    return Wrong(absl::StrCat("epoch ", epoch, ": begins at step ", reply.first_step(),
+                              ", want at most ", step, ", where this worker is"));
+  }
+  if (reply.steps() >= kStepsEnd || reply.rows_total() >= kStepsEnd) {
+    return Wrong(absl::StrCat("epoch ", epoch, ": has ", reply.steps(), " steps of ",
+                              reply.rows_total(), " rows, want less than 2^40"));
+  }
   EpochCut cut;
   cut.parts = reply.parts();
   cut.part = reply.part();
@@ -73,8 +93,15 @@ absl::StatusOr<EvaluationPlace> MessageCoordination::Arrive(const Arrival& arriv
   TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, AskEvaluation(std::move(request)));
   EvaluationPlace place;
   place.attempt = reply.attempt();
-  place.parts = reply.parts();
-  place.part = reply.part();
+  // One that begins anew, or is over without this member, has no part for it.
+  if (!reply.restart() && !reply.finished()) {
+    if (reply.part() >= reply.parts()) {
+      return Wrong(absl::StrCat("evaluation: part is ", reply.part(), " of ", reply.parts(),
+                                ", want one of them"));
+    }
+    place.parts = reply.parts();
+    place.part = reply.part();
+  }
   if (reply.restart()) attempt_ = reply.attempt();
   if (reply.finished()) {
     attempt_ = 0;

@@ -14,6 +14,8 @@ namespace tessera {
 
 v1::Progress ToProto(const TrainProgress& progress);
 
+// Replies that no coordinator of ours would give are kInternal: an epoch that this worker is not in yet, a part that
+// there is not.
 class MessageCoordination : public Coordination {
  public:
   absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) override;

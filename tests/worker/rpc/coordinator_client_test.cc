@@ -29,9 +29,11 @@ class Scripted final : public v1::Coordinator::Service {
                     v1::JoinReply* reply) override {
     reply->set_member(1);
     reply->set_admitted(true);
+    reply->set_first_exchange(1);
     reply->set_layout_hash(request->layout_hash());
     reply->set_lease_timeout_ns(absl::ToInt64Nanoseconds(lease_));
     reply->mutable_word()->set_run(7);
+    if (change_admission) change_admission(reply);
     return grpc::Status();
   }
   grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest* request,
@@ -47,6 +49,7 @@ class Scripted final : public v1::Coordinator::Service {
     return options;
   }
 
+  std::function<void(v1::JoinReply*)> change_admission;
   std::atomic<int> farewells{0};
   std::atomic<uint64_t> run_of_last{0};
 
@@ -62,6 +65,30 @@ TEST_CASE("a job that says it has no lease is not joined", "[coordinator][client
     const absl::Status status = client.Join(nullptr).status();
     CHECK(absl::IsInvalidArgument(status));
     CHECK(std::string(status.message()).find("join: lease is " + absl::FormatDuration(lease)) == 0);
+  }
+}
+
+TEST_CASE("an admission whose numbers lead nowhere is refused", "[coordinator][client]") {
+  const struct {
+    std::function<void(v1::JoinReply*)> change;
+    const char* why;
+  } kCases[] = {
+      {[](auto* reply) { reply->set_member(0); }, "join: member is 0"},
+      {[](auto* reply) { reply->set_rank(65535); }, "join: rank is 65535, want less than 65535"},
+      {[](auto* reply) { reply->set_first_exchange(0); }, "join: first exchange is 0"},
+      {[](auto* reply) { reply->set_first_exchange(uint64_t{1} << 40); },
+       "join: first exchange is 1099511627776"},
+      {[](auto* reply) { reply->set_first_step(~uint64_t{0}); }, "join: first step is"},
+      {[](auto* reply) { reply->set_epoch(uint64_t{1} << 32); }, "join: epoch is 4294967296"},
+  };
+  for (const auto& c : kCases) {
+    Scripted coordinator(absl::Seconds(10));
+    coordinator.change_admission = c.change;
+    CoordinatorClient client(coordinator.Options());
+    const absl::Status status = client.Join(nullptr).status();
+    INFO(status);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(std::string(status.message()).find(c.why) == 0);
   }
 }
 

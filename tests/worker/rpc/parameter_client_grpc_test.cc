@@ -419,6 +419,12 @@ TEST_CASE("an answer that is not what was asked for is refused", "[rpc][client]"
           chunk.mutable_header()->set_layout_hash(6);
           w->Write(chunk);
         }) == "layout_hash is 6, want 5; the model or the number of servers differs");
+  // It would pass for an answer, and the values would be those of before.
+  CHECK(pull([&](auto* w) {
+          v1::Chunk chunk = scripted.Chunk(1, 0, true);
+          chunk.mutable_header()->set_need_keys(true);
+          w->Write(chunk);
+        }) == "answer wants the keys of a core, and none was asked for");
 }
 
 }  // namespace

@@ -1,0 +1,70 @@
+// What becomes of a coordinator's replies that no coordinator of ours would give.
+#include "worker/train/message_coordination.h"
+
+#include <catch2/catch.hpp>
+
+#include <string>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+class Scripted final : public MessageCoordination {
+ public:
+  v1::EpochCut cut;
+  v1::EvaluateReply reply;
+
+  Exchange drain_exchange() const override { return Exchange(0); }
+  int64_t step_budget() const override { return 0; }
+  absl::Status BeginTraining() override { return absl::OkStatus(); }
+  void SetProgress(const TrainProgress&) override {}
+
+ private:
+  absl::StatusOr<v1::EpochCut> AskEpoch(uint64_t, uint64_t) override { return cut; }
+  absl::StatusOr<v1::EvaluateReply> AskEvaluation(v1::EvaluateRequest) override { return reply; }
+};
+
+v1::EpochCut Cut(uint32_t parts, uint32_t part, uint64_t steps, uint64_t first_step) {
+  v1::EpochCut cut;
+  cut.set_parts(parts);
+  cut.set_part(part);
+  cut.set_steps(steps);
+  cut.set_first_step(first_step);
+  return cut;
+}
+
+TEST_CASE("an epoch that this worker cannot be in is refused", "[train][coordination]") {
+  Scripted coordinator;
+  const auto why = [&](v1::EpochCut cut) {
+    coordinator.cut = std::move(cut);
+    return std::string(coordinator.BeginEpoch(3, 12).status().message());
+  };
+  CHECK(why(Cut(2, 1, 4, 12)).empty());
+  CHECK(why(Cut(2, 2, 4, 10)).empty());
+  CHECK(why(Cut(0, 0, 4, 12)).find("epoch 3: part is 0 of 0, want one of 1 or more") == 0);
+  CHECK(why(Cut(2, 3, 4, 12)).find("epoch 3: part is 3 of 2, want one of 1 or more") == 0);
+  CHECK(why(Cut(2, 1, 4, 13)).find("epoch 3: begins at step 13, want at most 12") == 0);
+  CHECK(why(Cut(2, 1, ~uint64_t{0}, 12)).find("epoch 3: has 18446744073709551615 steps") == 0);
+}
+
+TEST_CASE("a part of an evaluation that there is not is refused", "[train][coordination]") {
+  Scripted coordinator;
+  coordinator.reply.set_parts(2);
+  coordinator.reply.set_part(1);
+  const absl::StatusOr<EvaluationPlace> place = coordinator.Arrive({});
+  REQUIRE(place.ok());
+  CHECK(place->part == 1);
+  CHECK(place->parts == 2);
+  coordinator.reply.set_part(2);
+  CHECK(coordinator.Arrive({}).status().message() ==
+        "evaluation: part is 2 of 2, want one of them; all must run the same build");
+  coordinator.reply.Clear();
+  CHECK(coordinator.Arrive({}).status().message() ==
+        "evaluation: part is 0 of 0, want one of them; all must run the same build");
+  // One that is told to begin anew has none.
+  coordinator.reply.set_restart(true);
+  CHECK(coordinator.Arrive({}).ok());
+}
+
+}  // namespace
+}  // namespace tessera
