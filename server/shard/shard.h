@@ -296,6 +296,7 @@ class Shard {
   // unless Accept staged the push, whose reserved_bytes say how much.
   bool Reserve(MemberId member, int64_t bytes);
   void Release(MemberId member, int64_t bytes);
+  int64_t reserved_bytes() const { return reserved_bytes_; }
 
   // nullptr: the layers are not cut.
   std::shared_ptr<const LayerParts> layer_parts() const {

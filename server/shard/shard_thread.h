@@ -94,6 +94,7 @@ class ShardThread {
     ShardCounters counters;
     std::vector<MemberId> waits_for;
     uint64_t parked_reads = 0;
+    int64_t reserved_bytes = 0;  // of pushes that are arriving
     uint64_t parameters_hash = 0;
     // While a core is being selected.
     std::optional<CoreReport> core_report;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <google/protobuf/stubs/logging.h>
@@ -122,6 +123,7 @@ const char* const kUnary[] = {
     "/tessera.v1.ParameterServer/FetchSubnet",
     "/tessera.v1.Status/Watch",
     "/tessera.v1.NoService/NoMethod",
+    "/tessera.v1.Admin/Stop",
 };
 
 const char* const kStreams[] = {
@@ -150,6 +152,7 @@ class Calls {
     }
     // Calls that were cut off leave nothing behind.
     TESSERA_CHECK(after.counters.staged_bytes == 0 || after.counters.pushes > 0);
+    CheckPlacesGivenBack();
     Pull();
   }
 
@@ -357,6 +360,15 @@ class Calls {
     void* tag = nullptr;
     bool ok = false;
     while (queue.Next(&tag, &ok)) {
+    }
+  }
+
+  // The places of pushes that have ended, however they did: the server hears of a call's end after its caller.
+  void CheckPlacesGivenBack() {
+    const auto end = std::chrono::steady_clock::now() + kCallLimit;
+    while (served_.View().reserved_bytes != 0) {
+      TESSERA_CHECK(std::chrono::steady_clock::now() < end);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
 
