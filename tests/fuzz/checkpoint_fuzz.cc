@@ -1,5 +1,5 @@
-// A checkpoint's folder: a manifest and the shards' files, opened and read whole. It is refused in words, or has all rows
-// that its manifest says.
+// A checkpoint's folder: a manifest and the shards' files, opened and read whole. It is refused in words, or
+// has all rows that its manifest says.
 //
 //   input = count(1) sums(1) manifest_bytes(2) manifest (file_bytes(2) file)*
 //   sums    bit 0: the manifest's own sum is put right (else nothing but the corpus would come far)

@@ -1,5 +1,5 @@
-// A worker's file of a checkpoint: read into arrays of a learner. What was read can be written, and reads the same; what
-// is refused is refused in words; nothing beside the arrays is written.
+// A worker's file of a checkpoint: read into arrays of a learner. What was read can be written, and reads the
+// same; what is refused is refused in words; nothing beside the arrays is written.
 //
 //   input = the file
 #include <filesystem>
