@@ -11,13 +11,19 @@ absl::StatusOr<RoleChanges> HostRoles::Take(const v1::HostOrder& order) {
   std::string text = order.SerializeAsString();
   changes.is_same = text == last_order_;
   if (changes.is_same) return changes;
+  std::set<uint32_t> named;
   for (const v1::ShardOrder& role : order.shards()) {
     const bool is_right =
         role.shard() < shard_count_ && (role.role() == v1::LEAD || role.role() == v1::FOLLOW);
-    if (is_right) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("coordinator's order: role ", static_cast<int>(role.role()), " of shard ",
-                     role.shard(), ", want to lead or follow one of ", shard_count_));
+    if (!is_right) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("coordinator's order: role ", static_cast<int>(role.role()), " of shard ",
+                       role.shard(), ", want to lead or follow one of ", shard_count_));
+    }
+    if (!named.insert(role.shard()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("coordinator's order: shard ", role.shard(), " has two roles, want one"));
+    }
   }
   last_order_ = std::move(text);
   std::set<ShardId> leads;

@@ -42,7 +42,7 @@ class HostRoles {
   explicit HostRoles(uint32_t shard_count) : shard_count_(shard_count) {}
 
   // `order` is neither a refusal nor the end.
-  //   kInvalidArgument     a shard or a role that there is not; nothing has changed
+  //   kInvalidArgument     a shard or a role that there is not, or two roles of a shard; nothing has changed
   //   kFailedPrecondition  another host has led what this one leads: this process has nothing that anybody
   //                        wants, and must end
   absl::StatusOr<RoleChanges> Take(const v1::HostOrder& order);

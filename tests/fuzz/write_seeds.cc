@@ -1,5 +1,6 @@
 // Writes seeds for the targets whose inputs are messages that the product makes: streams to standbys, with and
-// without an image, and a coordinator's state at several moments of a job; and exchanges of a leader.
+// without an image, and a coordinator's state at several moments of a job; exchanges of a leader; and files of
+// checkpoints.
 //
 //   bazel run //tests/fuzz:write_seeds -- CORPUS FOLDER     FOLDER/follower/..., FOLDER/leader/..., ...
 //
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,11 +21,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/safetensors_writer.h"
 #include "common/rpc/borrowed_slice.h"
 #include "common/rpc/chunk.h"
 #include "server/rpc/followed_shards.h"
 #include "tests/fuzz/coordinator_events.h"
 #include "tests/fuzz/fuzz_leader.h"
+#include "worker/checkpoint/worker_file.h"
 
 namespace tessera {
 namespace {
@@ -165,6 +170,61 @@ void WriteStates(const std::filesystem::path& inputs, const std::filesystem::pat
   }
 }
 
+std::string TextOf(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// Of one server and of two, with a worker's file.
+void WriteCheckpoints(const std::filesystem::path& folder) {
+  const std::filesystem::path scratch = folder / "scratch";
+  std::filesystem::create_directories(scratch);
+  WorkerCopy worker;
+  worker.cursor.progress.step = 40;
+  worker.cursor.progress.exchange = 2;
+  worker.cursor.loss_sum = 1.5;
+  worker.cursor.loss_count = 3;
+  worker.arrays = {{"state.momentum.w", std::vector<float>(6, 0.5f)},
+                   {"replica.b", {2}},
+                   {"residual.0", {1, 2, 3}},
+                   {"codec", {4, 5}}};
+  const CheckpointFile saved = WriteWorkerFile(scratch, Rank(0), worker).value();
+  Write(folder / "worker_file" / "whole", TextOf(scratch / WrittenName(saved)));
+  for (size_t shards = 1; shards <= 2; ++shards) {
+    Manifest manifest;
+    manifest.job = "digits";
+    manifest.job_digest = std::string(64, 'a');
+    manifest.job_text = "tessera job 1\n";
+    manifest.method = "local_sgd";
+    manifest.version = "test";
+    manifest.step = 40;
+    manifest.exchange = 2;
+    manifest.generation = 3;
+    manifest.layout_hash = 5;
+    manifest.states = 1;
+    manifest.model_parameters = 2;
+    manifest.parameters = {{"w", 3, 2, false, 1}, {"b", 3, 1, true, 0.5}};
+    manifest.shards.resize(shards);
+    manifest.members = {{1, 0, 2, 40}};
+    std::string files;
+    for (size_t shard = 0; shard < shards; ++shard) {
+      const std::string name =
+          ShardFileName(static_cast<int64_t>(shard), static_cast<int64_t>(shards));
+      auto writer = SafetensorsWriter::CreatePart(
+                        scratch, name, ShardTensors(manifest, static_cast<int64_t>(shard)), {})
+                        .value();
+      const std::string values(static_cast<size_t>(writer->missing_bytes()), '\x3f');
+      TESSERA_CHECK(writer->Append(values.data(), writer->missing_bytes()).ok());
+      manifest.files.push_back(writer->Finish().value());
+      files += Piece(TextOf(scratch / WrittenName(manifest.files.back())));
+    }
+    const std::string how = {static_cast<char>(shards - 1), '\1'};
+    Write(folder / "checkpoint" / absl::StrCat("servers", shards),
+          how + Piece(FormatManifest(manifest)) + files);
+  }
+  std::filesystem::remove_all(scratch);
+}
+
 }  // namespace
 }  // namespace tessera
 
@@ -178,5 +238,6 @@ int main(int argc, char** argv) {
   tessera::WriteStreams(folder / "follower");
   tessera::WriteExchanges(folder / "leader");
   tessera::WriteStates(corpus / "coordinator", folder / "coordinator_state");
+  tessera::WriteCheckpoints(folder);
   return 0;
 }

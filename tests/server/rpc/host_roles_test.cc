@@ -41,6 +41,7 @@ TEST_CASE("an order of a role or shard that there is not is refused, and the las
   SECTION("no role") { Add(&wrong, 1, v1::NO_ROLE, 9); }
   SECTION("a role of a later version") { Add(&wrong, 1, static_cast<v1::ShardRole>(7), 9); }
   SECTION("a shard beyond the job's") { Add(&wrong, 2, v1::LEAD, 9); }
+  SECTION("two roles of one shard") { Add(&wrong, 0, v1::FOLLOW, 9); }
   CHECK(absl::IsInvalidArgument(roles.Take(wrong).status()));
   CHECK(roles.Take(order)->is_same);
 }
