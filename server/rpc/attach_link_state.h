@@ -92,13 +92,13 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   // Of whoever tells that the coordinator is away or back: both threads do, and what is told last has to be what is
   // true. Taken before `mutex`, and held while calling out.
   absl::Mutex telling;
+  bool told_away ABSL_GUARDED_BY(telling) = false;  // on_away has heard this, or is about to
   absl::Mutex mutex;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   bool ended ABSL_GUARDED_BY(mutex) = false;
   bool connected ABSL_GUARDED_BY(mutex) = false;
   CoordinatorContact contact ABSL_GUARDED_BY(mutex);
   bool is_away ABSL_GUARDED_BY(mutex) = false;
-  bool told_away ABSL_GUARDED_BY(mutex) = false;       // on_away has heard this, or is about to
   absl::Duration silence_then ABSL_GUARDED_BY(mutex);  // the coordinator's, when is_away changed
   std::deque<v1::ShardMessage> queue ABSL_GUARDED_BY(mutex);
   bool inspecting ABSL_GUARDED_BY(mutex) = false;
