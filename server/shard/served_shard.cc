@@ -120,6 +120,11 @@ void ServedShard::CancelRead(uint64_t read) {
 
 void ServedShard::ReadOutside(MemberId member, Exchange after, RestWord word, absl::Time now,
                               std::function<void(absl::StatusOr<ReadResult>)> done) {
+  // What was whole while it rested, as when whoever lacked a push was removed, is not to wait for it from now on.
+  if (word.number > 0 && !word.rests) {
+    while (Work(/*had_events=*/true, now)) {
+    }
+  }
   Rest(member, after, word);
   shard_->FoldAccepted(now);
   gate_.Say([done = std::move(done), read = shard_->ReadNow()](const absl::Status& status) {
