@@ -63,8 +63,12 @@ bool SubnetCluster::Has(const SubnetPlace& place, int parameter, int64_t row,
                         int64_t column) const {
   const auto owns = [&](int group, int64_t neuron) {
     if (group < 0 || !groups_.IsCut(group)) return true;
-    const std::vector<int32_t> part = PartOf(place, group, groups_.widths[group]);
-    return std::count(part.begin(), part.end(), neuron) == 1;
+    std::vector<bool>& owned = owned_[{place.seed, place.round, place.site, place.shares, group}];
+    if (owned.empty()) {
+      owned.resize(groups_.widths[group]);
+      for (const int32_t mine : PartOf(place, group, groups_.widths[group])) owned[mine] = true;
+    }
+    return static_cast<bool>(owned[neuron]);
   };
   return owns(groups_.uses[parameter].rows, row) && owns(groups_.uses[parameter].columns, column);
 }

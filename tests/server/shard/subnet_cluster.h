@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -67,6 +69,9 @@ class SubnetCluster {
   const uint64_t seed_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::vector<float>> model_;
+  // Which neurons are in the part of a place (seed, round, site, shares), by group: asked of every entry.
+  using PartKey = std::tuple<uint64_t, uint64_t, uint32_t, std::vector<uint32_t>, int>;
+  mutable std::map<PartKey, std::vector<bool>> owned_;
 };
 
 }  // namespace tessera
