@@ -10,6 +10,8 @@ struct DeviceOptions {
   // The host spins while it waits for the device, where it would sleep and leave its core to others. The
   // benchmark asks what that is worth.
   bool spins = false;
+  // cuDNN's as well where cuBLAS is known to be faster, for the benchmark that tells where.
+  bool cudnn_if_slower = false;
 };
 
 }  // namespace tessera

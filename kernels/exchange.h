@@ -33,6 +33,8 @@ struct PlaceSet {
   const uint64_t* words = nullptr;
   // By kRankPlaces places: how many of those before are in the set.
   const int64_t* ranks = nullptr;
+  // By kRankPlaces places, of each 32 of them a byte: how many of the kRankPlaces before those are in the set.
+  const uint64_t* steps = nullptr;
 };
 
 // Queued like every kernel. Bytes may be misaligned; arrays overlap only where it says so.

@@ -1,5 +1,7 @@
 #include "bench/gpu/convolutions.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "bench/gpu/kernels.h"
 #include "bench/gpu/verdict.h"
 #include "common/base/check.h"
@@ -18,9 +21,29 @@ namespace {
 
 constexpr Window kWindow{3, 3, 1, 1, 1, 1};
 
+// From what on images have their whole size: with --tiny a machine that only plays a GPU may have
+// to do it.
+constexpr int64_t kWholeFrom = 32;
+
+// A middle layer of a network for small images, a first one, one that halves them, a late one, and
+// the first of one for digits.
+struct Layer {
+  Image from;
+  Window window;
+  int64_t channels;
+};
+constexpr Layer kLayers[] = {{{64, 32, 32}, kWindow, 64},
+                             {{3, 32, 32}, kWindow, 64},
+                             {{64, 16, 16}, {3, 3, 2, 2, 1, 1}, 128},
+                             {{256, 8, 8}, kWindow, 256},
+                             {{1, 28, 28}, {5, 5, 1, 1, 2, 2}, 32}};
+
 enum class Pass { kForward, kWeightGradient, kInputGradient };
 constexpr Pass kPasses[] = {Pass::kForward, Pass::kWeightGradient, Pass::kInputGradient};
 constexpr const char* kPassNames[] = {"forward", "weight gradient", "input gradient"};
+
+constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kTf32, Precision::kBf16};
+constexpr const char* kPrecisionNames[] = {"f32", "tf32", "bf16"};
 
 // Factors, each in both types, and results.
 struct Arrays {
@@ -86,6 +109,19 @@ absl::Status Run(Backend& backend, Precision precision, const ImagesShape& shape
   return absl::OkStatus();
 }
 
+double Flops(const ImagesShape& shape) {
+  const ImageMap& map = shape.map;
+  return 2.0 *
+         static_cast<double>(shape.rows * map.to.size() * map.from.channels * map.window.size());
+}
+
+// Of each of its sums, at most.
+int64_t TermsOf(const ImagesShape& shape, Pass pass) {
+  const ImageMap& map = shape.map;
+  if (pass == Pass::kWeightGradient) return shape.rows * map.to.positions();
+  return (pass == Pass::kForward ? map.from : map.to).channels * map.window.size();
+}
+
 // In what results are not the CPU's; empty: in nothing. The battery holds them to finer bounds.
 absl::StatusOr<std::string> WrongIn(Backend& device, Precision precision,
                                     const ImagesShape& shape) {
@@ -102,8 +138,10 @@ absl::StatusOr<std::string> WrongIn(Backend& device, Precision precision,
     std::vector<float> a(want.out[p].size()), b(a.size());
     cpu->memory().CopyOut(want.out[p].data(), want.out[p].bytes(), a.data());
     device.memory().CopyOut(got.out[p].data(), got.out[p].bytes(), b.data());
+    // What is wrong is off by about the root of the number of terms.
+    const float bound = std::max(1e-4f, 1e-6f * static_cast<float>(TermsOf(shape, pass)));
     for (size_t i = 0; i < a.size(); ++i) {
-      if (std::fabs(a[i] - b[i]) <= 1e-4f * (1 + std::fabs(a[i]))) continue;
+      if (std::fabs(a[i] - b[i]) <= bound * (1 + std::fabs(a[i]))) continue;
       return absl::StrCat(kPassNames[p], ": value ", i, " is ", b[i], ", want ", a[i],
                           " as on the CPU");
     }
@@ -113,13 +151,10 @@ absl::StatusOr<std::string> WrongIn(Backend& device, Precision precision,
 
 absl::Status Time(const std::string& name, Precision precision, int64_t images, double limit,
                   double seconds, bool tells_by, Backend& device) {
-  // With --tiny a machine that only plays a GPU may have to do it.
-  const int64_t edge = images < 32 ? 8 : 32;
+  const int64_t edge = images < kWholeFrom ? 8 : 32;
   const ImagesShape shape{images, MapOf({64, edge, edge}, kWindow, 64)};
   TESSERA_ASSIGN_OR_RETURN(const Arrays arrays, Fill(device, shape));
-  const ImageMap& map = shape.map;
-  const double flops =
-      2.0 * static_cast<double>(images * map.to.size() * map.from.channels * map.window.size());
+  const double flops = Flops(shape);
   for (const Pass pass : kPasses) {
     absl::Status status;
     const int64_t before = device.shortcuts().convolutions;
@@ -136,7 +171,95 @@ absl::Status Time(const std::string& name, Precision precision, int64_t images, 
   return absl::OkStatus();
 }
 
+ImagesShape ShapeOf(const Layer& layer, int64_t images) {
+  Image from = layer.from;
+  int64_t channels = layer.channels;
+  if (images < kWholeFrom) {
+    from = {std::max<int64_t>(1, from.channels / 8), from.height / 4, from.width / 4};
+    channels /= 8;
+  }
+  return {images, MapOf(from, layer.window, channels)};
+}
+
+std::string NameOf(const ImageMap& map) {
+  const Window& w = map.window;
+  return absl::StrCat(map.from.channels, "x", map.from.height, "x", map.from.width, " to ",
+                      map.to.channels, ", ", w.height, "x", w.width,
+                      w.stride_y > 1 ? absl::StrCat(" by ", w.stride_y) : "");
+}
+
+bool Has(Backend& backend, Precision precision) {
+  return precision == Precision::kTf32   ? backend.convolution_tf32().ok()
+         : precision == Precision::kBf16 ? backend.convolution_bf16().ok()
+                                         : true;
+}
+
+// TFLOP/s by precision and pass, 0 where it was not done: where a library is asked for, by anything
+// else.
+using Rates = std::array<std::array<double, 3>, 3>;
+absl::StatusOr<Rates> RatesOf(Backend& backend, const ImagesShape& shape, bool by_library,
+                              double seconds) {
+  Rates rates{};
+  TESSERA_ASSIGN_OR_RETURN(const Arrays arrays, Fill(backend, shape));
+  for (int p = 0; p < 3; ++p) {
+    if (!Has(backend, kPrecisions[p])) continue;
+    for (const Pass pass : kPasses) {
+      const int64_t before = backend.shortcuts().convolutions;
+      TESSERA_RETURN_IF_ERROR(Run(backend, kPrecisions[p], shape, pass, arrays));
+      if (by_library && backend.shortcuts().convolutions == before) continue;
+      absl::Status status;
+      TESSERA_ASSIGN_OR_RETURN(const double each, SecondsPerCall(backend, seconds, [&] {
+                                 status.Update(Run(backend, kPrecisions[p], shape, pass, arrays));
+                               }));
+      TESSERA_RETURN_IF_ERROR(status);
+      rates[p][static_cast<int>(pass)] = Flops(shape) / each * 1e-12;
+    }
+  }
+  return rates;
+}
+
+void PrintRates(const std::array<double, 3>& rates) {
+  for (const double rate : rates) {
+    std::printf(" %7s", rate > 0 ? absl::StrFormat("%.1f", rate).c_str() : "-");
+  }
+}
+
 }  // namespace
+
+absl::Status CompareConvolutions(int64_t images, double seconds, Backend& by_cudnn,
+                                 Backend& by_products, int* wrong) {
+  // Of ninety.
+  constexpr double kSecondsMax = 0.05;
+  seconds = std::min(seconds, kSecondsMax);
+  std::printf("\n%-34s %7s %7s %7s | %7s %7s %7s\n", "TFLOP/s by cuDNN | by products", "forward",
+              "weights", "inputs", "forward", "weights", "inputs");
+  for (const Layer& layer : kLayers) {
+    const ImagesShape shape = ShapeOf(layer, images);
+    const std::string name = NameOf(shape.map);
+    for (int p = 0; p < 3; ++p) {
+      if (!Has(by_cudnn, kPrecisions[p])) continue;
+      for (Backend* const each : {&by_cudnn, &by_products}) {
+        TESSERA_ASSIGN_OR_RETURN(const std::string what,
+                                 WrongIn(*each, kPrecisions[p], {3, shape.map}));
+        if (what.empty()) continue;
+        TellWrong(absl::StrCat(kPrecisionNames[p], " conv ", name,
+                               each == &by_cudnn ? ", " : ", without cuDNN, ", what),
+                  wrong);
+      }
+    }
+    TESSERA_ASSIGN_OR_RETURN(const Rates cudnn, RatesOf(by_cudnn, shape, true, seconds));
+    TESSERA_ASSIGN_OR_RETURN(const Rates products, RatesOf(by_products, shape, false, seconds));
+    for (int p = 0; p < 3; ++p) {
+      if (!Has(by_cudnn, kPrecisions[p])) continue;
+      std::printf("%-34s", absl::StrCat(kPrecisionNames[p], " ", name).c_str());
+      PrintRates(cudnn[p]);
+      std::printf(" |");
+      PrintRates(products[p]);
+      std::printf("\n");
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status TimeConvolutions(const std::string& name, Precision precision, int64_t images,
                               double limit, double seconds, Backend& device, Backend& by_products,
@@ -152,7 +275,7 @@ absl::Status TimeConvolutions(const std::string& name, Precision precision, int6
                 wrong);
     }
   }
-  const bool has_library = device.shortcuts().convolutions > 0 && precision != Precision::kBf16;
+  const bool has_library = device.shortcuts().convolutions > 0;
   TESSERA_RETURN_IF_ERROR(Time(name, precision, images, limit, seconds, has_library, device));
   if (!has_library) return absl::OkStatus();
   return Time(name, precision, images, limit, seconds, has_library, by_products);

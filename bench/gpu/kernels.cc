@@ -13,6 +13,7 @@
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "kernels/devices.h"
+#include "kernels/place_ranks.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -46,6 +47,8 @@ struct Arrays {
   Buffer<char> bytes;
   Buffer<uint64_t> words;
   Buffer<int64_t> ranks;
+  Buffer<uint64_t> steps;
+  PlaceSet places() const { return {words.data(), ranks.data(), steps.data()}; }
   Buffer<ThresholdTile> tiles;
   Buffer<uint32_t> bits;
 };
@@ -132,15 +135,15 @@ std::vector<Kernel> ExchangeKernels() {
   const double entry = 4.0 / kPlacesPerEntry;
   kernels.push_back({"gather one in 5", 4 + entry,
                      [](Backend& b, Arrays& a) {
-                       b.exchange().Gather({a.words.data(), a.ranks.data()}, 0, a.shape.size(),
-                                           a.matrix[0].data(), a.matrix[2].data());
+                       b.exchange().Gather(a.places(), 0, a.shape.size(), a.matrix[0].data(),
+                                           a.matrix[2].data());
                      },
                      kAim});
   // Few pieces of 32 bytes, the memory's, have no entry, and one that is written in part is read first.
   const double pieces = 1 - std::pow(1 - 1.0 / kPlacesPerEntry, 32 / sizeof(float));
   kernels.push_back({"scatter one in 5", 8 * pieces + entry, [](Backend& b, Arrays& a) {
-                       b.exchange().Scatter({a.words.data(), a.ranks.data()}, 0, a.shape.size(),
-                                            a.matrix[0].data(), a.matrix[2].data());
+                       b.exchange().Scatter(a.places(), 0, a.shape.size(), a.matrix[0].data(),
+                                            a.matrix[2].data());
                      }});
   return kernels;
 }
@@ -292,22 +295,20 @@ absl::StatusOr<std::unique_ptr<Arrays>> Fill(Backend& backend, const MatrixShape
   TESSERA_ASSIGN_OR_RETURN(arrays->sums, Buffer<LossSums>::Create(memory, 1));
   const int64_t n = shape.size(), tiles = ThresholdTiles(n);
   std::vector<uint64_t> words((n + 63) / 64);
-  std::vector<int64_t> ranks;
-  int64_t rank = 0;
   for (int64_t i = 0; i < n; ++i) {
-    if (i % PlaceSet::kRankPlaces == 0) ranks.push_back(rank);
-    if (random() % kPlacesPerEntry > 0) continue;
-    words[i / 64] |= uint64_t{1} << i % 64;
-    ++rank;
+    if (random() % kPlacesPerEntry == 0) words[i / 64] |= uint64_t{1} << i % 64;
   }
+  const PlaceRanks of(words);
   // Codecs leave small arrays as they are.
   TESSERA_ASSIGN_OR_RETURN(arrays->bytes, Buffer<char>::Create(memory, 4 * n));
   TESSERA_ASSIGN_OR_RETURN(arrays->words, Buffer<uint64_t>::Create(memory, words.size()));
-  TESSERA_ASSIGN_OR_RETURN(arrays->ranks, Buffer<int64_t>::Create(memory, ranks.size()));
+  TESSERA_ASSIGN_OR_RETURN(arrays->ranks, Buffer<int64_t>::Create(memory, of.ranks.size()));
+  TESSERA_ASSIGN_OR_RETURN(arrays->steps, Buffer<uint64_t>::Create(memory, of.steps.size()));
   TESSERA_ASSIGN_OR_RETURN(arrays->tiles, Buffer<ThresholdTile>::Create(memory, tiles));
   TESSERA_ASSIGN_OR_RETURN(arrays->bits, Buffer<uint32_t>::Create(memory, tiles * kTileWords));
   memory.CopyIn(words.data(), arrays->words.bytes(), arrays->words.data());
-  memory.CopyIn(ranks.data(), arrays->ranks.bytes(), arrays->ranks.data());
+  memory.CopyIn(of.ranks.data(), arrays->ranks.bytes(), arrays->ranks.data());
+  memory.CopyIn(of.steps.data(), arrays->steps.bytes(), arrays->steps.data());
   return arrays;
 }
 

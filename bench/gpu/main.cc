@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/gpu/convolutions.h"
 #include "bench/gpu/kernels.h"
 #include "bench/gpu/reports.h"
 #include "bench/gpu/steps.h"
@@ -115,6 +116,12 @@ absl::Status TimeAllSteps(const Flags& flags, Backend& device, int* wrong) {
   std::unique_ptr<Backend> by_products;
   TESSERA_ASSIGN_OR_RETURN(by_products, CreateBackend(flags.device, 1, {/*cudnn=*/false}));
   TESSERA_RETURN_IF_ERROR(TimeSteps(flags.steps, rates, device, *by_products, wrong));
+  std::unique_ptr<Backend> by_cudnn;
+  TESSERA_ASSIGN_OR_RETURN(by_cudnn, CreateBackend(flags.device, 1,
+                                                   {/*cudnn=*/true, /*spins=*/false,
+                                                    /*cudnn_if_slower=*/true}));
+  TESSERA_RETURN_IF_ERROR(CompareConvolutions(std::max<int64_t>(1, flags.steps.batch / 4),
+                                              flags.steps.seconds, *by_cudnn, *by_products, wrong));
   TESSERA_RETURN_IF_ERROR(TimeBatches(flags.steps, device));
   TESSERA_RETURN_IF_ERROR(TimeSmallSteps(flags.steps, "", device));
   if (device.gpu().empty()) return absl::OkStatus();

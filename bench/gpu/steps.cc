@@ -6,6 +6,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -281,6 +282,7 @@ absl::Status TimeSteps(const StepSizes& sizes, const DeviceRates& rates, Backend
 absl::Status TimeBatches(const StepSizes& sizes, Backend& device) {
   // So many batches' rows are more than caches hold.
   constexpr int64_t kBatches = 16;
+  constexpr int kGatherThreadsMax = 8;
   TESSERA_ASSIGN_OR_RETURN(const Trained trained,
                            Make(Perceptron(sizes.width, 1), sizes.batch, Precision::kF32, device));
   OwnBatch own(sizes.batch, sizes.width, 5);
@@ -302,13 +304,16 @@ absl::Status TimeBatches(const StepSizes& sizes, Backend& device) {
   out.classes = place.labels != nullptr ? place.labels : own.labels.data();
   std::mt19937 random(5);
   std::vector<uint32_t> rows(sizes.batch);
-  TESSERA_ASSIGN_OR_RETURN(const double each, SecondsPerCall(device, sizes.seconds, [&] {
-                             for (uint32_t& row : rows) row = random() % data.rows();
-                             data.FillBatch(rows, out);
-                           }));
   std::printf("\n%-34s %12s %8s\n", "on the host, each step", "ms", "GB/s");
-  std::printf("%-34s %12.3f %8.1f\n", absl::StrCat("rows gathered, batch ", sizes.batch).c_str(),
-              each * 1e3, 2.0 * own.inputs.size() * sizeof(float) / each * 1e-9);
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  for (int threads = 1; threads <= std::clamp(cores, 1, kGatherThreadsMax); threads *= 2) {
+    TESSERA_ASSIGN_OR_RETURN(const double each, SecondsPerCall(device, sizes.seconds, [&] {
+                               for (uint32_t& row : rows) row = random() % data.rows();
+                               data.FillBatch(rows, out, threads);
+                             }));
+    std::printf("%-34s %12.3f %8.1f\n", absl::StrCat("rows gathered, threads ", threads).c_str(),
+                each * 1e3, 2.0 * own.inputs.size() * sizeof(float) / each * 1e-9);
+  }
   return absl::OkStatus();
 }
 

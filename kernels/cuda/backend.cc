@@ -24,6 +24,7 @@ using Factors = cuda::Product::Factors;
 CudaConvolutionOptions Of(const DeviceOptions& options) {
   CudaConvolutionOptions of_convolutions;
   of_convolutions.cudnn = options.cudnn;
+  of_convolutions.cudnn_if_slower = options.cudnn_if_slower;
   return of_convolutions;
 }
 

@@ -9,11 +9,22 @@
 #include "kernels/cuda/convolution_kernels.h"
 #include "kernels/cuda/images.h"
 #include "kernels/cuda/linear_kernels.h"
+#include "kernels/cuda/vector_kernels.h"
 
 namespace tessera {
 namespace {
 
+using Factors = cuda::Product::Factors;
 using Kind = cuda::ConvolutionPass::Kind;
+
+// What products are faster at, though cuDNN may know it. On an H200, 128 images of 64 channels of
+// 32 x 32, 3 x 3 to 64, exact f32 has 9.8 TFLOP/s by cuDNN and 18.3 by products forward, and 14.3
+// and 13.6 of the weights' gradient; the inputs' gradient, of 18.6 by products, wants a larger
+// workspace of cuDNN than it may have. tf32 is three times as fast by cuDNN, and more. bench/gpu
+// measures both for more shapes.
+bool PrefersProducts(Factors factors, Kind kind) {
+  return factors == Factors::kF32 && kind != Kind::kWeightGradient;
+}
 
 // Of the weights, and of the patches.
 int64_t ColumnsOf(const ImageMap& map) { return map.from.channels * map.window.size(); }
@@ -27,10 +38,29 @@ bool AreImagesPatches(const ImageMap& map) {
   return map.window == Window() && map.from.positions() == map.to.positions();
 }
 
-int64_t WeightsBytes(const ImageMap& map) {
-  // As the device aligns what it allocates, so that a workspace may lie behind them.
-  const int64_t bytes = map.to.channels * ColumnsOf(map) * static_cast<int64_t>(sizeof(float));
-  return cuda::CeilDiv(bytes, 256) * 256;
+// Of so many f32, up to where the device would align what it allocates: anything may lie behind
+// them.
+int64_t AlignedBytes(int64_t n) {
+  return cuda::CeilDiv(n * static_cast<int64_t>(sizeof(float)), 256) * 256;
+}
+
+int64_t WeightsBytes(const ImageMap& map) { return AlignedBytes(map.to.channels * ColumnsOf(map)); }
+
+// Of ConvolutionPass's a and b, those that are images, and 0 for weights.
+struct ImageSizes {
+  int64_t a, b;
+};
+ImageSizes SizesOf(Kind kind, const ImageMap& map) {
+  return {(kind == Kind::kInputGradient ? map.to : map.from).size(),
+          kind == Kind::kWeightGradient ? map.to.size() : 0};
+}
+
+// Of its images as f32, where those of T have to be widened.
+template <typename T>
+int64_t WidenedBytes(Kind kind, const ImagesShape& shape) {
+  if (std::is_same_v<T, float>) return 0;
+  const ImageSizes sizes = SizesOf(kind, shape.map);
+  return AlignedBytes(shape.rows * sizes.a) + AlignedBytes(shape.rows * sizes.b);
 }
 
 bool IsAligned(const void* address) {
@@ -38,16 +68,26 @@ bool IsAligned(const void* address) {
 }
 
 // Weights with the channels of x last, or back: of each channel of y, `rows` x `columns` are turned.
-template <bool kAdds>
-void Turn(const ImageMap& map, int64_t rows, int64_t columns, const float* from, float* to,
+template <bool kAdds, typename T>
+void Turn(const ImageMap& map, int64_t rows, int64_t columns, const T* from, float* to,
           cuda::Device* device) {
-  const cuda::TurnWeights<kAdds> turn{{},
-                                      static_cast<uint32_t>(map.to.channels * rows * columns),
-                                      static_cast<uint32_t>(rows),
-                                      static_cast<uint32_t>(columns),
-                                      from,
-                                      to};
+  const cuda::TurnWeights<T, kAdds> turn{{},
+                                         static_cast<uint32_t>(map.to.channels * rows * columns),
+                                         static_cast<uint32_t>(rows),
+                                         static_cast<uint32_t>(columns),
+                                         from,
+                                         to};
   device->Launch(turn.blocks(), turn);
+}
+
+// `n` values as f32: those of bf16 at *room, which moves behind them.
+const float* AsF32(int64_t, const float* values, char**, cuda::Device*) { return values; }
+const float* AsF32(int64_t n, const Bf16* values, char** room, cuda::Device* device) {
+  float* const wide = reinterpret_cast<float*>(*room);
+  *room += AlignedBytes(n);
+  const cuda::Elementwise<cuda::WidenOp> widen({{}, {values}, {wide}}, n);
+  device->Launch(widen.blocks(), widen);
+  return wide;
 }
 
 }  // namespace
@@ -64,54 +104,88 @@ typename CudaConvolution<T>::Part CudaConvolution<T>::PartOf(const ImagesShape& 
 }
 
 template <typename T>
-int64_t CudaConvolution<T>::ScratchBytes(const ImagesShape& shape) const {
-  if (AreImagesPatches(shape.map)) return 0;
-  const int64_t patches = std::max(PartOf<T>(shape).bytes, PartOf<float>(shape).bytes);
-  if (!MayConvolve(shape.map)) return patches;
-  return std::max(patches, WeightsBytes(shape.map) + cuda::ConvolutionPass::kWorkspaceBytesMax);
+int64_t CudaConvolution<T>::ImagesOf(Kind kind, const ImagesShape& shape) const {
+  if (std::is_same_v<T, float> || !MayConvolve(kind, shape.map)) return shape.rows;
+  const ImageSizes sizes = SizesOf(kind, shape.map);
+  const int64_t bytes = (sizes.a + sizes.b) * static_cast<int64_t>(sizeof(float));
+  int64_t images = std::max<int64_t>(1, options_.widened_bytes / bytes);
+  // Behind so many results the next ones are aligned, too.
+  constexpr int64_t kAligned = cuda::ConvolutionPass::kAlignment / sizeof(float);
+  if (images > kAligned) images -= images % kAligned;
+  return std::min(shape.rows, images);
 }
 
 template <typename T>
-bool CudaConvolution<T>::MayConvolve(const ImageMap& map) const {
-  return std::is_same_v<T, float> && options_.cudnn && !AreImagesPatches(map) &&
+template <typename F>
+void CudaConvolution<T>::ForPasses(Kind kind, const ImagesShape& shape, const F& f) const {
+  const int64_t images = ImagesOf(kind, shape);
+  for (int64_t first = 0; first < shape.rows; first += images) {
+    f(first, ImagesShape{std::min(images, shape.rows - first), shape.map});
+  }
+}
+
+template <typename T>
+int64_t CudaConvolution<T>::ScratchBytes(const ImagesShape& shape) const {
+  const ImageMap& map = shape.map;
+  if (AreImagesPatches(map)) return 0;
+  int64_t bytes = std::max(PartOf<T>(shape).bytes, PartOf<float>(shape).bytes);
+  for (const Kind kind : {Kind::kForward, Kind::kWeightGradient, Kind::kInputGradient}) {
+    if (!MayConvolve(kind, map)) continue;
+    bytes =
+        std::max(bytes, WeightsBytes(map) + WidenedBytes<T>(kind, {ImagesOf(kind, shape), map}) +
+                            cuda::ConvolutionPass::kWorkspaceBytesMax);
+  }
+  return bytes;
+}
+
+template <typename T>
+bool CudaConvolution<T>::MayConvolve(Kind kind, const ImageMap& map) const {
+  return options_.cudnn && !AreImagesPatches(map) &&
+         (options_.cudnn_if_slower || !PrefersProducts(factors_, kind)) &&
          ItemsOf(map) <= cuda::ImageWindows::kItemsMax / map.to.channels &&
          device_.HasConvolutions();
 }
 
 template <typename T>
-bool CudaConvolution<T>::Convolve(cuda::ConvolutionPass::Kind kind, const ImagesShape& shape,
-                                  const T* a, const T* b, float beta, float* c) {
-  if constexpr (std::is_same_v<T, float>) {
-    const ImageMap& map = shape.map;
-    const bool to_weights = kind == Kind::kWeightGradient;
-    if (!MayConvolve(map) || !IsAligned(a) || !IsAligned(to_weights ? b : c)) return false;
-    cuda::ConvolutionPass pass;
-    pass.kind = kind;
-    pass.tf32 = factors_ == cuda::Product::Factors::kTf32;
-    pass.shape = shape;
-    const absl::optional<int64_t> workspace = device_.ConvolutionWorkspace(pass);
-    if (!workspace.has_value()) return false;
-    TESSERA_CHECK(*workspace <= cuda::ConvolutionPass::kWorkspaceBytesMax);
-    char* const scratch = static_cast<char*>(scratch_.Of(WeightsBytes(map) + *workspace));
-    if (scratch == nullptr) return true;  // The failure is scratch's.
-    float* const turned = reinterpret_cast<float*>(scratch);
-    pass.a = a;
-    pass.b = to_weights ? b : turned;
-    pass.c = to_weights ? turned : c;
-    pass.beta = to_weights ? 0.0f : beta;
-    const int64_t channels = map.from.channels, places = map.window.size();
-    if (!to_weights) Turn<false>(map, channels, places, b, turned, &device_);
-    if (!device_.Convolve(pass, scratch + WeightsBytes(map))) return false;
-    ++shortcuts_.convolutions;
-    if (!to_weights) return true;
-    if (beta == 0) {
-      Turn<false>(map, places, channels, turned, c, &device_);
-    } else {
-      Turn<true>(map, places, channels, turned, c, &device_);
-    }
-    return true;
+bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* a, const T* b,
+                                  float beta, float* c) {
+  const ImageMap& map = shape.map;
+  const bool to_weights = kind == Kind::kWeightGradient;
+  if (!MayConvolve(kind, map) || !(to_weights || IsAligned(c))) return false;
+  if (std::is_same_v<T, float> && !(IsAligned(a) && (!to_weights || IsAligned(b)))) return false;
+  cuda::ConvolutionPass pass;
+  pass.kind = kind;
+  pass.tf32 = factors_ != Factors::kF32;
+  pass.shape = shape;
+  const absl::optional<int64_t> workspace = device_.ConvolutionWorkspace(pass);
+  if (!workspace.has_value()) return false;
+  TESSERA_CHECK(*workspace <= cuda::ConvolutionPass::kWorkspaceBytesMax);
+  char* const scratch = static_cast<char*>(
+      scratch_.Of(WeightsBytes(map) + WidenedBytes<T>(kind, shape) + *workspace));
+  if (scratch == nullptr) return true;  // The failure is scratch's.
+  float* const turned = reinterpret_cast<float*>(scratch);
+  char* room = scratch + WeightsBytes(map);
+  const int64_t channels = map.from.channels, places = map.window.size();
+  const ImageSizes sizes = SizesOf(kind, map);
+  pass.a = AsF32(shape.rows * sizes.a, a, &room, &device_);
+  if (to_weights) {
+    pass.b = AsF32(shape.rows * sizes.b, b, &room, &device_);
+    pass.c = turned;
+  } else {
+    Turn<false>(map, channels, places, b, turned, &device_);
+    pass.b = turned;
+    pass.beta = beta;
+    pass.c = c;
   }
-  return false;
+  if (!device_.Convolve(pass, room)) return false;
+  ++shortcuts_.convolutions;
+  if (!to_weights) return true;
+  if (beta == 0) {
+    Turn<false>(map, places, channels, turned, c, &device_);
+  } else {
+    Turn<true>(map, places, channels, turned, c, &device_);
+  }
+  return true;
 }
 
 template <typename T>
@@ -155,10 +229,14 @@ void CudaConvolution<T>::Forward(const ImagesShape& shape, const T* x, const T* 
     MapColumns({shape.rows * to.positions(), to.channels}, op, &device_);
   }
   const float beta = bias == nullptr ? 0.0f : 1.0f;
-  if (Convolve(Kind::kForward, shape, x, weight, beta, y)) return;
-  ForPatches(shape, x, [&](int64_t first, int64_t images, const T* patches) {
-    device_.Multiply({factors_, images * to.positions(), to.channels, ColumnsOf(shape.map), patches,
-                      false, weight, true, beta, y + first * to.size()});
+  ForPasses(Kind::kForward, shape, [&](int64_t begin, const ImagesShape& part) {
+    const T* const part_x = x + begin * shape.map.from.size();
+    float* const part_y = y + begin * to.size();
+    if (Convolve(Kind::kForward, part, part_x, weight, beta, part_y)) return;
+    ForPatches(part, part_x, [&](int64_t first, int64_t images, const T* patches) {
+      device_.Multiply({factors_, images * to.positions(), to.channels, ColumnsOf(shape.map),
+                        patches, false, weight, true, beta, part_y + first * to.size()});
+    });
   });
 }
 
@@ -173,11 +251,15 @@ void CudaConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, co
     return device_.Zero(cuda::Stream::kCompute, dweight,
                         to.channels * columns * static_cast<int64_t>(sizeof(float)));
   }
-  if (Convolve(Kind::kWeightGradient, shape, x, dy, adds ? 1.0f : 0.0f, dweight)) return;
-  ForPatches(shape, x, [&](int64_t first, int64_t images, const T* patches) {
-    device_.Multiply({factors_, to.channels, columns, images * to.positions(),
-                      dy + first * to.size(), true, patches, false, adds || first > 0 ? 1.0f : 0.0f,
-                      dweight});
+  ForPasses(Kind::kWeightGradient, shape, [&](int64_t begin, const ImagesShape& part) {
+    const T* const part_x = x + begin * shape.map.from.size();
+    const T* const part_dy = dy + begin * to.size();
+    const auto beta = [&](int64_t first) { return adds || begin + first > 0 ? 1.0f : 0.0f; };
+    if (Convolve(Kind::kWeightGradient, part, part_x, part_dy, beta(0), dweight)) return;
+    ForPatches(part, part_x, [&](int64_t first, int64_t images, const T* patches) {
+      device_.Multiply({factors_, to.channels, columns, images * to.positions(),
+                        part_dy + first * to.size(), true, patches, false, beta(first), dweight});
+    });
   });
 }
 
@@ -187,21 +269,25 @@ void CudaConvolution<T>::InputGradient(const ImagesShape& shape, const T* dy, co
   if (shape.rows == 0) return;
   const ImageMap& map = shape.map;
   const int64_t columns = ColumnsOf(map);
-  const auto multiply = [&](int64_t first, int64_t images, float* dpatches) {
-    device_.Multiply({factors_, images * map.to.positions(), columns, map.to.channels,
-                      dy + first * map.to.size(), false, weight, false, 0.0f, dpatches});
+  const auto multiply = [&](const T* first_dy, int64_t images, float* dpatches) {
+    device_.Multiply({factors_, images * map.to.positions(), columns, map.to.channels, first_dy,
+                      false, weight, false, 0.0f, dpatches});
   };
-  if (AreImagesPatches(map)) return multiply(0, shape.rows, dx);
-  if (Convolve(Kind::kInputGradient, shape, dy, weight, 0.0f, dx)) return;
-  ForParts<float>(shape, [&](int64_t first, int64_t images, float* dpatches) {
-    multiply(first, images, dpatches);
-    const cuda::SumPatches sum{{},
-                               WindowsOf(map),
-                               static_cast<uint32_t>(images * map.from.size()),
-                               static_cast<uint32_t>(columns),
-                               dpatches,
-                               dx + first * map.from.size()};
-    device_.Launch(sum.blocks(), sum);
+  if (AreImagesPatches(map)) return multiply(dy, shape.rows, dx);
+  ForPasses(Kind::kInputGradient, shape, [&](int64_t begin, const ImagesShape& part) {
+    const T* const part_dy = dy + begin * map.to.size();
+    float* const part_dx = dx + begin * map.from.size();
+    if (Convolve(Kind::kInputGradient, part, part_dy, weight, 0.0f, part_dx)) return;
+    ForParts<float>(part, [&](int64_t first, int64_t images, float* dpatches) {
+      multiply(part_dy + first * map.to.size(), images, dpatches);
+      const cuda::SumPatches sum{{},
+                                 WindowsOf(map),
+                                 static_cast<uint32_t>(images * map.from.size()),
+                                 static_cast<uint32_t>(columns),
+                                 dpatches,
+                                 part_dx + first * map.from.size()};
+      device_.Launch(sum.blocks(), sum);
+    });
   });
 }
 

@@ -1,8 +1,11 @@
-// Convolutions of f32 by cuDNN where the machine has it, else, and of bf16, as matrix products by cuBLAS over
-// patches that a kernel of ours lays out.
+// Convolutions by cuDNN where the machine has it, else as matrix products by cuBLAS over patches
+// that a kernel of ours lays out.
 //
-// cuDNN reads images where they lie and needs no patches. It has no convolution of bf16 whose result is f32, and
-// may not know a shape; arrays that are not aligned for it, and images that are patches, are products' as well.
+// cuDNN reads images where they lie and needs no patches. It has no convolution of bf16 whose
+// result is f32; but tf32 holds what bf16 does, so that factors of bf16 are widened to f32, so many
+// images at a time, and tf32 of those is the same: exact products, sums in f32. It may not know a
+// shape; arrays that are not aligned for it, images that are patches, and what products are faster
+// at are products' as well.
 #ifndef TESSERA_KERNELS_CUDA_CONVOLUTION_H_
 #define TESSERA_KERNELS_CUDA_CONVOLUTION_H_
 
@@ -21,6 +24,10 @@ struct CudaConvolutionOptions {
   int64_t patch_bytes = int64_t{64} << 20;
   // False: products, whatever the machine has.
   bool cudnn = true;
+  // cuDNN's as well where products are known to be faster.
+  bool cudnn_if_slower = false;
+  // Of images of bf16 as f32, for cuDNN, at a time; more where a single image has them.
+  int64_t widened_bytes = int64_t{64} << 20;
 };
 
 // Where windows are single places one beside the other the images are the patches.
@@ -43,12 +50,18 @@ class CudaConvolution final : public ConvolutionKernel<T> {
   int64_t ScratchBytes(const ImagesShape& shape) const override;
 
  private:
+  using Kind = cuda::ConvolutionPass::Kind;
+
   // Whether cuDNN is asked at all.
-  bool MayConvolve(const ImageMap& map) const;
+  bool MayConvolve(Kind kind, const ImageMap& map) const;
   // Has cuDNN compute c of a and b, as ConvolutionPass names them but for the order of weights, which is that of
   // ConvolutionKernel. Where it does not, false: nothing was written but scratch.
-  bool Convolve(cuda::ConvolutionPass::Kind kind, const ImagesShape& shape, const T* a, const T* b,
-                float beta, float* c);
+  bool Convolve(Kind kind, const ImagesShape& shape, const T* a, const T* b, float beta, float* c);
+  // Images of a pass that are computed at a time: all, but where they are widened.
+  int64_t ImagesOf(Kind kind, const ImagesShape& shape) const;
+  // Calls f(first, shape of the images) for parts of so many.
+  template <typename F>
+  void ForPasses(Kind kind, const ImagesShape& shape, const F& f) const;
 
   struct Part {
     int64_t images;

@@ -4,6 +4,7 @@
 #define TESSERA_KERNELS_CUDA_CONVOLUTION_KERNELS_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/bf16.h"
 #include "kernels/cuda/image_windows.h"
@@ -13,11 +14,11 @@ namespace tessera::cuda {
 
 // Weights as cuDNN reads and writes them: `from` is [channels of y, rows, columns], and `to` [channels of y, columns,
 // rows], or that is added to it.
-template <bool kAdds>
+template <typename T, bool kAdds>
 struct TurnWeights : OnePhase {
   uint32_t items;  // of each
   uint32_t rows, columns;
-  const float* from;
+  const T* from;
   float* to;
 
   int64_t blocks() const { return CeilDiv(items, kThreads); }
@@ -29,7 +30,13 @@ struct TurnWeights : OnePhase {
     const auto at = static_cast<uint32_t>(item);
     const uint32_t row = at % rows, rest = at / rows;
     const uint32_t column = rest % columns, channel = rest / columns;
-    const float value = from[(int64_t{channel} * rows + row) * columns + column];
+    const T given = from[(int64_t{channel} * rows + row) * columns + column];
+    float value;
+    if constexpr (std::is_same_v<T, Bf16>) {
+      value = tessera::Widen(given);
+    } else {
+      value = given;
+    }
     to[item] = kAdds ? to[item] + value : value;
   }
 };

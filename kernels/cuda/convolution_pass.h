@@ -20,7 +20,7 @@ struct ConvolutionPass {
     kInputGradient,   // dy, weights -> dx
   };
   Kind kind = Kind::kForward;
-  bool tf32 = false;  // factors are rounded to 10 bits of mantissa
+  bool tf32 = false;  // factors are rounded to 10 bits of mantissa; those of bf16 have no more
   ImagesShape shape;
   const float* a = nullptr;
   const float* b = nullptr;

@@ -50,10 +50,15 @@ void LaunchDecode(const char* in, int64_t n, float* entries, cuda::Device* devic
   device->Launch(kernel.blocks(), kernel);
 }
 
-template <bool kGathers>
+template <typename Kernel>
 void MovePlaces(const PlaceSet& set, int64_t begin, int64_t end, const float* from, float* to,
                 cuda::Device* device) {
-  const cuda::MovePlaces<kGathers> kernel{{}, {set.words, set.ranks}, begin, end, from, to};
+  Kernel kernel;
+  kernel.set = {set.words, set.ranks, set.steps};
+  kernel.begin = begin;
+  kernel.end = end;
+  kernel.from = from;
+  kernel.to = to;
   device->Launch(kernel.blocks(), kernel);
 }
 
@@ -156,12 +161,12 @@ void CudaExchange::ListMarks(int64_t tiles, const uint32_t* bits, const int64_t*
 
 void CudaExchange::Gather(const PlaceSet& set, int64_t begin, int64_t end, const float* all,
                           float* values) {
-  MovePlaces<true>(set, begin, end, all, values, &device_);
+  MovePlaces<cuda::GatherPlaces>(set, begin, end, all, values, &device_);
 }
 
 void CudaExchange::Scatter(const PlaceSet& set, int64_t begin, int64_t end, const float* values,
                            float* all) {
-  MovePlaces<false>(set, begin, end, values, all, &device_);
+  MovePlaces<cuda::ScatterPlaces>(set, begin, end, values, all, &device_);
 }
 
 }  // namespace tessera

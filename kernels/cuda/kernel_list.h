@@ -66,6 +66,7 @@
   X(EncodeRows<8>)                      \
   X(FindMarks)                          \
   X(GatherColumns)                      \
+  X(GatherPlaces)                       \
   X(LayPatches<Bf16>)                   \
   X(LayPatches<float>)                  \
   X(ListMarks)                          \
@@ -75,12 +76,11 @@
   X(MaxPoolBackward<true>)              \
   X(MaxPoolScatter<false>)              \
   X(MaxPoolScatter<true>)               \
-  X(MovePlaces<false>)                  \
-  X(MovePlaces<true>)                   \
   X(SampleEntries)                      \
   X(ScaleBuckets)                       \
   X(ScatterColumns<false>)              \
   X(ScatterColumns<true>)               \
+  X(ScatterPlaces)                      \
   X(SigmoidRows<false>)                 \
   X(SigmoidRows<true>)                  \
   X(SoftmaxRows<0>)                     \
@@ -90,7 +90,8 @@
   X(SumPatches)                         \
   X(SumRuns)                            \
   X(TransposeSquares)                   \
-  X(TurnWeights<false>)                 \
-  X(TurnWeights<true>)
+  X(TurnWeights<Bf16, false>)           \
+  X(TurnWeights<float, false>)          \
+  X(TurnWeights<float, true>)
 
 #endif  // TESSERA_KERNELS_CUDA_KERNEL_LIST_H_

@@ -153,8 +153,9 @@ struct SoftmaxRows {
     if constexpr (kKept > 0) {
       TESSERA_UNROLL for (int k = 0; k < kKept; ++k) f(lane.thread + k * kThreads, own.z[k]);
     } else {
-      ForOwn<kThreads, 8>(logits + lane.block * columns, columns, lane.thread,
-                          [&f](Index i, float value) { f(i, value); });
+      ForOwn<kThreads, 8, 8>(
+          columns, lane.thread, [&f](Index i, Index behind, float value) { f(i + behind, value); },
+          [] {}, logits + lane.block * columns);
     }
   }
 };
@@ -251,8 +252,9 @@ struct SigmoidRows {
   static constexpr int kPhases = 3;
   static constexpr bool Reduces(int phase) { return phase == 1; }
   static constexpr bool kTreeOfWarps = kTargets;
+  static constexpr int kTogether = 4;  // entries, of AddGrown()
   using Index = int32_t;
-  // AddSoftplus()'s sum is the standing's; its product lies between 1 and 2 in each thread.
+  // AddGrown()'s sum is the standing's; its product lies between 1 and 2 in each thread.
   struct Labelled {
     Standing standing;
     double product;
@@ -306,31 +308,40 @@ struct SigmoidRows {
       value.product = 1;
       Index before = 0;
       OwnFirst first = {};
-      const auto add = [&](Index i, float logit, float target) {
+      float above_one = 0;  // GrowByOnePlus()'s
+      const auto add = [&](Index first_index, Index behind, float logit, float target) {
         const float e = FastExp(-std::fabs(logit));
-        AddSoftplus(logit, e, &value.standing.sum, &value.product);
-        const float p = ReciprocalOf(1.0f + e);
-        float slope = part * (logit < 0.0f ? e * p : p);
+        const bool negative = logit < 0.0f;
+        value.standing.sum += static_cast<double>(negative ? 0.0f : logit);
+        above_one = GrowByOnePlus(e, above_one);
+        const float p = part * ReciprocalOf(1.0f + e);
+        float slope = negative ? e * p : p;
         if constexpr (kTargets) {
           value.own +=
               target == 0.0f ? 0.0 : static_cast<double>(target) * static_cast<double>(logit);
           slope -= part * target;
-          Offer(RankKey(logit), i, &first);
+          Offer(RankKey(logit), first_index + behind, &first);
         } else {
-          before += RanksBefore(logit, i, label_z, label) ? 1 : 0;
-          if (i == label) slope -= part;
+          const Index ahead = label - first_index;  // Of the label: one for several entries.
+          before += RanksBefore(logit, behind, label_z, ahead) ? 1 : 0;
+          if (behind == ahead) slope -= part;
         }
-        if (g != nullptr) g[i] = slope;
+        if (g != nullptr) g[first_index + behind] = slope;
       };
-      // Before products can be too large.
-      const auto move = [&] { MovePower(&value.standing.sum, &value.product); };
+      const auto close = [&] {
+        AddGrown(above_one, &value.standing.sum, &value.product);
+        above_one = 0;
+        if (value.product > 0x1p500) MovePower(&value.standing.sum, &value.product);
+      };
       if constexpr (kTargets) {
-        ForOwnPairs<kThreads, 4>(z, t, columns, lane.thread, add, move);
+        ForOwn<kThreads, 4, kTogether>(columns, lane.thread, add, close, z, t);
         value.first = FirstOf(first);
       } else {
-        ForOwn<kThreads, 8>(
-            z, columns, lane.thread, [&add](Index i, float logit) { add(i, logit, 0.0f); }, move);
+        ForOwn<kThreads, 8, kTogether>(
+            columns, lane.thread,
+            [&add](Index i, Index behind, float logit) { add(i, behind, logit, 0.0f); }, close, z);
       }
+      MovePower(&value.standing.sum, &value.product);
       value.standing.before = before;
       own.value = value;
     } else {

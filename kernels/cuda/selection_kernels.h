@@ -162,16 +162,13 @@ struct SetOfPlaces {
   static constexpr int kRankPlaces = 256;
   const uint64_t* words;
   const int64_t* ranks;
+  const uint64_t* steps;
 };
 
-// The places [begin, end), a group of them for each warp and kWords for each of its threads, 32 apart. kGathers: from
-// `all` to `values`; else back.
-template <bool kGathers>
-struct MovePlaces : OnePhase {
+// Of the places [begin, end) a warp has a group of kRankPlaces at a time, the first one of which holds `begin`.
+struct GroupsOfPlaces : OnePhase {
   static constexpr int kLanes = 32;
-  static constexpr int kWords = SetOfPlaces::kRankPlaces / kLanes;  // of 32 bits, of a group
-  static constexpr int kGroups = kThreads / kLanes;                 // of a block
-  static constexpr int kResident = kGathers ? 8 : 6;
+  static constexpr int kGroups = kThreads / kLanes;  // of a block
   SetOfPlaces set;
   int64_t begin, end;
   const float* from;
@@ -183,59 +180,23 @@ struct MovePlaces : OnePhase {
     return CeilDiv(CeilDiv(end, SetOfPlaces::kRankPlaces) - first(), kGroups);
   }
 
-  template <int phase>
-  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
-    const int64_t group = first() + lane.block * kGroups + lane.thread / kLanes;
-    const int64_t origin = group * SetOfPlaces::kRankPlaces;
-    if (origin >= end) return;
-    // Of the group: where the range begins and ends.
-    const int low = begin > origin ? static_cast<int>(begin - origin) : 0;
-    const int high = end - origin < SetOfPlaces::kRankPlaces ? static_cast<int>(end - origin)
-                                                             : SetOfPlaces::kRankPlaces;
-    uint32_t words[kWords];
-    TESSERA_UNROLL for (int w = 0; w < kWords; w += 2) {
-      const uint64_t word = kLanes * w < high ? set.words[(origin + kLanes * w) / 64] : 0;
-      words[w] = static_cast<uint32_t>(word);
-      words[w + 1] = static_cast<uint32_t>(word >> 32);
-    }
-    if (low > 0 || high < SetOfPlaces::kRankPlaces) {
-      Move<false>(lane, group, words, low, high);
-    } else {
-      Move<true>(lane, group, words, low, high);
-    }
-  }
+ protected:
+  // One group, and which of its places are meant: [low, high).
+  struct Group {
+    int64_t index, origin;
+    int low, high;
 
- private:
-  // The places [low, high) of the group, or all of them (kWhole). A word's ranks are counted where they are wanted, so
-  // that they take few registers.
-  template <bool kWhole>
-  TESSERA_HOST_DEVICE void Move(const Lane& lane, int64_t group, const uint32_t (&words)[kWords],
-                                int low, int high) const {
-    const int64_t origin = group * SetOfPlaces::kRankPlaces;
-    const float* const source = from + (kGathers ? origin - begin : set.ranks[group]);
-    float* const target = to + (kGathers ? set.ranks[group] : origin - begin);
-    const int bit = lane.thread % kLanes;
-    const uint32_t own = uint32_t{1} << bit;
-    const auto has = [&](int w) {
-      const uint32_t of =
-          kWhole ? words[w] : words[w] & Within(low - kLanes * w, high - kLanes * w);
-      return (of & own) != 0;
-    };
-    int rank = 0;
-    const auto rank_of = [&](int w) {
-      const int at = rank + CountBits(words[w] & (own - 1));
-      rank += CountBits(words[w]);
-      return at;
-    };
-    float v[kWords];
-    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
-      const int at = kGathers ? kLanes * w + bit : rank_of(w);
-      if (has(w)) v[w] = source[at];
-    }
-    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
-      const int at = kGathers ? rank_of(w) : kLanes * w + bit;
-      if (has(w)) target[at] = v[w];
-    }
+    TESSERA_HOST_DEVICE bool whole() const { return low == 0 && high == SetOfPlaces::kRankPlaces; }
+  };
+  TESSERA_HOST_DEVICE Group GroupOf(const Lane& lane) const {
+    Group group;
+    group.index = first() + lane.block * kGroups + lane.thread / kLanes;
+    group.origin = group.index * SetOfPlaces::kRankPlaces;
+    group.low = begin > group.origin ? static_cast<int>(begin - group.origin) : 0;
+    group.high = end - group.origin < SetOfPlaces::kRankPlaces
+                     ? static_cast<int>(end - group.origin)
+                     : SetOfPlaces::kRankPlaces;
+    return group;
   }
 
   // The bits from `low` up to `high`, of a word.
@@ -243,6 +204,113 @@ struct MovePlaces : OnePhase {
     const uint32_t from_low = low <= 0 ? ~0u : (low < kLanes ? ~0u << low : 0u);
     const uint32_t to_high = high >= kLanes ? ~0u : (high > 0 ? ~(~0u << high) : 0u);
     return from_low & to_high;
+  }
+};
+
+// From `all` to `values`. Each thread has four places side by side, in each half of the group: they are read at once,
+// as their piece of memory would be whichever of them is in the set.
+struct GatherPlaces : GroupsOfPlaces {
+  static constexpr int kResident = 8;
+  static constexpr int kHalves = SetOfPlaces::kRankPlaces / (4 * kLanes);
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
+    const Group group = GroupOf(lane);
+    if (group.high <= 0) return;
+    if (group.whole() && IsMultiple(from + (group.origin - begin), 16)) {
+      Move<true>(lane, group);
+    } else {
+      Move<false>(lane, group);
+    }
+  }
+
+ private:
+  // kAligned: of a whole group whose places may be read four at once.
+  template <bool kAligned>
+  TESSERA_HOST_DEVICE void Move(const Lane& lane, const Group& group) const {
+    const int word_of_half = lane.thread % kLanes / 8, shift = 4 * (lane.thread % 8);
+    const float* const source = from + (group.origin - begin);
+    const uint64_t* const words = set.words + group.origin / 64;
+    const uint64_t steps = set.steps[group.index];
+    float v[kHalves][4];
+    uint32_t four[kHalves];
+    int rank[kHalves];
+    TESSERA_UNROLL for (int half = 0; half < kHalves; ++half) {
+      const int w = 4 * half + word_of_half, place = kLanes * w + shift;
+      const uint64_t both = kAligned || kLanes * w < group.high ? words[w / 2] : 0;
+      const auto word = static_cast<uint32_t>(w % 2 == 0 ? both : both >> 32);
+      rank[half] = static_cast<int>(steps >> 8 * w & 255) + CountBits(word & ((1u << shift) - 1));
+      const uint32_t of =
+          kAligned ? word : word & Within(group.low - kLanes * w, group.high - kLanes * w);
+      four[half] = of >> shift & 15u;
+      if constexpr (kAligned) {
+        if (four[half] != 0) LoadFour(source + place, true, v[half]);
+      } else {
+        TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+          if ((four[half] >> k & 1u) != 0) v[half][k] = source[place + k];
+        }
+        // Those of the word that are not meant count all the same.
+        four[half] |= (word >> shift & 15u) << 4;
+      }
+    }
+    float* const target = to + set.ranks[group.index];
+    TESSERA_UNROLL for (int half = 0; half < kHalves; ++half) {
+      int at = rank[half];
+      TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+        const bool is_in = (four[half] >> k & 1u) != 0;
+        if (is_in) target[at] = v[half][k];
+        at += kAligned ? is_in : (four[half] >> (k + 4) & 1u) != 0;
+      }
+    }
+  }
+};
+
+// Back. A thread has one place of each word, so that those side by side are written at once.
+struct ScatterPlaces : GroupsOfPlaces {
+  static constexpr int kWords = SetOfPlaces::kRankPlaces / kLanes;  // of 32 bits, of a group
+  static constexpr int kResident = 6;
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
+    const Group group = GroupOf(lane);
+    if (group.high <= 0) return;
+    uint32_t words[kWords];
+    TESSERA_UNROLL for (int w = 0; w < kWords; w += 2) {
+      const uint64_t word =
+          kLanes * w < group.high ? set.words[(group.origin + kLanes * w) / 64] : 0;
+      words[w] = static_cast<uint32_t>(word);
+      words[w + 1] = static_cast<uint32_t>(word >> 32);
+    }
+    if (group.whole()) {
+      Move<true>(lane, group, words);
+    } else {
+      Move<false>(lane, group, words);
+    }
+  }
+
+ private:
+  // A word's ranks are counted where they are wanted, so that they take few registers.
+  template <bool kWhole>
+  TESSERA_HOST_DEVICE void Move(const Lane& lane, const Group& group,
+                                const uint32_t (&words)[kWords]) const {
+    const float* const source = from + set.ranks[group.index];
+    float* const target = to + (group.origin - begin);
+    const int bit = lane.thread % kLanes;
+    const uint32_t own = uint32_t{1} << bit;
+    const auto has = [&](int w) {
+      const uint32_t of =
+          kWhole ? words[w] : words[w] & Within(group.low - kLanes * w, group.high - kLanes * w);
+      return (of & own) != 0;
+    };
+    int rank = 0;
+    float v[kWords];
+    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
+      if (has(w)) v[w] = source[rank + CountBits(words[w] & (own - 1))];
+      rank += CountBits(words[w]);
+    }
+    TESSERA_UNROLL for (int w = 0; w < kWords; ++w) {
+      if (has(w)) target[kLanes * w + bit] = v[w];
+    }
   }
 };
 

@@ -186,50 +186,37 @@ TESSERA_HOST_DEVICE inline void StoreSum(double sum, bool adds, float* to) {
   *to = static_cast<float>(adds ? static_cast<double>(*to) + sum : sum);
 }
 
-// Calls f(i, value) for a thread's entries of a row: every kThreads-th, whose loads are kAtOnce ahead.
-// Calls then() after so many of them. A row has fewer than 2^31.
-template <int kThreads, int kAtOnce, typename F, typename Then>
-TESSERA_HOST_DEVICE void ForOwn(const float* row, int64_t columns, int thread, const F& f,
-                                const Then& then) {
-  constexpr uint32_t kStep = kAtOnce * kThreads;
-  const auto end = static_cast<uint32_t>(columns);
-  for (uint32_t first = static_cast<uint32_t>(thread); first < end; first += kStep) {
-    float v[kAtOnce];
-    TESSERA_UNROLL for (uint32_t k = 0; k < kAtOnce; ++k) {
-      const uint32_t i = first + k * kThreads;
-      v[k] = i < end ? row[i] : 0.0f;
+// Calls f(i, value of each row) for a thread's entries of rows of a length: every kThreads-th, whose loads are kAtOnce
+// ahead. i is told as the first of them and what it is behind that, so that the latter is known to the compiler.
+// Calls then() after kTogether of them, or what is left. A row has fewer than 2^31.
+template <int kThreads, int kAtOnce, int kTogether, typename F, typename Then, typename... Rows>
+TESSERA_HOST_DEVICE void ForOwn(int64_t columns, int thread, const F& f, const Then& then,
+                                const Rows*... rows) {
+  static_assert(kAtOnce % kTogether == 0);
+  constexpr int kRows = sizeof...(rows);
+  const auto end = static_cast<int32_t>(columns);
+  const float* const from[kRows] = {rows...};
+  const auto some = [&](int32_t first, auto is_whole) {
+    constexpr bool kWhole = decltype(is_whole)::value;
+    const int32_t left = end - first;
+    float v[kAtOnce][kRows];
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      TESSERA_UNROLL for (int row = 0; row < kRows; ++row) {
+        v[k][row] = kWhole || k * kThreads < left ? from[row][first + k * kThreads] : 0.0f;
+      }
     }
-    TESSERA_UNROLL for (uint32_t k = 0; k < kAtOnce; ++k) {
-      const uint32_t i = first + k * kThreads;
-      if (i < end) f(static_cast<int32_t>(i), v[k]);
+    TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
+      if (!kWhole && k * kThreads >= left) continue;
+      if constexpr (kRows == 1) f(first, k * kThreads, v[k][0]);
+      if constexpr (kRows == 2) f(first, k * kThreads, v[k][0], v[k][1]);
+      if (k % kTogether == kTogether - 1) then();
     }
-    then();
-  }
-}
-template <int kThreads, int kAtOnce, typename F>
-TESSERA_HOST_DEVICE void ForOwn(const float* row, int64_t columns, int thread, const F& f) {
-  ForOwn<kThreads, kAtOnce>(row, columns, thread, f, [] {});
-}
-
-// Calls f(i, value of row, value of other) for a thread's entries of two rows of a length, in the same way.
-template <int kThreads, int kAtOnce, typename F, typename Then>
-TESSERA_HOST_DEVICE void ForOwnPairs(const float* row, const float* other, int64_t columns,
-                                     int thread, const F& f, const Then& then) {
-  constexpr uint32_t kStep = kAtOnce * kThreads;
-  const auto end = static_cast<uint32_t>(columns);
-  for (uint32_t first = static_cast<uint32_t>(thread); first < end; first += kStep) {
-    float v[kAtOnce], w[kAtOnce];
-    TESSERA_UNROLL for (uint32_t k = 0; k < kAtOnce; ++k) {
-      const uint32_t i = first + k * kThreads;
-      v[k] = i < end ? row[i] : 0.0f;
-      w[k] = i < end ? other[i] : 0.0f;
-    }
-    TESSERA_UNROLL for (uint32_t k = 0; k < kAtOnce; ++k) {
-      const uint32_t i = first + k * kThreads;
-      if (i < end) f(static_cast<int32_t>(i), v[k], w[k]);
-    }
-    then();
-  }
+    if (!kWhole) then();
+  };
+  constexpr int32_t kStep = kAtOnce * kThreads;
+  int32_t first = thread;
+  for (; end - first > kStep - kThreads; first += kStep) some(first, std::true_type());
+  if (first < end) some(first, std::false_type());
 }
 
 // How the rows of a matrix are cut among blocks for sums over columns: by its shape alone, so that

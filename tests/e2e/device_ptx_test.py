@@ -34,7 +34,7 @@ class DevicePtx(Test):
                                    ["EncodeBuckets", "DecodePlain"]),
             "subnets": (digits(method={"ist": {"local_steps": 5}}, **sizes), ["PlainSgdOp"]),
             "a core": (digits(method={"slim_dp": {"alpha": 0.3, "beta": 0.15, "core_every": 10}}, **sizes),
-                       ["MovePlaces"]),
+                       ["GatherPlaces", "ScatterPlaces"]),
             "thresholds": (digits(method={"decentralized": {"density": 0.05}}, **sizes), ["FindMarks", "ListMarks"]),
         }
         for name, (job, kernels) in jobs.items():

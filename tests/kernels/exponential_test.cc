@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace tessera {
 namespace {
@@ -50,6 +51,34 @@ TEST_CASE("log(1 + e) is within a rounding or two, alone and many together", "[e
   }
   // Half a million sums in f64.
   CHECK(std::fabs(all.sum + std::log(all.product) - want_all) <= 1e-11 * want_all);
+}
+
+TEST_CASE("log(1 + e) of a few together is within two roundings for each", "[exponential]") {
+  constexpr int kTogether = 4;
+  std::vector<float> arguments;
+  for (double e = 1e-30; e <= 1; e *= 1.37) arguments.push_back(static_cast<float>(e));
+  arguments.insert(arguments.end(), kTogether, 1.0f);
+  for (size_t first = 0; first + kTogether <= arguments.size(); ++first) {
+    // Falling as well, and with a large one among small ones.
+    for (const bool falls : {false, true}) {
+      SoftplusPart part;
+      float above_one = 0;
+      double want = 0;
+      for (int k = 0; k < kTogether; ++k) {
+        const float e = falls ? arguments[first + kTogether - 1 - k]
+                              : arguments[k == 1 ? arguments.size() - 1 - first : first + k];
+        above_one = GrowByOnePlus(e, above_one);
+        want += std::log1p(static_cast<double>(e));
+      }
+      AddGrown(above_one, &part.sum, &part.product);
+      CAPTURE(first, falls);
+      REQUIRE(std::fabs(part.sum + std::log(part.product) - want) <=
+              2 * kTogether * 0x1p-24 * want);
+    }
+  }
+  SoftplusPart part;
+  AddGrown(GrowByOnePlus(NAN, 0), &part.sum, &part.product);
+  CHECK(std::isnan(part.sum + std::log(part.product)));
 }
 
 TEST_CASE("what log(1 + exp(z)) is far out, and where z is no number", "[exponential]") {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "common/base/check.h"
+#include "kernels/cpu/threads.h"
 #include "worker/data/number_array.h"
 #include "worker/data/rescale.h"
 
@@ -120,11 +121,17 @@ int64_t Dataset::row_entries_max() const {
   return most;
 }
 
-void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out) const {
+void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, int threads) const {
   for (const uint32_t row : rows) TESSERA_CHECK(row < table_.rows);
   if (out.features != nullptr) {
-    std::visit([&](const auto& values) { FillFeatures(values, rows, out.features); },
-               table_.values);
+    const int64_t count = static_cast<int64_t>(rows.size()), n = table_.features;
+    std::visit(
+        [&](const auto& values) {
+          CpuThreads(threads).SplitWhole(count, n, [&](int64_t begin, int64_t end) {
+            FillFeatures(values, rows.subspan(begin, end - begin), out.features + begin * n);
+          });
+        },
+        table_.values);
   }
   if (out.sparse != nullptr) FillSparse(rows, out.sparse);
   if (out.classes != nullptr) {

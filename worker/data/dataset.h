@@ -77,8 +77,9 @@ class Dataset {
   // Stored entries of the row that has most.
   int64_t row_entries_max() const;
 
-  // Writes rows[0], rows[1] and so on. One thread, no allocation but where `out.sparse` grows.
-  void FillBatch(absl::Span<const uint32_t> rows, const BatchView& out) const;
+  // Writes rows[0], rows[1] and so on. No allocation but where `out.sparse` grows. Features are written by up to
+  // `threads`.
+  void FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, int threads = 1) const;
 
  private:
   void FillFeatures(const U8Values& values, absl::Span<const uint32_t> rows, float* out) const;

@@ -12,6 +12,10 @@ namespace {
 // unless the job says that memory is too small for a minibatch.
 constexpr int64_t kEvaluationBatchMin = 128;
 
+int ThreadsOf(const v1::Job& job) {
+  return std::max<int>(1, static_cast<int>(job.cluster().threads()));
+}
+
 // Of `rows` rows, and what the network needs to read them.
 int64_t InputBytes(const v1::Job& job, const ModelShape& shape, const InputRows& input,
                    int64_t rows) {
@@ -20,7 +24,7 @@ int64_t InputBytes(const v1::Job& job, const ModelShape& shape, const InputRows&
   const int64_t minibatch = job.train().batch_size();
   rows = std::max(rows, minibatch);
   const int64_t entries = rows * input.entries_max;
-  const int threads = std::max<int>(1, static_cast<int>(job.cluster().threads()));
+  const int threads = ThreadsOf(job);
   const int64_t batch = std::max(BatchRowsMax(job), minibatch);
   // Columns of a gradient that adds up in pieces, and room to merge them.
   const int64_t touched =
@@ -57,6 +61,12 @@ int64_t BatchRowsMax(const v1::Job& job) {
   return piece < job.train().batch_size() ? piece : std::max(piece, kEvaluationBatchMin);
 }
 
+BatchRows::BatchRows(const v1::Job& job, const InputRows& input)
+    : piece_rows_(PieceRows(job)),
+      rows_max_(BatchRowsMax(job)),
+      sparse_(input.sparse),
+      threads_(ThreadsOf(job)) {}
+
 int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,
                                 int64_t calibration_rows) {
   const int64_t batch = BatchRowsMax(job);
@@ -77,7 +87,7 @@ Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows
         place.inputs != nullptr ? place.inputs : Own(rows.size() * data.inputs(), &inputs_);
     batch.inputs = view.features;
   }
-  data.FillBatch(rows, view);
+  data.FillBatch(rows, view, threads_);
   if (sparse_) {
     batch.sparse = {sparse_inputs_.begin.data(), sparse_inputs_.column.data(),
                     sparse_inputs_.value.data()};

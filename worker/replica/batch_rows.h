@@ -36,8 +36,7 @@ int64_t BatchRowsMax(const v1::Job& job);
 // Owns the buffers, which grow at first use. One thread.
 class BatchRows {
  public:
-  BatchRows(const v1::Job& job, const InputRows& input)
-      : piece_rows_(PieceRows(job)), rows_max_(BatchRowsMax(job)), sparse_(input.sparse) {}
+  BatchRows(const v1::Job& job, const InputRows& input);
 
   // Bytes of the buffers for batches and for one of `calibration_rows` inputs, and of the scratch
   // of products with them.
@@ -70,6 +69,7 @@ class BatchRows {
   const int64_t piece_rows_;
   const size_t rows_max_;
   const bool sparse_;
+  const int threads_;
   std::vector<float> inputs_;  // where rows are dense
   SparseBatch sparse_inputs_;
   std::vector<int32_t> labels_;

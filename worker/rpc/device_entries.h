@@ -14,6 +14,7 @@
 #include "common/layout/shard_map.h"
 #include "kernels/exchange.h"
 #include "kernels/memory.h"
+#include "kernels/place_ranks.h"
 
 namespace tessera {
 
@@ -52,24 +53,15 @@ class DeviceEntrySets {
   absl::StatusOr<PlaceSet> Of(size_t server, const std::shared_ptr<const SparseKeys>& keys) {
     if (held_.size() <= server) held_.resize(server + 1);
     Held& held = held_[server];
-    if (held.keys == keys) return PlaceSet{held.words.data(), held.ranks.data()};
+    if (held.keys == keys) return held.places();
     held.keys = nullptr;
     const std::vector<uint64_t>& words = keys->entries.words();
-    constexpr int64_t kWords = PlaceSet::kRankPlaces / 64;
-    const int64_t count = static_cast<int64_t>(words.size());
-    ranks_.clear();
-    int64_t rank = 0;
-    for (int64_t w = 0; w < count; ++w) {
-      if (w % kWords == 0) ranks_.push_back(rank);
-      rank += __builtin_popcountll(words[w]);
-    }
-    const int64_t groups = static_cast<int64_t>(ranks_.size());
-    TESSERA_RETURN_IF_ERROR(Grow(memory_, /*on_host=*/false, count, &held.words));
-    TESSERA_RETURN_IF_ERROR(Grow(memory_, /*on_host=*/false, groups, &held.ranks));
-    memory_.CopyIn(words.data(), count * 8, held.words.data());
-    memory_.CopyIn(ranks_.data(), groups * 8, held.ranks.data());
+    const PlaceRanks ranks(words);
+    TESSERA_RETURN_IF_ERROR(Send(words, &held.words));
+    TESSERA_RETURN_IF_ERROR(Send(ranks.ranks, &held.ranks));
+    TESSERA_RETURN_IF_ERROR(Send(ranks.steps, &held.steps));
     held.keys = keys;
-    return PlaceSet{held.words.data(), held.ranks.data()};
+    return held.places();
   }
 
  private:
@@ -77,10 +69,21 @@ class DeviceEntrySets {
     std::shared_ptr<const SparseKeys> keys;
     Buffer<uint64_t> words;
     Buffer<int64_t> ranks;
+    Buffer<uint64_t> steps;
+
+    PlaceSet places() const { return {words.data(), ranks.data(), steps.data()}; }
   };
+
+  template <typename T>
+  absl::Status Send(const std::vector<T>& values, Buffer<T>* to) {
+    const auto size = static_cast<int64_t>(values.size());
+    TESSERA_RETURN_IF_ERROR(Grow(memory_, /*on_host=*/false, size, to));
+    memory_.CopyIn(values.data(), size * static_cast<int64_t>(sizeof(T)), to->data());
+    return absl::OkStatus();
+  }
+
   Memory& memory_;
   std::vector<Held> held_;
-  std::vector<int64_t> ranks_;
 };
 
 }  // namespace tessera

@@ -52,7 +52,7 @@ int64_t DeviceCodingBytes(const CodecChoice& codecs, const DeviceSides& sides,
     // places.
     bytes += (codecs.holds_back() ? 3 : 2) *
              static_cast<int64_t>(core->alpha * static_cast<double>(shape.size)) * kFloat;
-    bytes += shape.size / 8 + shape.size / PlaceSet::kRankPlaces * 8;
+    bytes += shape.size / 8 + shape.size / PlaceSet::kRankPlaces * 16;
   }
   return bytes;
 }

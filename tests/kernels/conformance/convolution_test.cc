@@ -217,9 +217,18 @@ TEST_CASE("convolutions have the same bits in every run of the same options",
   const ImagesShape shape = Of(16, {17, 9, 8}, {3, 3, 1, 1, 1, 1}, 33);
   const auto first = BackendUnderTest(threads);
   const auto second = BackendUnderTest(threads);
-  const std::vector<float> want = AllResults(first->convolution(), *first, shape);
-  CHECK(AllResults(first->convolution(), *first, shape) == want);
-  CHECK(AllResults(second->convolution(), *second, shape) == want);
+  const auto check = [&](auto& of_first, auto& of_second) {
+    const std::vector<float> want = AllResults(of_first, *first, shape);
+    CHECK(AllResults(of_first, *first, shape) == want);
+    CHECK(AllResults(of_second, *second, shape) == want);
+  };
+  check(first->convolution(), second->convolution());
+  if (const auto bf16 = first->convolution_bf16(); bf16.ok()) {
+    check(**bf16, **second->convolution_bf16());
+  }
+  if (const auto tf32 = first->convolution_tf32(); tf32.ok()) {
+    check(**tf32, **second->convolution_tf32());
+  }
 }
 
 TEST_CASE("one kernel serves changing shapes and addresses of images", "[convolution]") {
@@ -227,8 +236,10 @@ TEST_CASE("one kernel serves changing shapes and addresses of images", "[convolu
   for (int round = 0; round < 2; ++round) {
     for (int64_t rows = 10; rows > 0; rows -= 3) {
       for (const int64_t stride : {1, 2}) {
-        CheckShape(*backend, backend->convolution(),
-                   Of(rows, {3, 6, 5}, {3, 3, stride, stride, 1, 1}, 4), round);
+        const ImagesShape shape = Of(rows, {3, 6, 5}, {3, 3, stride, stride, 1, 1}, 4);
+        CheckShape(*backend, backend->convolution(), shape, round);
+        const auto bf16 = backend->convolution_bf16();
+        if (bf16.ok()) CheckShape(*backend, **bf16, shape, round);
       }
     }
   }

@@ -10,6 +10,7 @@
 #include "common/codec/stochastic_entry.h"
 #include "common/codec/threshold.h"
 #include "common/keyset/entry_set.h"
+#include "kernels/place_ranks.h"
 #include "tests/common/codec/all_codecs.h"
 #include "tests/kernels/conformance/backend_under_test.h"
 
@@ -291,11 +292,15 @@ TEST_CASE("entries of a set are taken out and put back, in any part of its place
       if (random() < share * 4294967296.0) words[i / 64] |= uint64_t{1} << i % 64;
     }
     const EntrySet set(size, words);
-    std::vector<int64_t> ranks;
-    for (int64_t i = 0; i < size; i += PlaceSet::kRankPlaces) ranks.push_back(set.CountIn(0, i));
-    const DeviceArray<uint64_t> device_words(*backend, words);
-    const DeviceArray<int64_t> device_ranks(*backend, ranks);
-    const PlaceSet places{device_words.data(), device_ranks.data()};
+    const PlaceRanks ranks(words);
+    for (int64_t i = 0; i < size; i += 32) {
+      const int64_t group = i / PlaceSet::kRankPlaces;
+      const uint64_t step = ranks.steps[group] >> i / 32 % 8 * 8 & 255;
+      REQUIRE(ranks.ranks[group] + static_cast<int64_t>(step) == set.CountIn(0, i));
+    }
+    const DeviceArray<uint64_t> device_words(*backend, words), steps(*backend, ranks.steps);
+    const DeviceArray<int64_t> device_ranks(*backend, ranks.ranks);
+    const PlaceSet places{device_words.data(), device_ranks.data(), steps.data()};
     const std::vector<float> all = RandomValues(size, 1);
     const std::vector<float> other = RandomValues(size, 2);
     const std::pair<int64_t, int64_t> ranges[] = {

@@ -59,9 +59,9 @@ AT_ONCE = {
     "EncodeRows<4>": (4, 16),
     "EncodeRows<8>": (4, 16),
     "GatherColumns": (4, 4),
-    "MovePlaces<false>": (8, 4),
-    "MovePlaces<true>": (8, 4),
+    "GatherPlaces": (2, 16),
     "ScatterColumns<true>": (4, 4),
+    "ScatterPlaces": (8, 4),
     "SigmoidRows<false>": (8, 4),
     "SigmoidRows<true>": (8, 4),
 }
@@ -74,8 +74,8 @@ THREADS = {
     "ColumnSums<BackwardSumsOp>": 1536,
     "ColumnSums<StatisticsOp>": 1536,
     "ColumnSums<SumOp>": 1536,
-    "MovePlaces<false>": 1536,
-    "MovePlaces<true>": 2048,
+    "GatherPlaces": 2048,
+    "ScatterPlaces": 1536,
     "SigmoidRows<true>": 1280,
 }
 

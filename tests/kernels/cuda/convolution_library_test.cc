@@ -28,15 +28,17 @@ class WithLibrary {
     Faults().convolutions = false;
     Faults().convolution_workspace = 768;
     Faults().convolution_unknown = Faults().convolution_refused = -1;
+    Faults().convolution_rows_unknown = -1;
   }
 };
 
 ImagesShape SomeImages() { return {5, MapOf({5, 6, 4}, {3, 2, 2, 1, 1, 1}, 3)}; }
 
 // By products, of which the machine may have a library as well.
+template <typename T>
 Results ByProducts(const ImagesShape& s, Factors factors) {
   const int64_t before = Faults().convolutions_done;
-  const Results results = Compute<float>(s, factors, {int64_t{64} << 20, false});
+  const Results results = Compute<T>(s, factors, {int64_t{64} << 20, false});
   CHECK(Faults().convolutions_done == before);
   return results;
 }
@@ -48,26 +50,44 @@ void CheckSame(const Results& got, const Results& want) {
   CHECK(got.scratch <= got.promised);
 }
 
+template <typename T>
+void CheckPasses(const ImagesShape& s, Factors factors, const CudaConvolutionOptions& options,
+                 int64_t passes) {
+  const Results want = ByProducts<T>(s, factors);
+  Faults().convolutions_done = 0;
+  const Results got = Compute<T>(s, factors, options);
+  CheckSame(got, want);
+  CHECK(Faults().convolutions_done == passes);
+  CHECK(got.convolutions == passes);
+}
+
+// So many of SomeImages are widened for the library at a time, together with their results.
+CudaConvolutionOptions Widening(int64_t images) {
+  CudaConvolutionOptions options;
+  options.widened_bytes = images * (5 * 6 * 4 + 3 * 3 * 5) * static_cast<int64_t>(sizeof(float));
+  return options;
+}
+
 }  // namespace
 
-TEST_CASE("a machine's library computes every pass in f32 and tf32", "[cuda][convolution]") {
+TEST_CASE("a machine's library computes every pass in tf32 and bf16, and in f32 what it is fast at",
+          "[cuda][convolution]") {
   const WithLibrary library;
-  for (const Factors factors : {Factors::kF32, Factors::kTf32}) {
-    for (const ImagesShape& s :
-         {SomeImages(), ImagesShape{1, MapOf({1, 1, 1}, {3, 3, 1, 1, 1, 1}, 3)},
-          ImagesShape{3, MapOf({8, 7, 5}, {1, 3, 1, 2, 0, 0}, 9)},
-          ImagesShape{2, MapOf({3, 5, 5}, {1, 1, 2, 2, 0, 0}, 4)}}) {
-      const Results want = ByProducts(s, factors);
-      Faults().convolutions_done = 0;
-      CheckSame(Compute<float>(s, factors, {}), want);
-      CHECK(Faults().convolutions_done == kAll);
-    }
+  CudaConvolutionOptions if_slower;
+  if_slower.cudnn_if_slower = true;
+  for (const ImagesShape& s :
+       {SomeImages(), ImagesShape{1, MapOf({1, 1, 1}, {3, 3, 1, 1, 1, 1}, 3)},
+        ImagesShape{3, MapOf({8, 7, 5}, {1, 3, 1, 2, 0, 0}, 9)},
+        ImagesShape{2, MapOf({3, 5, 5}, {1, 1, 2, 2, 0, 0}, 4)}}) {
+    CheckPasses<float>(s, Factors::kTf32, {}, kAll);
+    CheckPasses<Bf16>(s, Factors::kBf16, {}, kAll);
+    CheckPasses<float>(s, Factors::kF32, {}, kWeightGradients);
+    CheckPasses<float>(s, Factors::kF32, if_slower, kAll);
   }
 }
 
 TEST_CASE("a pass that the library does not know is computed by products", "[cuda][convolution]") {
   const WithLibrary library;
-  const Results want = ByProducts(SomeImages(), Factors::kF32);
   // It may say so when it is asked, or when it is to begin.
   for (std::atomic<int>* const fault :
        {&Faults().convolution_unknown, &Faults().convolution_refused}) {
@@ -75,9 +95,8 @@ TEST_CASE("a pass that the library does not know is computed by products", "[cud
          {std::pair(Kind::kForward, kForward), std::pair(Kind::kWeightGradient, kWeightGradients),
           std::pair(Kind::kInputGradient, kInputGradient)}) {
       *fault = static_cast<int>(kind);
-      Faults().convolutions_done = 0;
-      CheckSame(Compute<float>(SomeImages(), Factors::kF32, {}), want);
-      CHECK(Faults().convolutions_done == kAll - passes);
+      CheckPasses<float>(SomeImages(), Factors::kTf32, {}, kAll - passes);
+      CheckPasses<Bf16>(SomeImages(), Factors::kBf16, {}, kAll - passes);
     }
     *fault = -1;
   }
@@ -86,25 +105,67 @@ TEST_CASE("a pass that the library does not know is computed by products", "[cud
 TEST_CASE("the library is asked for what it can have, and no more", "[cuda][convolution]") {
   const WithLibrary library;
   const ImagesShape s = SomeImages();
-  const Results want = ByProducts(s, Factors::kF32);
+  const Results want = ByProducts<float>(s, Factors::kTf32);
   SECTION("arrays that are not aligned") {
     for (const int64_t shift : {1, 2, 3}) {
-      CheckSame(Compute<float>(s, Factors::kF32, {}, shift), want);
+      CheckSame(Compute<float>(s, Factors::kTf32, {}, shift), want);
     }
     CHECK(Faults().convolutions_done == 0);
-    CheckSame(Compute<float>(s, Factors::kF32, {}, 4), want);
+    CheckSame(Compute<float>(s, Factors::kTf32, {}, 4), want);
     CHECK(Faults().convolutions_done == kAll);
+  }
+  SECTION("of bf16, results that are not aligned: factors are copied anyhow") {
+    CheckSame(Compute<Bf16>(s, Factors::kBf16, {}, 3), want);
+    CHECK(Faults().convolutions_done == kWeightGradients);
+    CheckSame(Compute<Bf16>(s, Factors::kBf16, {}, 4), want);
+    CHECK(Faults().convolutions_done == kWeightGradients + kAll);
   }
   SECTION("as large a workspace as it may have") {
     Faults().convolution_workspace = cuda::ConvolutionPass::kWorkspaceBytesMax;
-    CheckSame(Compute<float>(s, Factors::kF32, {}), want);
+    CheckSame(Compute<float>(s, Factors::kTf32, {}), want);
     CHECK(Faults().convolutions_done == kAll);
+    const Results bf16 = Compute<Bf16>(s, Factors::kBf16, {});
+    CheckSame(bf16, want);
+    CHECK(bf16.scratch == bf16.promised);
+    CHECK(Faults().convolutions_done == 2 * kAll);
   }
-  SECTION("factors of bf16, and windows of one place") {
-    CheckSame(Compute<Bf16>(s, Factors::kBf16, {}), want);
+  SECTION("windows of one place") {
     const ImagesShape places{3, MapOf({5, 6, 4}, {}, 3)};
-    CHECK(Compute<float>(places, Factors::kF32, {}).promised == 0);
+    CHECK(Compute<float>(places, Factors::kTf32, {}).promised == 0);
+    CHECK(Compute<Bf16>(places, Factors::kBf16, {}).promised == 0);
     CHECK(Faults().convolutions_done == 0);
+  }
+}
+
+TEST_CASE("images of bf16 are widened for the library in parts", "[cuda][convolution]") {
+  const WithLibrary library;
+  const ImagesShape s{11, SomeImages().map};
+  const Results want = ByProducts<Bf16>(s, Factors::kBf16);
+  SECTION("of so many, or of fewer, so that results stay aligned") {
+    // 8 and 3 images; the passes that widen one array alone have all.
+    CheckPasses<Bf16>(s, Factors::kBf16, Widening(10), 2 * kWeightGradients + 2);
+    // 4, 4 and 3, forward as well; the gradients of results are smaller, and go at once.
+    CheckPasses<Bf16>(s, Factors::kBf16, Widening(4), 3 * kWeightGradients + 3 + 1);
+  }
+  SECTION("of less than four, where results may not be aligned") {
+    // An image of y is 45 values: every fourth is aligned. Of x there are 120.
+    const Results got = Compute<Bf16>(s, Factors::kBf16, Widening(1));
+    CheckSame(got, want);
+    CHECK(got.convolutions == 11 * kWeightGradients + 3 + 4);
+  }
+  SECTION("with what the library does not know by products in between") {
+    for (const int64_t rows : {4, 3}) {
+      Faults().convolution_rows_unknown = rows;
+      CheckSame(Compute<Bf16>(s, Factors::kBf16, Widening(4)), want);
+    }
+  }
+  SECTION("in the scratch that is promised") {
+    Faults().convolution_workspace = cuda::ConvolutionPass::kWorkspaceBytesMax;
+    for (const int64_t images : {1, 5, 11}) {
+      const Results got = Compute<Bf16>(s, Factors::kBf16, Widening(images));
+      CheckSame(got, want);
+      CHECK(got.scratch == got.promised);
+    }
   }
 }
 
@@ -112,10 +173,15 @@ TEST_CASE("a library's scratch is promised where there is one", "[cuda][convolut
   const ImagesShape s = SomeImages();
   const int64_t without = Compute<float>(s, Factors::kF32, {}).promised;
   const WithLibrary library;
-  const Results results = Compute<float>(s, Factors::kF32, {});
-  CHECK(results.promised > without + cuda::ConvolutionPass::kWorkspaceBytesMax / 2);
-  // 3 x 5 x 3 x 2 weights, rounded up to 256 bytes, and its own.
-  CHECK(results.scratch == 512 + 768);
+  for (const Factors factors : {Factors::kF32, Factors::kTf32}) {
+    const Results results = Compute<float>(s, factors, {});
+    CHECK(results.promised > without + cuda::ConvolutionPass::kWorkspaceBytesMax / 2);
+    if (factors == Factors::kF32) continue;  // By products, which have patches, too.
+    // 3 x 5 x 3 x 2 weights, rounded up to 256 bytes, and its own.
+    CHECK(results.scratch == 512 + 768);
+  }
+  // 5 images of 120 values and of 45 as well.
+  CHECK(Compute<Bf16>(s, Factors::kBf16, {}).scratch == 512 + 2560 + 1024 + 768);
 }
 
 }  // namespace tessera

@@ -11,17 +11,21 @@ TEST_CASE("a pass that one of cuDNN's algorithms refuses is done by the other",
   for (const int64_t channels : {3, 4, 5, 8}) {
     CAPTURE(channels);
     const ImagesShape shape{2, MapOf({channels, 5, 4}, {3, 2, 1, 1, 1, 1}, 3)};
-    const auto factors = cuda::Product::Factors::kF32;
-    CudaConvolutionOptions by_products;
+    using Factors = cuda::Product::Factors;
+    CudaConvolutionOptions by_products, by_cudnn;
     by_products.cudnn = false;
-    const Results want = Compute<float>(shape, factors, by_products);
-    const Results got = Compute<float>(shape, factors, {});
+    by_cudnn.cudnn_if_slower = true;
+    const Results want = Compute<float>(shape, Factors::kF32, by_products);
     CHECK(want.convolutions == 0);
-    // Forward, two gradients of the weights and one of the inputs.
-    CHECK(got.convolutions == 4);
-    CHECK(got.y == want.y);
-    CHECK(got.dw == want.dw);
-    CHECK(got.dx == want.dx);
+    for (const Results& got :
+         {Compute<float>(shape, Factors::kF32, by_cudnn), Compute<float>(shape, Factors::kTf32, {}),
+          Compute<Bf16>(shape, Factors::kBf16, {})}) {
+      // Forward, two gradients of the weights and one of the inputs.
+      CHECK(got.convolutions == 4);
+      CHECK(got.y == want.y);
+      CHECK(got.dw == want.dw);
+      CHECK(got.dx == want.dx);
+    }
   }
 }
 

@@ -49,6 +49,38 @@ TEST_CASE("a batch has the rows asked for, in that order, repeated ones too", "[
   REQUIRE(Features(data, {}).empty());
 }
 
+TEST_CASE("several threads fill what one does", "[dataset]") {
+  // Enough values for each of them to have some.
+  constexpr int64_t kRows = 37, kInputs = 5003;
+  U8Values bytes(kRows * kInputs);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7 % 251);
+  F32Values floats;
+  for (const uint8_t byte : bytes) floats.push_back(byte);
+  SparseValues sparse;
+  for (int64_t row = 0; row < kRows; ++row) {
+    sparse.feature.push_back(static_cast<uint32_t>(row * 101 % kInputs));
+    sparse.value.push_back(static_cast<float>(row));
+    sparse.begin.push_back(row + 1);
+  }
+  const Classes classes(std::vector<int32_t>(kRows, 1));
+  Rows rows;
+  for (uint32_t i = 0; i < 2 * kRows; ++i) rows.push_back(i * 5 % kRows);
+  const auto check = [&](Table table) {
+    const Dataset data(std::move(table), {{0.2}, {0.4}}, {kInputs, 3, false});
+    const Floats want = Features(data, rows);
+    for (const int threads : {2, 3, 16, 100}) {
+      Floats got(want.size(), -99);
+      BatchView view;
+      view.features = got.data();
+      data.FillBatch(rows, view, threads);
+      REQUIRE(got == want);
+    }
+  };
+  check(TableOf(std::move(bytes), kInputs, classes));
+  check(TableOf(std::move(floats), kInputs, classes));
+  check(TableOf(std::move(sparse), kInputs, classes));
+}
+
 TEST_CASE("u8 values are divided by 255 before they are normalised, others are not", "[dataset]") {
   const Dataset u8(TableOf(U8Values{0, 255, 51, 102}, 2, {0, 0}), {{0.2}, {0.4}}, kSoftmax3);
   const Floats got = Features(u8, {0, 1});

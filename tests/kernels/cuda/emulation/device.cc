@@ -207,6 +207,7 @@ const std::string& Device::convolutions_name() const {
 absl::optional<int64_t> Device::ConvolutionWorkspace(const ConvolutionPass& pass) {
   TESSERA_CHECK(Faults().convolutions && pass.shape.rows > 0);
   if (Faults().convolution_unknown == static_cast<int>(pass.kind)) return absl::nullopt;
+  if (Faults().convolution_rows_unknown == pass.shape.rows) return absl::nullopt;
   return Faults().convolution_workspace;
 }
 

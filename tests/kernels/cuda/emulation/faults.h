@@ -32,6 +32,8 @@ struct EmulatedFaults {
   // ... does not know this pass (ConvolutionPass::Kind), or finds out that it does not when it is to do it; -1: none
   std::atomic<int> convolution_unknown{-1};
   std::atomic<int> convolution_refused{-1};
+  // ... knows no pass over so many images
+  std::atomic<int64_t> convolution_rows_unknown{-1};
   // ... and did so many.
   std::atomic<int64_t> convolutions_done{0};
   // Of each device.

@@ -71,8 +71,7 @@ T Reciprocal(T a) {
   return T{1} / a;
 }
 // Off by a unit in the last place, up or down, as it may be.
-float NearReciprocal(float a) {
-  const float exact = 1 / a;
+float Near(float exact) {
   uint32_t bits;
   std::memcpy(&bits, &exact, sizeof(bits));
   if ((bits & 0x7f800000u) == 0 || (bits & 0x7f800000u) == 0x7f800000u) return exact;
@@ -81,6 +80,8 @@ float NearReciprocal(float a) {
   std::memcpy(&near, &bits, sizeof(near));
   return near;
 }
+float NearReciprocal(float a) { return Near(1 / a); }
+float NearPower(float a) { return a == 0 ? 1 : Near(std::exp2(a)); }
 // Some 20 bits of it.
 double RoughReciprocal(double a) {
   if (std::fabs(a) < std::numeric_limits<double>::min()) a = std::copysign(0.0, a);
@@ -371,6 +372,7 @@ Table MakeTable() {
   table["bfi.b64"] = Lanes<InsertBits<uint64_t>>::Run;
   table["prmt.b32"] = Lanes<Permute>::Run;
   table["rcp.approx.ftz.f32"] = Lanes<NearReciprocal>::Run;
+  table["ex2.approx.ftz.f32"] = Lanes<NearPower>::Run;
   table["rcp.approx.ftz.f64"] = Lanes<RoughReciprocal>::Run;
   // Addresses of global memory are the same in the space of all.
   table["cvta.to.global.u64"] = Lanes<Same<uint64_t>>::Run;
