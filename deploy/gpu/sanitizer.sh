@@ -31,6 +31,19 @@ find_filter() {
     [[ $? -eq 3 || -n "$interrupted" ]] && return
   done
 }
+# On an H200 (CUDA 13.0) racecheck with a filter, any, breaks cuBLAS's kernels that the filter leaves out: they read
+# addresses that are none, cuBLAS alone as well. Without one it runs them and finds nothing.
+without_filter='log=$(mktemp)
+"$@" 2>&1 | tee "$log"
+rc=${PIPESTATUS[0]}
+grep -q "Internal Sanitizer Error" "$log" && broken=yes
+rm "$log"
+((rc != 0)) && [[ -n "$broken" ]] || exit "$rc"
+all=()
+for word in "$@"; do [[ "$word" == --kernel-* || "$word" == kns=* ]] || all+=("$word"); done
+((${#all[@]} < $#)) || exit "$rc"
+echo "once more, all kernels, as the choice of some breaks others:"
+exec "${all[@]}"'
 declare -A finds
 finds_planted() {  # tool, fault
   local name="$1 finds what is planted"
@@ -47,7 +60,7 @@ sanitized() {  # name, limit, command...: under both tools
   for tool in memcheck racecheck; do
     [[ -n "${finds[$tool]}" ]] || continue
     check_with "$tool" "$@" --durations yes
-    slow=yes step "$tool, $name" "$limit" "$errors" "${sanitizing[@]}"
+    slow=yes step "$tool, $name" "$limit" "$errors" bash -c "$without_filter" bash "${sanitizing[@]}"
   done
 }
 sanitize() {
@@ -66,9 +79,11 @@ sanitize() {
   finds_planted memcheck memory
   finds_planted racecheck race
   for tag in "${battery_tags[@]}"; do
-    sanitized "$tag" 45 bin/conformance_test "[$tag]~[bf16]"
+    local limit=45
+    [[ $tag == exchange ]] && limit=120
+    sanitized "$tag" "$limit" bin/conformance_test "[$tag]~[bf16]"
   done
-  sanitized "networks" 60 bin/device_network_test
+  sanitized "networks" 120 bin/device_network_test
   sanitized "halves of networks" 60 bin/device_network_half_test
   sanitized "pieces of minibatches" 60 bin/minibatch_steps_test
   for tag in "${battery_last_tags[@]}"; do sanitized "$tag" 60 bin/conformance_test "[$tag]"; done

@@ -29,7 +29,7 @@ done
 """
 
 # KNOWS: how it calls the choice of kernels by their names, if it has one. BLIND: tools that find nothing. MATCHES=no:
-# no kernel has such a name. SEES: a fault in a program that has none.
+# no kernel has such a name. SEES: a fault in a program that has none. BREAKS: a program whose kernels a choice breaks.
 SANITIZER = """#!/bin/bash
 all=$*
 if [[ $UNSUPPORTED == yes ]]; then
@@ -47,6 +47,11 @@ planted=
 [[ " $BLIND " == *" $tool "* || ( $MATCHES == no && $all == *kns=* ) ]] && planted=
 [[ -n $SEES && $all == *" $tool "*"$SEES"* ]] && planted=yes
 echo "$all" >>"$CALLS"
+if [[ -n $BREAKS && $tool == racecheck && $all == *kns=*"$BREAKS"* ]]; then
+  echo "========= Internal Sanitizer Error: The Sanitizer failed to handle a hardware exception."
+  echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"
+  exit 3
+fi
 if [[ -n $SLOW && $all == *"$SLOW"* ]]; then
   echo "0.125 s: one that is done"
   [[ $WHEN_SLOW == finds ]] && echo "========= Invalid __global__ write of size 4 bytes"
@@ -228,6 +233,18 @@ class Check(unittest.TestCase):
         self.assertEqual([name for name, (result, _) in parts.items() if result == "FAILED"],
                          ["memcheck, networks", "racecheck, networks"], out)
 
+    def test_kernels_that_a_choice_of_others_breaks_are_looked_at_as_well(self):
+        self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
+        for sees, expected in (("", "ok"), ("[linear]", "FAILED")):
+            with self.subTest(sees):
+                code, out, parts = self.check("--only", "sanitizer", KNOWS="kernel-name", BREAKS="[linear]", SEES=sees)
+                self.assertEqual(parts["racecheck, linear"][0], expected, out)
+                self.assertEqual(parts["racecheck, loss"][0], "ok")
+                self.assertEqual(code, 1 if sees else 0)
+                calls = [call for call in self.sanitizer_calls() if "racecheck" in call and "[linear]" in call]
+                self.assertEqual(["kns=" in call for call in calls], [True, False], calls)
+                os.remove(self.calls)
+
     def test_a_gpu_that_the_sanitizer_does_not_support_is_no_failure(self):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
         code, out, parts = self.check(KNOWS="kernel-name", UNSUPPORTED="yes")
@@ -238,7 +255,7 @@ class Check(unittest.TestCase):
 
     def test_a_sanitizer_that_takes_too_long_fails_only_with_what_it_found(self):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
-        self.replace("sanitizer.sh", '"networks" 60', '"networks" 6')
+        self.replace("sanitizer.sh", '"networks" 120', '"networks" 6')
         done = ", but for 1 tests"
         for when, expected in (("is quiet", ("left out", "found nothing in 6 s, and was not done" + done)),
                                ("finds", ("FAILED", "not done after 6 s" + done))):
