@@ -155,7 +155,7 @@ struct SoftmaxRows {
     } else {
       ForOwn<kThreads, 8, 8>(
           columns, lane.thread, [&f](Index i, Index behind, float value) { f(i + behind, value); },
-          [] {}, logits + lane.block * columns);
+          [](bool) {}, logits + lane.block * columns);
     }
   }
 };
@@ -328,10 +328,10 @@ struct SigmoidRows {
         }
         if (g != nullptr) g[first_index + behind] = slope;
       };
-      const auto close = [&] {
+      const auto close = [&](bool last) {
         AddGrown(above_one, &value.standing.sum, &value.product);
         above_one = 0;
-        if (value.product > 0x1p500) MovePower(&value.standing.sum, &value.product);
+        if (last && value.product > 0x1p500) MovePower(&value.standing.sum, &value.product);
       };
       if constexpr (kTargets) {
         ForOwn<kThreads, 4, kTogether>(columns, lane.thread, add, close, z, t);

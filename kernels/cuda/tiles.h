@@ -188,7 +188,8 @@ TESSERA_HOST_DEVICE inline void StoreSum(double sum, bool adds, float* to) {
 
 // Calls f(i, value of each row) for a thread's entries of rows of a length: every kThreads-th, whose loads are kAtOnce
 // ahead. i is told as the first of them and what it is behind that, so that the latter is known to the compiler.
-// Calls then() after kTogether of them, or what is left. A row has fewer than 2^31.
+// Calls then(false) after kTogether of them, but then(true) after the last of kAtOnce or of all. A row has fewer than
+// 2^31.
 template <int kThreads, int kAtOnce, int kTogether, typename F, typename Then, typename... Rows>
 TESSERA_HOST_DEVICE void ForOwn(int64_t columns, int thread, const F& f, const Then& then,
                                 const Rows*... rows) {
@@ -209,9 +210,9 @@ TESSERA_HOST_DEVICE void ForOwn(int64_t columns, int thread, const F& f, const T
       if (!kWhole && k * kThreads >= left) continue;
       if constexpr (kRows == 1) f(first, k * kThreads, v[k][0]);
       if constexpr (kRows == 2) f(first, k * kThreads, v[k][0], v[k][1]);
-      if (k % kTogether == kTogether - 1) then();
+      if (k % kTogether == kTogether - 1 && k + 1 < kAtOnce) then(false);
     }
-    if (!kWhole) then();
+    then(true);
   };
   constexpr int32_t kStep = kAtOnce * kThreads;
   int32_t first = thread;
