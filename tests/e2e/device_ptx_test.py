@@ -48,8 +48,10 @@ class DevicePtx(Test):
                 if follows:
                     for key in ("push_payload_bytes", "pull_payload_bytes", "exchanges"):
                         self.assertEqual(got["traffic"][key], want["traffic"][key], key)
+                # And how old pushes are when they come: on CPUs alone such a job ends at 1.04 to 1.08, the lower the
+                # less its two workers run at once.
                 loss = want["final"]["train_loss"]
-                self.assertAlmostEqual(got["final"]["train_loss"], loss, delta=(1e-3 if follows else 0.03) * loss)
+                self.assertAlmostEqual(got["final"]["train_loss"], loss, delta=(1e-3 if follows else 0.06) * loss)
                 with open(os.environ["TESSERA_PTX_REPORT"], encoding="utf-8") as file:
                     launched = file.read()
                 self.assertEqual([kernel for kernel in EVERY + kernels if kernel not in launched], [])
