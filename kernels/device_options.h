@@ -2,6 +2,8 @@
 #ifndef TESSERA_KERNELS_DEVICE_OPTIONS_H_
 #define TESSERA_KERNELS_DEVICE_OPTIONS_H_
 
+#include <cstdint>
+
 namespace tessera {
 
 struct DeviceOptions {
@@ -12,6 +14,11 @@ struct DeviceOptions {
   bool spins = false;
   // cuDNN's as well where cuBLAS is known to be faster, for the benchmark that tells where.
   bool cudnn_if_slower = false;
+  // Which weights OptimizerKernel::StepByProduct takes: of so many values at least, whose gradient is worth sparing,
+  // and of batches of so many rows at most, as products outweigh the update beyond, and cuBLAS's are faster. Tests
+  // and the benchmark have others.
+  int64_t product_step_size_min = int64_t{1} << 20;
+  int64_t product_step_rows_max = 1024;
 };
 
 }  // namespace tessera

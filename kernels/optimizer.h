@@ -6,6 +6,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/optimizer_numbers.h"
+#include "kernels/shape.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -26,6 +27,14 @@ class OptimizerKernel {
   // becomes what VectorKernel::Round makes of the new w, which spares another pass over it.
   virtual void Step(const OptimizerNumbers* numbers, int64_t n, const float* g, float* const* state,
                     float* w, Bf16* rounded) = 0;
+
+  // Steps a weight [outputs, inputs] by the gradient dy^T x, which does not go to memory: x [rows, inputs], dy
+  // [rows, outputs], sums in f32. `weight` moves, and `rounded` becomes what Step makes of it. False: nothing
+  // is queued, as there is none for this optimizer, device, shape or alignment of the arrays, nothing else.
+  virtual bool StepByProduct(const OptimizerNumbers* numbers, const LinearShape& shape,
+                             const Bf16* x, const Bf16* dy, float* weight, Bf16* rounded) {
+    return false;
+  }
 };
 
 }  // namespace tessera

@@ -20,6 +20,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,7 +31,9 @@
 #include "bench/gpu/reports.h"
 #include "bench/gpu/steps.h"
 #include "bench/gpu/verdict.h"
+#include "bench/gpu/weight_steps.h"
 #include "common/base/check.h"
+#include "kernels/device_options.h"
 #include "kernels/devices.h"
 
 namespace tessera {
@@ -116,6 +119,13 @@ absl::Status TimeAllSteps(const Flags& flags, Backend& device, int* wrong) {
   std::unique_ptr<Backend> by_products;
   TESSERA_ASSIGN_OR_RETURN(by_products, CreateBackend(flags.device, 1, {/*cudnn=*/false}));
   TESSERA_RETURN_IF_ERROR(TimeSteps(flags.steps, rates, device, *by_products, wrong));
+  DeviceOptions every_product_step;
+  every_product_step.product_step_size_min = 0;
+  every_product_step.product_step_rows_max = std::numeric_limits<int64_t>::max();
+  std::unique_ptr<Backend> by_steps;
+  TESSERA_ASSIGN_OR_RETURN(by_steps, CreateBackend(flags.device, 1, every_product_step));
+  TESSERA_RETURN_IF_ERROR(
+      TimeWeightSteps(flags.steps.width, flags.steps.seconds, *by_steps, wrong));
   std::unique_ptr<Backend> by_cudnn;
   TESSERA_ASSIGN_OR_RETURN(by_cudnn, CreateBackend(flags.device, 1,
                                                    {/*cudnn=*/true, /*spins=*/false,

@@ -228,19 +228,27 @@ absl::Status TimeBatch(const StepSizes& sizes, int64_t rows, int p, bool gradien
   Network* const network = trained.network.get();
   const bool is_bf16 = kPrecisions[p] == Precision::kBf16;
   // Two layers forward and two weight gradients; the first one has no input gradient.
-  const double flops = 2.0 * 5 * rows * sizes.width * sizes.width;
-  // Reads parameter and gradient, writes the parameter, for bf16 rounded as well: whatever the batch.
+  constexpr double kProducts = 5, kWeightProducts = 2;
+  const double flops = 2.0 * kProducts * rows * sizes.width * sizes.width;
+  // Reads parameter and gradient, writes the parameter, for bf16 rounded as well: whatever the batch. Where weights
+  // step by their products there is no gradient to read, and the rest moves while those products are computed.
   const double update_bytes = (is_bf16 ? 14.0 : 12.0) * network->shape().size;
+  const double product_step_bytes = 10.0 * network->shape().size;
   const double batch_bytes = 4.0 * (batch.inputs.size() + batch.labels.size());
   const double link_seconds = network->runs_ahead() ? batch_bytes / rates.to_device : 0;
   for (const bool updates : {false, true}) {
     if (!updates && !gradient_too) continue;
+    const int64_t product_steps_before = device.shortcuts().product_steps;
     TESSERA_ASSIGN_OR_RETURN(
         const double each,
         SecondsPerStep(sizes.seconds, device, network, updates ? trained.optimizer.get() : nullptr,
                        &batches, network->runs_ahead() ? kStepsBegunMax : 1));
     const double products = flops / aims.limit, share = products / each;
-    const double computes = products + (updates ? update_bytes / rates.copy : 0);
+    double computes = products + (updates ? update_bytes / rates.copy : 0);
+    if (device.shortcuts().product_steps > product_steps_before) {
+      const double weights = products * kWeightProducts / kProducts;
+      computes = products - weights + std::max(weights, product_step_bytes / rates.copy);
+    }
     const double at_best = products / std::max(computes, link_seconds);
     std::printf(
         "%-34s %12.1f %8.2f %8.2f%s\n",

@@ -24,9 +24,10 @@ struct DeviceRates {
 
 // Convolutions, and steps of two wide layers, against the device's large product, in each precision that it has, and
 // in bf16 also of a batch of 8 times the rows. `at best` is the products at that rate and then the update, whose bytes
-// move as a copy's: no more is in reach where parameters fit no cache. Nor is it where the link takes longer for a
-// batch. `by_products` is the same device without cuDNN. Fails only where the device does; adds to `wrong` the small
-// steps and convolutions whose results are not the CPU's.
+// move as a copy's: no more is in reach where parameters fit no cache. Where weights step by their products
+// (OptimizerKernel::StepByProduct), update and weight gradients are at work together, and the longer of them counts.
+// Nor is more in reach where the link takes longer for a batch. `by_products` is the same device without cuDNN. Fails
+// only where the device does; adds to `wrong` the small steps and convolutions whose results are not the CPU's.
 absl::Status TimeSteps(const StepSizes& sizes, const DeviceRates& rates, Backend& device,
                        Backend& by_products, int* wrong);
 

@@ -46,7 +46,7 @@ class CudaBackend final : public Backend {
         batch_norm_(device_.get(), &scratch_),
         activation_(device_.get()),
         loss_(device_.get(), &scratch_),
-        vector_(device_.get(), &scratch_),
+        vector_(device_.get(), &scratch_, &shortcuts_, options),
         exchange_(device_.get(), &scratch_) {
     for (cuda::Device::Event& each : marked_) each = device_->MakeEvent();
   }

@@ -15,6 +15,7 @@
 #include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/kernel_name.h"
 #include "kernels/cuda/machine.h"
+#include "kernels/cuda/weight_step.h"
 
 namespace tessera::cuda {
 namespace {
@@ -38,6 +39,17 @@ bool LaunchBlocks() {
   return value != nullptr && absl::string_view(value) == "1";
 }
 
+// cuTensorMapEncodeTiled; null: this driver has none. The driver's library itself is not linked.
+void* FindTensorMapEncoder() {
+  constexpr unsigned kSince = 12000;  // CUDA's version that had it first
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
+                                                             kSince, cudaEnableDefault, &result);
+  cudaGetLastError();  // Whoever lacks it does without.
+  return error == cudaSuccess && result == cudaDriverEntryPointSuccess ? found : nullptr;
+}
+
 cudaDataType_t TypeOf(Product::Factors factors) {
   return factors == Product::Factors::kBf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
@@ -48,6 +60,8 @@ struct Device::State {
   int ordinal = 0;
   std::string name;
   int64_t memory_total = 0;
+  int multiprocessors = 0;
+  void* tensor_map_encoder = nullptr;  // null: no steps of weights
   cudaStream_t streams[2] = {};
   cublasHandle_t cublas = nullptr;
   void* workspace = nullptr;
@@ -111,6 +125,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
   }
   state->name = properties.name;
   state->memory_total = static_cast<int64_t>(properties.totalGlobalMem);
+  state->multiprocessors = properties.multiProcessorCount;
   TESSERA_RETURN_IF_ERROR(CheckGpu(ordinal, {state->name, properties.major, properties.minor}));
   // From here on its destructor cleans up.
   std::unique_ptr<Device> device(new Device(std::move(state)));
@@ -122,6 +137,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
   s.Enter();
   for (cudaStream_t& stream : s.streams) {
     s.Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  }
+  if (StepsWeights(properties.major, properties.minor)) {
+    s.tensor_map_encoder = FindTensorMapEncoder();
   }
   if (s.status.ok()) s.Note(cublasCreate(&s.cublas), "starting cuBLAS");
   if (s.status.ok()) s.Note(cudaMalloc(&s.workspace, kWorkspaceBytes), "memory for cuBLAS");
@@ -245,6 +263,15 @@ void Device::Multiply(const Product& p) {
           p.factors == Product::Factors::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
           CUBLAS_GEMM_DEFAULT),
       "a product");
+}
+
+bool Device::StepWeight(const WeightStep& step) {
+  if (state_->tensor_map_encoder == nullptr || !FitsTma(step)) return false;
+  if (!Admits(1)) return true;
+  state_->Note(static_cast<cudaError_t>(LaunchWeightStep(compute(), state_->tensor_map_encoder,
+                                                         state_->multiprocessors, step)),
+               "a step of a weight");
+  return true;
 }
 
 bool Device::HasConvolutions() {

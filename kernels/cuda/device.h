@@ -16,6 +16,7 @@
 #include "kernels/cuda/convolution_pass.h"
 #include "kernels/cuda/kernel_name.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/weight_step.h"
 
 namespace tessera::cuda {
 
@@ -72,6 +73,8 @@ class Device {
             void* to, int64_t to_stride);
   void Zero(Stream stream, void* address, int64_t bytes);
   void Multiply(const Product& product);
+  // False: nothing was queued, as this GPU or driver has no such step, or the arrays do not fit it.
+  bool StepWeight(const WeightStep& step);
 
   // Convolutions by a library, if this machine has it. It is looked for at the first call.
   bool HasConvolutions();

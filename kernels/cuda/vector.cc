@@ -21,8 +21,9 @@ void LaunchElements(const Op& op, int64_t n, cuda::Device* device) {
 // The rules of common/rule/optimizer.h.
 class CudaOptimizer final : public OptimizerKernel {
  public:
-  CudaOptimizer(const v1::Optimizer& optimizer, cuda::Device* device)
-      : optimizer_(optimizer), device_(*device) {
+  CudaOptimizer(const v1::Optimizer& optimizer, const DeviceOptions& options, cuda::Device* device,
+                Shortcuts* shortcuts)
+      : optimizer_(optimizer), options_(options), device_(*device), shortcuts_(*shortcuts) {
     TESSERA_CHECK(optimizer.kind_case() != v1::Optimizer::KIND_NOT_SET);
   }
 
@@ -40,6 +41,20 @@ class CudaOptimizer final : public OptimizerKernel {
         return Launch(op, arrays);
       }
     }
+  }
+
+  bool StepByProduct(const OptimizerNumbers* numbers, const LinearShape& shape, const Bf16* x,
+                     const Bf16* dy, float* weight, Bf16* rounded) override {
+    if (!optimizer_.has_sgd()) return false;
+    const SgdOptions sgd = SgdOptionsOf(optimizer_.sgd());
+    if (sgd.momentum != 0 || shape.rows > options_.product_step_rows_max ||
+        shape.outputs * shape.inputs < options_.product_step_size_min) {
+      return false;
+    }
+    const bool queued = device_.StepWeight({shape.rows, shape.inputs, shape.outputs, x, dy, weight,
+                                            rounded, numbers, sgd.learning_rate, sgd.weight_decay});
+    shortcuts_.product_steps += queued ? 1 : 0;
+    return queued;
   }
 
  private:
@@ -96,7 +111,9 @@ class CudaOptimizer final : public OptimizerKernel {
   }
 
   const v1::Optimizer optimizer_;
+  const DeviceOptions options_;
   cuda::Device& device_;
+  Shortcuts& shortcuts_;
 };
 
 }  // namespace
@@ -111,7 +128,7 @@ void CudaVector::Subtract(int64_t n, const float* a, const float* b, float* out)
 }
 
 std::unique_ptr<OptimizerKernel> CudaVector::MakeOptimizer(const v1::Optimizer& optimizer) {
-  return std::make_unique<CudaOptimizer>(optimizer, &device_);
+  return std::make_unique<CudaOptimizer>(optimizer, options_, &device_, &shortcuts_);
 }
 
 void CudaVector::ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode, float* sums) {

@@ -6,13 +6,18 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/scratch.h"
+#include "kernels/device_options.h"
+#include "kernels/shortcuts.h"
 #include "kernels/vector.h"
 
 namespace tessera {
 
 class CudaVector final : public VectorKernel {
  public:
-  CudaVector(cuda::Device* device, CudaScratch* scratch) : device_(*device), scratch_(*scratch) {}
+  // Counts in `shortcuts`. Of the options it takes those of product steps.
+  CudaVector(cuda::Device* device, CudaScratch* scratch, Shortcuts* shortcuts,
+             const DeviceOptions& options)
+      : device_(*device), scratch_(*scratch), shortcuts_(*shortcuts), options_(options) {}
 
   void Axpy(int64_t n, float a, const float* x, float* y) override;
   void Subtract(int64_t n, const float* a, const float* b, float* out) override;
@@ -25,6 +30,8 @@ class CudaVector final : public VectorKernel {
  private:
   cuda::Device& device_;
   CudaScratch& scratch_;
+  Shortcuts& shortcuts_;
+  const DeviceOptions options_;
 };
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/bf16.h"
+#include "kernels/cuda/plain_sgd.h"
 #include "kernels/cuda/tiles.h"
 #include "kernels/optimizer_numbers.h"
 
@@ -125,26 +126,20 @@ struct TransposeSquares {
 // Optimizers. Inputs g, w and the states; outputs w and the states. `numbers` are read when the kernel
 // runs. Those that RoundsToo write 2n bytes more.
 
-// Of a rule with a learning rate: what a thread's entries share.
-struct Rates {
-  float scale, eta;
-};
+// Of a rule with a learning rate.
 template <int inputs, int outputs>
 struct RatedFloats : Floats<inputs, outputs> {
   using Common = Rates;
   const OptimizerNumbers* numbers;
   float learning_rate, decay;
-  TESSERA_HOST_DEVICE Rates Prepare(int64_t) const {
-    return {numbers->update.scale, learning_rate * numbers->update.rate};
-  }
+  TESSERA_HOST_DEVICE Rates Prepare(int64_t) const { return RatesOf(*numbers, learning_rate); }
 };
 
 // Reads 8n bytes, writes 4n.
 struct PlainSgdOp : RatedFloats<2, 1> {
   TESSERA_HOST_DEVICE void operator()(int64_t, int, const Rates& of, const float* v,
                                       float* r) const {
-    const float g = of.scale * v[0] + decay * v[1];
-    r[0] = v[1] - of.eta * g;
+    r[0] = PlainSgd(of, decay, v[0], v[1]);
   }
 };
 

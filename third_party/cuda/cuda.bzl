@@ -7,14 +7,16 @@ def cuda_only():
         "//conditions:default": ["//third_party/cuda:absent"],
     })
 
-def cuda_object(name, src, architectures, deps, **kwargs):
+def cuda_object(name, src, architectures, deps, ptx = True, **kwargs):
     """The object of one .cu file, compiled by nvcc.
 
-    architectures  compute capabilities without their dot; of the last one there is PTX as well
+    architectures  compute capabilities without their dot
     deps           cc_library targets whose headers it includes
+    ptx            of the last one there is PTX as well, which later ones can compile
     """
     codes = ["-gencode arch=compute_%s,code=sm_%s" % (a, a) for a in architectures]
-    codes.append("-gencode arch=compute_%s,code=compute_%s" % (architectures[-1], architectures[-1]))
+    if ptx:
+        codes.append("-gencode arch=compute_%s,code=compute_%s" % (architectures[-1], architectures[-1]))
     _headers(name = name + "_headers", deps = deps)
     native.genrule(
         name = name,

@@ -61,6 +61,11 @@ void LocalOptimizer::Queue(int i) {
                 network_.rounded(i));
 }
 
+bool LocalOptimizer::QueueProduct(int i, const WeightProduct& product) {
+  return kernel_->StepByProduct(network_.device_numbers(), product.shape, product.x, product.dy,
+                                network_.device_parameter(i).data(), network_.rounded(i));
+}
+
 absl::Status LocalOptimizer::Step(const Update& update) {
   Begin(update);
   const NetworkPlan& plan = network_.plan();

@@ -49,6 +49,7 @@ class LocalOptimizer final : public GradientWork {
   // What follows is of this update. Queued.
   void Begin(const Update& update);
   void Queue(int i) override;
+  bool QueueProduct(int i, const WeightProduct& product) override;
   // The state becomes zero, as it was made. Queued.
   absl::Status Reset();
 

@@ -29,6 +29,10 @@ class GradientWork {
   // The gradient of parameter i is there, of all rows of the minibatch, and the last thing queued in this
   // step that reads the parameter. Calls kernels and Memory::Fetch, the same ones in every step.
   virtual void Queue(int i) = 0;
+  // In the place of Queue, of weight i, whose gradient is this product, not there, and wanted by nobody else: does
+  // with the product what Queue does with the gradient. False: nothing was queued, and the gradient is to be there
+  // first. The same answer for the same product in every step, as steps are repeated.
+  virtual bool QueueProduct(int i, const WeightProduct& product) { return false; }
 };
 
 // Owns one array of all parameters and one of all gradients, in ModelShape's order, and the
@@ -141,8 +145,9 @@ class Network {
   }
 
   // TrainStep in two: BeginStep queues it and checks what TrainStep checks, EndStep waits for the
-  // loss. Kernels queued in between find the gradients. Up to kStepsBegunMax may be begun before the
-  // first of them is ended, so that a device has one to compute while the host looks after another.
+  // loss. Kernels queued in between find the gradients, but for those that `work` had as products. Up to
+  // kStepsBegunMax may be begun before the first of them is ended, so that a device has one to compute while
+  // the host looks after another.
   // `work`, which stays for as long as the network takes steps, only where it takes_work.
   absl::Status BeginStep(const Batch& batch, const StepKey& key, GradientWork* work = nullptr);
   absl::StatusOr<LossAndCount> EndStep();  // the first that was begun, whose pieces are all ended
@@ -234,6 +239,8 @@ class Network {
   Repeated* RepeatedOn(const StepForm& form);
   Sequence* BackwardOf(Repeated* repeated, const GradientWork* work);
   void Backward(const Batch& batch, GradientWork* work);
+  void BackwardOfStage(int i, const Batch& batch, const float* dy, float* dx, GradientWork* work);
+  bool offers_products(const Batch& batch, const GradientWork* work) const;
   void FollowGradients(const StagePlan& plan, const Batch& batch, GradientWork* work);
   void FetchGradients(const StagePlan& plan);
   void BackwardSparse(const Batch& batch, const float* dy);

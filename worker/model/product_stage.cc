@@ -31,6 +31,12 @@ absl::StatusOr<ConvolutionKernel<Bf16>*> Bf16Of(const ConvolutionKernel<float>*,
   return backend.convolution_bf16();
 }
 
+WeightProduct ProductOf(const LinearShape& shape, const Bf16* x, const Bf16* dy) {
+  return {shape, x, dy};
+}
+// Of as many factors as the window has places.
+WeightProduct ProductOf(const ImagesShape&, const Bf16*, const Bf16*) { return {}; }
+
 template <typename K>
 K* Exact(Backend& backend) {
   K* exact = nullptr;
@@ -102,6 +108,18 @@ void ProductStage<Kernel>::Backward(int64_t rows, const float* x, const float*, 
   backend_.vector().Round(rows * plan_.outputs, dy, dy_bf16_);
   if (wants_weight) bf16_->WeightGradient(shape, x_bf16_.data(), dy_bf16_, to.mode, to.weight);
   if (dx != nullptr) bf16_->InputGradient(shape, dy_bf16_, weight_bf16_.data(), dx);
+}
+
+template <template <typename> class Kernel>
+WeightProduct ProductStage<Kernel>::weight_product(int64_t rows) const {
+  if (bf16_ == nullptr) return {};
+  return ProductOf(ShapeOf(exact_, plan_, rows), x_bf16_.data(), dy_bf16_);
+}
+
+template <template <typename> class Kernel>
+void ProductStage<Kernel>::WeightGradient(int64_t rows, const StageGradients& to) {
+  TESSERA_CHECK(bf16_ != nullptr);
+  bf16_->WeightGradient(ShapeOf(exact_, plan_, rows), x_bf16_.data(), dy_bf16_, to.mode, to.weight);
 }
 
 template <template <typename> class Kernel>

@@ -30,6 +30,8 @@ class ProductStage final : public Stage {
   void Forward(int64_t rows, const float* x, float* y) override;
   void Backward(int64_t rows, const float* x, const float* y, const float* dy,
                 const StageGradients& to, float* dx) override;
+  WeightProduct weight_product(int64_t rows) const override;
+  void WeightGradient(int64_t rows, const StageGradients& to) override;
   void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
 
  private:

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/bf16.h"
+#include "kernels/shape.h"
 #include "kernels/write_mode.h"
 
 namespace tessera {
@@ -21,6 +22,13 @@ struct StageGradients {
   float* weight = nullptr;
   float* bias = nullptr;
   WriteMode mode = WriteMode::kOverwrite;
+};
+
+// A weight's gradient as the product dy^T x that it is, of factors in device memory. x is null: it is none in bf16.
+struct WeightProduct {
+  LinearShape shape;
+  const Bf16* x = nullptr;   // [rows, inputs]
+  const Bf16* dy = nullptr;  // [rows, outputs]
 };
 
 // x is [rows, inputs], y [rows, outputs], in the backend's memory. Only queues kernels; failures
@@ -43,6 +51,11 @@ class Stage {
   // `to`, and overwrites dx unless it is null. dx may be dy where the plan says backward_in_place.
   virtual void Backward(int64_t rows, const float* x, const float* y, const float* dy,
                         const StageGradients& to, float* dx) = 0;
+
+  // Of a stage whose weight's gradient is a product in bf16. Behind Backward of so many rows, which wrote no such
+  // gradient, and before any other stage's: dy lies where theirs will. WeightGradient writes it after all.
+  virtual WeightProduct weight_product(int64_t rows) const { return {}; }
+  virtual void WeightGradient(int64_t rows, const StageGradients& to) {}
 
   // In evaluation, with the stage's own constants. Dropout wants y to be x (and leaves it alone), other
   // elementwise stages take either, the rest want it apart from x.

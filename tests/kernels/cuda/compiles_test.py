@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 NVCC = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin", "nvcc")
@@ -126,6 +127,19 @@ class Compiles(unittest.TestCase):
             self.assertLessEqual(number(kernels[name][4], 4), loads, name)
         for name, instructions in INSTRUCTIONS_MAX.items():
             self.assertLessEqual(int(kernels[name][3]), instructions, name)
+
+    def test_a_weights_step_keeps_its_sums_in_registers_and_its_products_at_work(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [NVCC, "-std=c++17", "-O3", "-fmad=false", "--expt-relaxed-constexpr", "-I.", "-Xptxas", "-v",
+                       "-cubin", "-arch=sm_90a", "kernels/cuda/weight_step.cu", "-o", os.path.join(folder, "cubin")]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100,
+                                  check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        # Where ptxas cannot tell who uses the sums it waits for every product, and says so.
+        self.assertNotIn("warning", done.stdout)
+        self.assertNotIn("serializ", done.stdout)
+        self.assertIn("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", done.stdout)
+        self.assertEqual(done.stdout.count("bytes stack frame"), 1)
 
 
 if __name__ == "__main__":

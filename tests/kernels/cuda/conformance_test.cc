@@ -5,7 +5,9 @@
 namespace tessera {
 
 std::unique_ptr<Backend> BackendUnderTest(int) {
-  auto backend = CreateCudaBackend(0);
+  DeviceOptions options;
+  options.product_step_size_min = 0;  // Small ones show as much.
+  auto backend = CreateCudaBackend(0, options);
   INFO(backend.status());
   REQUIRE(backend.ok());
   return std::move(*backend);

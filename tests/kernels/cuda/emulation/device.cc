@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "kernels/bf16.h"
+#include "kernels/cuda/plain_sgd.h"
 #include "tests/kernels/cuda/emulation/convolve.h"
 #include "tests/kernels/cuda/emulation/faults.h"
 #include "tests/kernels/cuda/emulation/stream.h"
@@ -54,6 +55,25 @@ void Compute(const Product& p) {
   }
 }
 
+void Compute(const WeightStep& s) {
+  const Rates rates = RatesOf(*s.numbers, s.learning_rate);
+  std::vector<float> x(s.rows * s.inputs), sums(s.inputs);
+  for (int64_t i = 0; i < s.rows * s.inputs; ++i) x[i] = Widen(s.x[i]);
+  for (int64_t o = 0; o < s.outputs; ++o) {
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (int64_t row = 0; row < s.rows; ++row) {
+      const float factor = Widen(s.dy[row * s.outputs + o]);
+      const float* const values = &x[row * s.inputs];
+      for (int64_t i = 0; i < s.inputs; ++i) sums[i] += factor * values[i];
+    }
+    for (int64_t i = 0; i < s.inputs; ++i) {
+      const int64_t at = o * s.inputs + i;
+      s.weight[at] = PlainSgd(rates, s.decay, sums[i], s.weight[at]);
+      s.rounded[at] = RoundToBf16(s.weight[at]);
+    }
+  }
+}
+
 }  // namespace
 
 EmulatedFaults& Faults() {
@@ -76,6 +96,7 @@ struct Device::State {
   std::vector<Moment> events;
   bool broken = false;
   bool convolutions_sought = false;
+  bool steps_weights = false;
   using Record = std::vector<std::function<void()>>;
   struct Recorded {
     Record record;
@@ -101,6 +122,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool) {
   TESSERA_RETURN_IF_ERROR(CheckMachine(ordinal, Faults().machine));
   TESSERA_RETURN_IF_ERROR(CheckGpu(ordinal, Faults().gpu));
   auto state = std::make_unique<State>();
+  state->steps_weights = StepsWeights(Faults().gpu.major, Faults().gpu.minor);
   void* const memory =
       mmap(nullptr, kMemoryBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   TESSERA_CHECK(memory != MAP_FAILED);
@@ -191,6 +213,12 @@ void Device::Zero(Stream stream, void* address, int64_t bytes) {
 void Device::Multiply(const Product& product) {
   TESSERA_CHECK(product.rows > 0 && product.columns > 0 && product.terms > 0);
   state_->stream(Stream::kCompute).Queue([product] { Compute(product); });
+}
+
+bool Device::StepWeight(const WeightStep& step) {
+  if (!state_->steps_weights || !FitsTma(step)) return false;
+  if (Admits(1)) state_->stream(Stream::kCompute).Queue([step] { Compute(step); });
+  return true;
 }
 
 bool Device::HasConvolutions() {

@@ -6,7 +6,8 @@
 
 namespace tessera::ptx {
 
-// Of what a program registers with the runtime (crt/fatbinary_section.h). Throws std::runtime_error.
+// Of what a program registers with the runtime (crt/fatbinary_section.h); empty: that is machine code alone. Throws
+// std::runtime_error.
 std::string PtxOf(const void* registered);
 
 }  // namespace tessera::ptx

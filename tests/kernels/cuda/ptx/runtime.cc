@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,10 +20,16 @@ namespace {
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-// By the host's function for it.
+// By the host's function for it; null: of a generation's own, without PTX, which nobody may launch here.
 std::map<const void*, const Entry*>& Kernels() {
   static auto* const kernels = new std::map<const void*, const Entry*>;
   return *kernels;
+}
+
+// What was registered without PTX.
+std::set<const void*>& MachineCode() {
+  static auto* const registered = new std::set<const void*>;
+  return *registered;
 }
 
 struct Launch {
@@ -97,7 +104,9 @@ extern "C" {
 
 void** __cudaRegisterFatBinary(void* registered) {
   try {
-    Machine::Get().entries.merge(ParseModule(PtxOf(registered)));
+    const std::string ptx = PtxOf(registered);
+    if (ptx.empty()) MachineCode().insert(registered);
+    Machine::Get().entries.merge(ParseModule(ptx));
   } catch (const std::exception& error) {
     Machine::Refuse(error.what());
   }
@@ -106,8 +115,12 @@ void** __cudaRegisterFatBinary(void* registered) {
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 
-void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*,
-                            dim3*, dim3*, int*) {
+void __cudaRegisterFunction(void** registered, const char* host, char*, const char* name, int,
+                            uint3*, uint3*, dim3*, dim3*, int*) {
+  if (MachineCode().count(registered) > 0) {
+    Kernels()[host] = nullptr;
+    return;
+  }
   const auto& entries = Machine::Get().entries;
   const auto found = entries.find(name);
   if (found == entries.end()) Machine::Refuse(std::string("no PTX of the kernel ") + name);
@@ -133,6 +146,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, 
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
   const auto found = Kernels().find(host);
   if (found == Kernels().end()) Machine::Refuse("a kernel that was never registered");
+  if (found->second == nullptr) Machine::Refuse("a kernel of which there is no PTX");
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<Entry*>(found->second));
   return cudaSuccess;
 }
@@ -176,6 +190,17 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->totalGlobalMem = static_cast<size_t>(Machine::Get().memory.total());
   properties->major = 9;
   return cudaSuccess;
+}
+// It has no such copies, nor products, and a backend that asks for them hears that the driver has not.
+cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  *function = nullptr;
+  *result = cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+  Machine::Refuse("an attribute of a kernel");
 }
 cudaError_t cudaInitDevice(int, unsigned, unsigned) { return cudaSuccess; }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
