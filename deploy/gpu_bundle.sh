@@ -20,7 +20,8 @@ deploy/bundle_folder.sh --check "$out"
 
 programs=(//deploy/cli:tessera //server:tessera-server //worker:tessera-worker //bench/gpu:gpu)
 tests=(//tests/kernels/cuda:conformance_test //tests/worker/model:device_network_test
-  //tests/worker/model:device_network_half_test //tests/worker/replica:minibatch_steps_test
+  //tests/worker/model:device_network_half_test //tests/worker/model:device_product_step_test
+  //tests/worker/replica:minibatch_steps_test
   //tests/worker/train:device_training_test //tests/kernels/cuda:planted_faults)
 # Tests, too, are one file each.
 bazel build --config=cuda --dynamic_mode=off "${programs[@]}" "${tests[@]}"

@@ -66,9 +66,13 @@ absl::StatusOr<int64_t> WorkerProcess::DeviceScratch(int64_t calibration_rows) c
     if (stage.kind != StagePlan::Kind::kConvolution) continue;
     const ImagesShape shape{BatchRowsMax(job_), stage.map};
     bytes = std::max(bytes, backend_->convolution().ScratchBytes(shape));
-    if (precision != Precision::kBf16) continue;
-    TESSERA_ASSIGN_OR_RETURN(const auto* const bf16, backend_->convolution_bf16());
-    bytes = std::max(bytes, bf16->ScratchBytes(shape));
+    if (precision == Precision::kTf32) {
+      TESSERA_ASSIGN_OR_RETURN(const auto* const tf32, backend_->convolution_tf32());
+      bytes = std::max(bytes, tf32->ScratchBytes(shape));
+    } else if (precision == Precision::kBf16) {
+      TESSERA_ASSIGN_OR_RETURN(const auto* const bf16, backend_->convolution_bf16());
+      bytes = std::max(bytes, bf16->ScratchBytes(shape));
+    }
   }
   if (plan.constants > 0) {
     bytes += calibration_rows * shape_.inputs() * static_cast<int64_t>(sizeof(float));

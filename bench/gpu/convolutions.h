@@ -14,9 +14,9 @@ namespace tessera {
 
 // Forward, weight gradient and input gradient of a middle layer of a network for small images,
 // against the device's large product of `limit` FLOP/s. `name` is the precision's, `seconds` how
-// long to measure each. `by_products` is the same device without cuDNN: it has lines of its own
-// where the other has that, and each line tells by what it was done, as cuDNN may not know a pass,
-// and products may be faster. Fails only where the device does; adds to `wrong` those whose results
+// long to measure each. `by_products` is the same device without cuDNN: from the first precision on
+// in which the other takes that it has lines of its own, and each line tells by what it was done, as
+// cuDNN may not know a pass. Fails only where the device does; adds to `wrong` those whose results
 // are not the CPU's.
 absl::Status TimeConvolutions(const std::string& name, Precision precision, int64_t images,
                               double limit, double seconds, Backend& device, Backend& by_products,

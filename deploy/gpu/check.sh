@@ -128,6 +128,7 @@ fi
 if wants tests; then
   step "networks" 60 "$tests" ./run.sh device_network_test --durations yes
   step "halves of networks" 60 "$tests" ./run.sh device_network_half_test --durations yes
+  step "steps by product" 60 "$tests" ./run.sh device_product_step_test --durations yes
   step "pieces of minibatches" 60 "$tests" ./run.sh minibatch_steps_test --durations yes
   # Among others: losses of 50 steps within 1e-3 of the CPU's, subnets and traffic the same.
   step "training" 120 "$tests" ./run.sh device_training_test --durations yes
@@ -162,14 +163,16 @@ if wants jobs; then
     job "${name}_on_cuda" 30 "${small[@]}" --set "method={$method}" --set cluster.device=cuda
     same "${name}_on_cpu" "${name}_on_cuda"
   done
-  # Convolutions, by cuDNN where it is found and without it. The logs of a job's workers say which it was.
+  # Convolutions, which are products in f32; and in tf32, where the second layer's are cuDNN's if it is found.
   images=("${small[@]}" --set model.input=[1,8,8] --set 'method={local_sgd: {local_steps: 5}}' --set 'model.layers=[
-    conv2d: {channels: 16, kernel: 3, padding: 1}, batch_norm: {}, relu: {}, max_pool: {kernel: 2},
+    conv2d: {channels: 32, kernel: 3, padding: 1}, batch_norm: {}, relu: {}, max_pool: {kernel: 2},
     conv2d: {channels: 32, kernel: 3, padding: 1}, relu: {}, linear: {units: 10}]')
   job images_on_cpu 30 "${images[@]}"
+  job images_on_cuda 30 "${images[@]}" --set cluster.device=cuda
+  same images_on_cpu images_on_cuda
   for cudnn in true false; do
-    job "images_cudnn_$cudnn" 60 "${images[@]}" --set cluster.device=cuda --set cluster.cudnn=$cudnn
-    same images_on_cpu "images_cudnn_$cudnn"
+    job "images_tf32_cudnn_$cudnn" 60 "${images[@]}" --set train.precision=tf32 --set cluster.device=cuda \
+      --set cluster.cudnn=$cudnn
   done
   keep_results
 fi

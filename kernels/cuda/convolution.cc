@@ -17,13 +17,16 @@ namespace {
 using Factors = cuda::Product::Factors;
 using Kind = cuda::ConvolutionPass::Kind;
 
-// What products are faster at, though cuDNN may know it. On an H200, 128 images of 64 channels of
-// 32 x 32, 3 x 3 to 64, exact f32 has 9.8 TFLOP/s by cuDNN and 18.3 by products forward, and 14.3
-// and 13.6 of the weights' gradient; the inputs' gradient, of 18.6 by products, wants a larger
-// workspace of cuDNN than it may have. tf32 is three times as fast by cuDNN, and more. bench/gpu
-// measures both for more shapes.
-bool PrefersProducts(Factors factors, Kind kind) {
-  return factors == Factors::kF32 && kind != Kind::kWeightGradient;
+// What products are faster at, though cuDNN may know it, as bench/gpu measured on an H200. In tf32
+// and bf16, with strides of 1 and 64 channels or more, cuDNN is 1.1 to 5.7 times as fast (but 0.8
+// for bf16's gradient of weights of 256 channels); products are 1.5 to 5.6 times as fast with 1 or
+// 3 channels, and 1.2 to 2.9 times by 2 (but 0.8 for tf32's gradient of inputs). In exact f32 cuDNN
+// has 1.03 times their rate at best. Between 3 and 64 channels nothing was measured: 32 is a guess.
+bool PrefersProducts(Factors factors, const ImageMap& map) {
+  constexpr int64_t kChannelsMin = 32;
+  const Window& window = map.window;
+  return factors == Factors::kF32 || window.stride_y > 1 || window.stride_x > 1 ||
+         std::min(map.from.channels, map.to.channels) < kChannelsMin;
 }
 
 // Of the weights, and of the patches.
@@ -105,7 +108,7 @@ typename CudaConvolution<T>::Part CudaConvolution<T>::PartOf(const ImagesShape& 
 
 template <typename T>
 int64_t CudaConvolution<T>::ImagesOf(Kind kind, const ImagesShape& shape) const {
-  if (std::is_same_v<T, float> || !MayConvolve(kind, shape.map)) return shape.rows;
+  if (std::is_same_v<T, float> || !MayConvolve(shape.map)) return shape.rows;
   const ImageSizes sizes = SizesOf(kind, shape.map);
   const int64_t bytes = (sizes.a + sizes.b) * static_cast<int64_t>(sizeof(float));
   int64_t images = std::max<int64_t>(1, options_.widened_bytes / bytes);
@@ -129,8 +132,8 @@ int64_t CudaConvolution<T>::ScratchBytes(const ImagesShape& shape) const {
   const ImageMap& map = shape.map;
   if (AreImagesPatches(map)) return 0;
   int64_t bytes = std::max(PartOf<T>(shape).bytes, PartOf<float>(shape).bytes);
+  if (!MayConvolve(map)) return bytes;
   for (const Kind kind : {Kind::kForward, Kind::kWeightGradient, Kind::kInputGradient}) {
-    if (!MayConvolve(kind, map)) continue;
     bytes =
         std::max(bytes, WeightsBytes(map) + WidenedBytes<T>(kind, {ImagesOf(kind, shape), map}) +
                             cuda::ConvolutionPass::kWorkspaceBytesMax);
@@ -139,9 +142,9 @@ int64_t CudaConvolution<T>::ScratchBytes(const ImagesShape& shape) const {
 }
 
 template <typename T>
-bool CudaConvolution<T>::MayConvolve(Kind kind, const ImageMap& map) const {
+bool CudaConvolution<T>::MayConvolve(const ImageMap& map) const {
   return options_.cudnn && !AreImagesPatches(map) &&
-         (options_.cudnn_if_slower || !PrefersProducts(factors_, kind)) &&
+         (options_.cudnn_if_slower || !PrefersProducts(factors_, map)) &&
          ItemsOf(map) <= cuda::ImageWindows::kItemsMax / map.to.channels &&
          device_.HasConvolutions();
 }
@@ -151,7 +154,7 @@ bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* 
                                   float beta, float* c) {
   const ImageMap& map = shape.map;
   const bool to_weights = kind == Kind::kWeightGradient;
-  if (!MayConvolve(kind, map) || !(to_weights || IsAligned(c))) return false;
+  if (!MayConvolve(map) || !(to_weights || IsAligned(c))) return false;
   if (std::is_same_v<T, float> && !(IsAligned(a) && (!to_weights || IsAligned(b)))) return false;
   cuda::ConvolutionPass pass;
   pass.kind = kind;

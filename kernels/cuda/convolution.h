@@ -53,7 +53,7 @@ class CudaConvolution final : public ConvolutionKernel<T> {
   using Kind = cuda::ConvolutionPass::Kind;
 
   // Whether cuDNN is asked at all.
-  bool MayConvolve(Kind kind, const ImageMap& map) const;
+  bool MayConvolve(const ImageMap& map) const;
   // Has cuDNN compute c of a and b, as ConvolutionPass names them but for the order of weights, which is that of
   // ConvolutionKernel. Where it does not, false: nothing was written but scratch.
   bool Convolve(Kind kind, const ImagesShape& shape, const T* a, const T* b, float beta, float* c);

@@ -147,10 +147,13 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
     s.Note(cublasSetStream(s.cublas, s.stream(Stream::kCompute)), "cuBLAS's stream");
     s.Note(cublasSetWorkspace(s.cublas, s.workspace, kWorkspaceBytes), "cuBLAS's workspace");
   }
-  if (!s.status.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat("cluster.device: ", s.status.message()));
+  if (s.status.ok()) return device;
+  size_t free = 0, total = 0;
+  std::string more;
+  if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
+    more = LittleMemory(static_cast<int64_t>(free), static_cast<int64_t>(total));
   }
-  return device;
+  return absl::FailedPreconditionError(absl::StrCat("cluster.device: ", s.status.message(), more));
 }
 
 Device::Device(std::unique_ptr<State> state) : state_(std::move(state)) {}

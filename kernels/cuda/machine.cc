@@ -8,11 +8,20 @@ namespace {
 // The oldest generation that the build has code for (kernels/cuda/BUILD.bazel).
 constexpr int kMajorMin = 8;
 
+// What CUDA and its libraries take for themselves is less.
+constexpr int64_t kLittle = int64_t{2} << 30;
+
 std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 }  // namespace
+
+std::string LittleMemory(int64_t free, int64_t total) {
+  if (free >= kLittle || total <= 0) return "";
+  return absl::StrCat("; ", free >> 20, " MiB of its ", total >> 20,
+                      " MiB are free: nvidia-smi says who has the others");
+}
 
 absl::Status Refused(int ordinal, const std::string& what) {
   return absl::FailedPreconditionError(absl::StrCat("cluster.device: cuda:", ordinal, ": ", what));

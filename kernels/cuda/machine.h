@@ -2,6 +2,7 @@
 #ifndef TESSERA_KERNELS_CUDA_MACHINE_H_
 #define TESSERA_KERNELS_CUDA_MACHINE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -28,6 +29,9 @@ absl::Status CheckMachine(int ordinal, const Machine& machine);
 // Where this build has no code for it.
 //   kFailedPrecondition
 absl::Status CheckGpu(int ordinal, const Gpu& gpu);
+
+// What to say behind an error of a GPU's first minute, if anything: that it has little memory free, in bytes.
+std::string LittleMemory(int64_t free, int64_t total);
 
 // "cluster.device: cuda:1: ..."
 absl::Status Refused(int ordinal, const std::string& what);

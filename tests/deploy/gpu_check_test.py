@@ -11,14 +11,14 @@ import time
 import unittest
 
 GPU = os.path.join(os.getcwd(), "deploy", "gpu")
-PROGRAMS = ["conformance_test", "device_network_half_test", "device_network_test", "device_training_test", "gpu_bench",
-            "minibatch_steps_test", "planted_faults", "tessera"]
+PROGRAMS = ["conformance_test", "device_network_half_test", "device_network_test", "device_product_step_test",
+            "device_training_test", "gpu_bench", "minibatch_steps_test", "planted_faults", "tessera"]
 
-COMPARED = 8  # jobs, on the CPU and on the GPU
+COMPARED = 7  # jobs, on the CPU and on the GPU
 PARTS = ("tests", "benchmark", "jobs", "large", "sanitizer")
 # Under each tool: tags of the battery, and other tests.
 TAGS = ["memory", "activation", "pooling", "sequence", "batch_norm", "loss", "exchange", "vector", "linear",
-        "convolution", "bf16", "optimizer", "sparse_linear"]
+        "convolution", "bf16", "optimizer", "product_step", "sparse_linear"]
 SANITIZED = TAGS[:10] + ["networks", "halves of networks", "pieces of minibatches"] + TAGS[10:] + ["training"]
 # As `tessera run` does it.
 WRITES_REPORT = """while (($# > 0)); do
@@ -396,7 +396,7 @@ class Check(unittest.TestCase):
         self.assertEqual(parts["benchmark, kernels"], ("ok", "1 aims met, 0 missed"))
         self.assertEqual(parts["networks"], ("left out", "not done in 2 s, after one that hung; may take 60"))
         self.assertEqual(parts["training"][0], "ok")
-        self.assertEqual(out.splitlines()[-1], "5 passed, 1 failed, 1 left out")
+        self.assertEqual(out.splitlines()[-1], "6 passed, 1 failed, 1 left out")
 
     def test_time_is_kept_for_the_benchmark(self):
         self.runs("conformance_test", "exec sleep 100\n")

@@ -1,5 +1,6 @@
 """Workers on a GPU that the host plays, in real processes: what they move and learn, go on from, and refuse."""
 import os
+import re
 import unittest
 
 import cluster
@@ -125,6 +126,24 @@ class Device(Test):
             worker = Process(self, "worker", [PLAYED, "--job", path, "--coordinator", "127.0.0.1:9",
                                               "--set", "cluster.device=cuda:1"])
             self.contains(worker.expect_exit(2), "cluster.device: cuda:1: this machine has 1 GPU, want cuda")
+
+    def test_what_convolutions_need_is_told_of_the_precision_that_computes_them(self):
+        job = digits(workers=1, steps=5, cluster=ON_GPU)
+        conv = {"conv2d": {"channels": 32, "kernel": 3, "padding": 1}}
+        job["model"] = {"input": [1, 8, 8], "layers": [conv, "relu", conv, "relu", {"linear": {"units": 10}}]}
+        needs = {}
+        for precision in ("f32", "tf32", "bf16"):
+            with self.case(precision):
+                job["train"]["precision"] = precision
+                worker = Process(self, "worker " + precision, [PLAYED, "--job", write_job(self, job), "--coordinator",
+                                                               "127.0.0.1:9"], {"PLAYED_GPU": "cudnn=100000"})
+                found = re.search(r" \+ convolutions and calibration (\d+) ", worker.expect_exit(2))
+                needs[precision] = int(found.group(1))
+        # The workspace that cuDNN may have, which is not asked for in f32.
+        workspace = 64 << 20
+        self.assertLess(needs["f32"], workspace)
+        self.assertGreater(needs["tf32"], workspace)
+        self.assertGreater(needs["bf16"], workspace)
 
 
 if __name__ == "__main__":

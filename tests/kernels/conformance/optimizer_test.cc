@@ -190,7 +190,7 @@ TEST_CASE("an optimizer that rounds what it writes changes nothing else", "[opti
   }
 }
 
-TEST_CASE("a weight steps by its product as by its gradient", "[optimizer][product_step]") {
+TEST_CASE("a weight steps by its product as by its gradient", "[product_step]") {
   const auto backend = BackendUnderTest(1);
   // One tile and parts of it, stages that are not whole, edges in both directions, more tiles than a GPU has
   // multiprocessors, several for each of them; the last two again with weights that a job's rule takes.
@@ -224,8 +224,7 @@ TEST_CASE("a weight steps by its product as by its gradient", "[optimizer][produ
   if (taken == 0 && !backend->gpu().empty()) WARN("no steps by products on " << backend->gpu());
 }
 
-TEST_CASE("a step by a product that there is not leaves everything as it was",
-          "[optimizer][product_step]") {
+TEST_CASE("a step by a product that there is not leaves everything as it was", "[product_step]") {
   const auto backend = BackendUnderTest(1);
   const auto refuses = [&](const v1::Optimizer& optimizer, const ProductStep& step) {
     CAPTURE(optimizer.ShortDebugString(), step.shape.rows, step.shape.inputs, step.shape.outputs);

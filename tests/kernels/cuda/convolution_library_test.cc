@@ -34,6 +34,13 @@ class WithLibrary {
 
 ImagesShape SomeImages() { return {5, MapOf({5, 6, 4}, {3, 2, 2, 1, 1, 1}, 3)}; }
 
+// The library's wherever it can, though products may be faster.
+CudaConvolutionOptions ByLibrary() {
+  CudaConvolutionOptions options;
+  options.cudnn_if_slower = true;
+  return options;
+}
+
 // By products, of which the machine may have a library as well.
 template <typename T>
 Results ByProducts(const ImagesShape& s, Factors factors) {
@@ -63,26 +70,40 @@ void CheckPasses(const ImagesShape& s, Factors factors, const CudaConvolutionOpt
 
 // So many of SomeImages are widened for the library at a time, together with their results.
 CudaConvolutionOptions Widening(int64_t images) {
-  CudaConvolutionOptions options;
+  CudaConvolutionOptions options = ByLibrary();
   options.widened_bytes = images * (5 * 6 * 4 + 3 * 3 * 5) * static_cast<int64_t>(sizeof(float));
   return options;
 }
 
 }  // namespace
 
-TEST_CASE("a machine's library computes every pass in tf32 and bf16, and in f32 what it is fast at",
-          "[cuda][convolution]") {
+TEST_CASE("a machine's library computes every pass in every precision", "[cuda][convolution]") {
   const WithLibrary library;
-  CudaConvolutionOptions if_slower;
-  if_slower.cudnn_if_slower = true;
   for (const ImagesShape& s :
        {SomeImages(), ImagesShape{1, MapOf({1, 1, 1}, {3, 3, 1, 1, 1, 1}, 3)},
         ImagesShape{3, MapOf({8, 7, 5}, {1, 3, 1, 2, 0, 0}, 9)},
         ImagesShape{2, MapOf({3, 5, 5}, {1, 1, 2, 2, 0, 0}, 4)}}) {
-    CheckPasses<float>(s, Factors::kTf32, {}, kAll);
-    CheckPasses<Bf16>(s, Factors::kBf16, {}, kAll);
-    CheckPasses<float>(s, Factors::kF32, {}, kWeightGradients);
-    CheckPasses<float>(s, Factors::kF32, if_slower, kAll);
+    CheckPasses<float>(s, Factors::kTf32, ByLibrary(), kAll);
+    CheckPasses<Bf16>(s, Factors::kBf16, ByLibrary(), kAll);
+    CheckPasses<float>(s, Factors::kF32, ByLibrary(), kAll);
+  }
+}
+
+TEST_CASE("unless told otherwise the library has what products are not faster at",
+          "[cuda][convolution]") {
+  const WithLibrary library;
+  const auto images = [](int64_t from, int64_t to, int64_t stride_y, int64_t stride_x) {
+    return ImagesShape{2, MapOf({from, 4, 5}, {3, 3, stride_y, stride_x, 1, 1}, to)};
+  };
+  const ImagesShape of_library = images(32, 32, 1, 1);
+  CheckPasses<float>(of_library, Factors::kTf32, {}, kAll);
+  CheckPasses<Bf16>(of_library, Factors::kBf16, {}, kAll);
+  CheckPasses<float>(of_library, Factors::kF32, {}, 0);
+  for (const ImagesShape& s : {images(31, 32, 1, 1), images(32, 31, 1, 1), images(32, 32, 2, 1),
+                               images(32, 32, 1, 2), images(32, 32, 2, 2)}) {
+    CAPTURE(s.map.from.channels, s.map.to.channels, s.map.window.stride_y, s.map.window.stride_x);
+    CheckPasses<float>(s, Factors::kTf32, {}, 0);
+    CheckPasses<Bf16>(s, Factors::kBf16, {}, 0);
   }
 }
 
@@ -95,8 +116,8 @@ TEST_CASE("a pass that the library does not know is computed by products", "[cud
          {std::pair(Kind::kForward, kForward), std::pair(Kind::kWeightGradient, kWeightGradients),
           std::pair(Kind::kInputGradient, kInputGradient)}) {
       *fault = static_cast<int>(kind);
-      CheckPasses<float>(SomeImages(), Factors::kTf32, {}, kAll - passes);
-      CheckPasses<Bf16>(SomeImages(), Factors::kBf16, {}, kAll - passes);
+      CheckPasses<float>(SomeImages(), Factors::kTf32, ByLibrary(), kAll - passes);
+      CheckPasses<Bf16>(SomeImages(), Factors::kBf16, ByLibrary(), kAll - passes);
     }
     *fault = -1;
   }
@@ -108,31 +129,31 @@ TEST_CASE("the library is asked for what it can have, and no more", "[cuda][conv
   const Results want = ByProducts<float>(s, Factors::kTf32);
   SECTION("arrays that are not aligned") {
     for (const int64_t shift : {1, 2, 3}) {
-      CheckSame(Compute<float>(s, Factors::kTf32, {}, shift), want);
+      CheckSame(Compute<float>(s, Factors::kTf32, ByLibrary(), shift), want);
     }
     CHECK(Faults().convolutions_done == 0);
-    CheckSame(Compute<float>(s, Factors::kTf32, {}, 4), want);
+    CheckSame(Compute<float>(s, Factors::kTf32, ByLibrary(), 4), want);
     CHECK(Faults().convolutions_done == kAll);
   }
   SECTION("of bf16, results that are not aligned: factors are copied anyhow") {
-    CheckSame(Compute<Bf16>(s, Factors::kBf16, {}, 3), want);
+    CheckSame(Compute<Bf16>(s, Factors::kBf16, ByLibrary(), 3), want);
     CHECK(Faults().convolutions_done == kWeightGradients);
-    CheckSame(Compute<Bf16>(s, Factors::kBf16, {}, 4), want);
+    CheckSame(Compute<Bf16>(s, Factors::kBf16, ByLibrary(), 4), want);
     CHECK(Faults().convolutions_done == kWeightGradients + kAll);
   }
   SECTION("as large a workspace as it may have") {
     Faults().convolution_workspace = cuda::ConvolutionPass::kWorkspaceBytesMax;
-    CheckSame(Compute<float>(s, Factors::kTf32, {}), want);
+    CheckSame(Compute<float>(s, Factors::kTf32, ByLibrary()), want);
     CHECK(Faults().convolutions_done == kAll);
-    const Results bf16 = Compute<Bf16>(s, Factors::kBf16, {});
+    const Results bf16 = Compute<Bf16>(s, Factors::kBf16, ByLibrary());
     CheckSame(bf16, want);
     CHECK(bf16.scratch == bf16.promised);
     CHECK(Faults().convolutions_done == 2 * kAll);
   }
   SECTION("windows of one place") {
     const ImagesShape places{3, MapOf({5, 6, 4}, {}, 3)};
-    CHECK(Compute<float>(places, Factors::kTf32, {}).promised == 0);
-    CHECK(Compute<Bf16>(places, Factors::kBf16, {}).promised == 0);
+    CHECK(Compute<float>(places, Factors::kTf32, ByLibrary()).promised == 0);
+    CHECK(Compute<Bf16>(places, Factors::kBf16, ByLibrary()).promised == 0);
     CHECK(Faults().convolutions_done == 0);
   }
 }
@@ -174,14 +195,15 @@ TEST_CASE("a library's scratch is promised where there is one", "[cuda][convolut
   const int64_t without = Compute<float>(s, Factors::kF32, {}).promised;
   const WithLibrary library;
   for (const Factors factors : {Factors::kF32, Factors::kTf32}) {
-    const Results results = Compute<float>(s, factors, {});
+    // By products, as it is small: only patches.
+    CHECK(Compute<float>(s, factors, {}).promised == without);
+    const Results results = Compute<float>(s, factors, ByLibrary());
     CHECK(results.promised > without + cuda::ConvolutionPass::kWorkspaceBytesMax / 2);
-    if (factors == Factors::kF32) continue;  // By products, which have patches, too.
     // 3 x 5 x 3 x 2 weights, rounded up to 256 bytes, and its own.
     CHECK(results.scratch == 512 + 768);
   }
   // 5 images of 120 values and of 45 as well.
-  CHECK(Compute<Bf16>(s, Factors::kBf16, {}).scratch == 512 + 2560 + 1024 + 768);
+  CHECK(Compute<Bf16>(s, Factors::kBf16, ByLibrary()).scratch == 512 + 2560 + 1024 + 768);
 }
 
 }  // namespace tessera

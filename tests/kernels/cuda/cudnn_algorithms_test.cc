@@ -17,9 +17,9 @@ TEST_CASE("a pass that one of cuDNN's algorithms refuses is done by the other",
     by_cudnn.cudnn_if_slower = true;
     const Results want = Compute<float>(shape, Factors::kF32, by_products);
     CHECK(want.convolutions == 0);
-    for (const Results& got :
-         {Compute<float>(shape, Factors::kF32, by_cudnn), Compute<float>(shape, Factors::kTf32, {}),
-          Compute<Bf16>(shape, Factors::kBf16, {})}) {
+    for (const Results& got : {Compute<float>(shape, Factors::kF32, by_cudnn),
+                               Compute<float>(shape, Factors::kTf32, by_cudnn),
+                               Compute<Bf16>(shape, Factors::kBf16, by_cudnn)}) {
       // Forward, two gradients of the weights and one of the inputs.
       CHECK(got.convolutions == 4);
       CHECK(got.y == want.y);

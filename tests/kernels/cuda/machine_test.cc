@@ -24,6 +24,13 @@ std::string Refusal(int ordinal, const Machine& machine, const Gpu& gpu) {
 
 }  // namespace
 
+TEST_CASE("an error of a GPU that has little memory free says how little", "[cuda]") {
+  CHECK(LittleMemory(int64_t{400} << 20, int64_t{143155} << 20) ==
+        "; 400 MiB of its 143155 MiB are free: nvidia-smi says who has the others");
+  CHECK(LittleMemory(int64_t{100} << 30, int64_t{143155} << 20) == "");
+  CHECK(LittleMemory(0, 0) == "");
+}
+
 TEST_CASE("a machine without the GPU that is wanted is refused with what it has", "[cuda]") {
   const Gpu gpu{"NVIDIA H200", 9, 0};
   CHECK(Refusal(0, {13000, 13000, 1, ""}, gpu) == "");

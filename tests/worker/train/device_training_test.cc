@@ -13,7 +13,9 @@ namespace tessera {
 namespace {
 
 std::unique_ptr<Backend> OnDevice() {
-  auto backend = CreateCudaBackend(0);
+  DeviceOptions options;
+  options.cudnn_if_slower = true;  // Small convolutions would be products.
+  auto backend = CreateCudaBackend(0, options);
   INFO(backend.status());
   REQUIRE(backend.ok());
   return *std::move(backend);
