@@ -31,19 +31,24 @@ find_filter() {
     [[ $? -eq 3 || -n "$interrupted" ]] && return
   done
 }
-# On an H200 (CUDA 13.0) racecheck with a filter, any, breaks cuBLAS's kernels that the filter leaves out: they read
-# addresses that are none, cuBLAS alone as well. Without one it runs them and finds nothing.
+# On an H200 (CUDA 13.0) racecheck with a filter, any, breaks kernels of cuBLAS and cuDNN that the filter leaves out: they
+# read addresses that are none, those of cuBLAS alone as well. Without one it runs them. What it finds then may be theirs
+# (a race within one of cuDNN's, there), and is a failure where it names one of ours, or a test does not pass.
+# shellcheck disable=SC2016
 without_filter='log=$(mktemp)
+trap "rm -f $log" EXIT
 "$@" 2>&1 | tee "$log"
 rc=${PIPESTATUS[0]}
-grep -q "Internal Sanitizer Error" "$log" && broken=yes
-rm "$log"
-((rc != 0)) && [[ -n "$broken" ]] || exit "$rc"
+((rc != 0)) && grep -q "Internal Sanitizer Error" "$log" || exit "$rc"
 all=()
 for word in "$@"; do [[ "$word" == --kernel-* || "$word" == kns=* ]] || all+=("$word"); done
 ((${#all[@]} < $#)) || exit "$rc"
 echo "once more, all kernels, as the choice of some breaks others:"
-exec "${all[@]}"'
+"${all[@]}" 2>&1 | tee "$log"
+rc=${PIPESTATUS[0]}
+((rc == 3)) && grep -q "^All tests passed" "$log" || exit "$rc"
+grep -v "Host Frame" "$log" | grep -q -E "^=+ .* at .*tessera::" && exit "$rc"
+echo "RACECHECK SUMMARY: none in our kernels; the log has what is in others"'
 declare -A finds
 finds_planted() {  # tool, fault
   local name="$1 finds what is planted"

@@ -29,7 +29,8 @@ done
 """
 
 # KNOWS: how it calls the choice of kernels by their names, if it has one. BLIND: tools that find nothing. MATCHES=no:
-# no kernel has such a name. SEES: a fault in a program that has none. BREAKS: a program whose kernels a choice breaks.
+# no kernel has such a name. SEES: a fault in a program that has none. BREAKS: a program whose kernels a choice breaks,
+# ALIEN=yes: and in which other kernels race.
 SANITIZER = """#!/bin/bash
 all=$*
 if [[ $UNSUPPORTED == yes ]]; then
@@ -49,6 +50,14 @@ planted=
 echo "$all" >>"$CALLS"
 if [[ -n $BREAKS && $tool == racecheck && $all == *kns=*"$BREAKS"* ]]; then
   echo "========= Internal Sanitizer Error: The Sanitizer failed to handle a hardware exception."
+  echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"
+  exit 3
+fi
+if [[ -n $ALIEN && $tool == racecheck && $all == *"$BREAKS"* ]]; then
+  echo "========= Error: Race reported between Write access at sm90_gemm+0x7dd0"
+  echo "=========         Host Frame: tessera::cuda::Device::Multiply at device.cc"
+  [[ $ALIEN == ours ]] && echo "=========     and Read access at void tessera::cuda::Run<T>(T)+0x10"
+  echo "All tests ${PASS:-passed} (3 assertions in 1 test cases)"
   echo "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"
   exit 3
 fi
@@ -244,6 +253,18 @@ class Check(unittest.TestCase):
                 calls = [call for call in self.sanitizer_calls() if "racecheck" in call and "[linear]" in call]
                 self.assertEqual(["kns=" in call for call in calls], [True, False], calls)
                 os.remove(self.calls)
+
+    def test_races_of_kernels_that_are_not_ours_are_told_and_are_no_failure(self):
+        self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
+        for more, expected in ((dict(ALIEN="yes"), "ok"), (dict(ALIEN="ours"), "FAILED"),
+                               (dict(ALIEN="yes", PASS="failed"), "FAILED")):
+            with self.subTest(str(more)):
+                code, out, parts = self.check("--only", "sanitizer", KNOWS="kernel-name", BREAKS="[linear]", **more)
+                self.assertEqual(parts["racecheck, linear"][0], expected, out)
+                self.assertEqual(code, 0 if expected == "ok" else 1)
+                if expected == "ok":
+                    self.assertEqual(parts["racecheck, linear"][1],
+                                     "RACECHECK SUMMARY: none in our kernels; the log has what is in others")
 
     def test_a_gpu_that_the_sanitizer_does_not_support_is_no_failure(self):
         self.put(os.path.join(self.tools, "compute-sanitizer"), SANITIZER)
