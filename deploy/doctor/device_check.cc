@@ -20,12 +20,22 @@ absl::Status CheckPrecision(const v1::Job& job, Backend& backend) {
   return absl::OkStatus();
 }
 
-// A device looks for its library of convolutions when it is asked for the room that they take.
+// A device looks for its library of convolutions when it is asked for the room of those that are the library's, which
+// they may be in one precision alone.
 absl::Status AskForConvolutions(const v1::Job& job, Backend& backend) {
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
+  TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
   for (const StagePlan& stage : plan.stages) {
-    if (stage.kind == StagePlan::Kind::kConvolution) {
-      backend.convolution().ScratchBytes({1, stage.map});
+    if (stage.kind != StagePlan::Kind::kConvolution) continue;
+    const ImagesShape one{1, stage.map};
+    backend.convolution().ScratchBytes(one);
+    if (precision == Precision::kTf32) {
+      TESSERA_ASSIGN_OR_RETURN(const auto* const tf32, backend.convolution_tf32());
+      tf32->ScratchBytes(one);
+    }
+    if (precision == Precision::kBf16) {
+      TESSERA_ASSIGN_OR_RETURN(const auto* const bf16, backend.convolution_bf16());
+      bf16->ScratchBytes(one);
     }
   }
   return absl::OkStatus();

@@ -31,9 +31,9 @@ find_filter() {
     [[ $? -eq 3 || -n "$interrupted" ]] && return
   done
 }
-# On an H200 (CUDA 13.0) racecheck with a filter, any, breaks kernels of cuBLAS and cuDNN that the filter leaves out: they
-# read addresses that are none, those of cuBLAS alone as well. Without one it runs them. What it finds then may be theirs
-# (a race within one of cuDNN's, there), and is a failure where it names one of ours, or a test does not pass.
+# On an H200 (CUDA 13.0) racecheck with a filter, any, breaks kernels of cuBLAS and cuDNN that the filter leaves out:
+# they read addresses that are none, those of cuBLAS alone as well. Without one it runs them. What it finds then may be
+# theirs (a race within one of cuDNN's, there), and is a failure where it names one of ours, or a test does not pass.
 # shellcheck disable=SC2016
 without_filter='log=$(mktemp)
 trap "rm -f $log" EXIT

@@ -46,20 +46,26 @@ TEST_CASE("a device that a worker could compute on is named", "[doctor]") {
   CHECK(gpu.what == "device: cuda:0 (emulated GPU, 2048 MiB), 2048 MiB free");
 }
 
-TEST_CASE("the library of convolutions is told where the model has them", "[doctor]") {
+TEST_CASE("the library of convolutions is told where the model has some that it computes",
+          "[doctor]") {
   cuda::Faults().convolutions = true;
   v1::Job job = JobOn("cuda");
   CHECK(On(job).what.find("emulated convolutions") == std::string::npos);
   job.mutable_model()->clear_input();
-  for (const int64_t extent : {1, 8, 8}) job.mutable_model()->add_input(extent);
+  for (const int64_t extent : {32, 8, 8}) job.mutable_model()->add_input(extent);
   v1::Model model = job.model();
   job.mutable_model()->clear_layers();
   v1::Conv2d& conv = *job.mutable_model()->add_layers()->mutable_conv2d();
-  conv.set_channels(4);
+  conv.set_channels(32);
   conv.add_kernel(3);
   *job.mutable_model()->add_layers() = model.layers(0);
-  CHECK(On(job).what ==
-        "device: cuda:0 (emulated GPU, 2048 MiB, emulated convolutions), 2048 MiB free");
+  for (const std::string precision : {"f32", "tf32", "bf16"}) {
+    CAPTURE(precision);
+    job.mutable_train()->set_precision(precision);
+    // In f32 products are faster.
+    const std::string library = precision == "f32" ? "" : ", emulated convolutions";
+    CHECK(On(job).what == "device: cuda:0 (emulated GPU, 2048 MiB" + library + "), 2048 MiB free");
+  }
   cuda::Faults().convolutions = false;
 }
 
