@@ -15,8 +15,8 @@ struct DeviceOptions {
   // cuDNN's as well where cuBLAS is known to be faster, for the benchmark that tells where.
   bool cudnn_if_slower = false;
   // Which weights OptimizerKernel::StepByProduct takes: of so many values at least, whose gradient is worth sparing,
-  // and of batches of so many rows at most, as products outweigh the update beyond, and cuBLAS's are faster. Tests
-  // and the benchmark have others.
+  // and of batches of so many rows at most: the more there are, the more products outweigh the update, and at twice
+  // as many an eighth is gained (bench/gpu). Tests and the benchmark have others.
   int64_t product_step_size_min = int64_t{1} << 20;
   int64_t product_step_rows_max = 1024;
 };
