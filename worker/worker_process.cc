@@ -101,6 +101,9 @@ absl::Status WorkerProcess::Prepare() {
   data_ = std::make_unique<Datasets>(*std::move(data));
   train_sum_ = data_->train.Sum();
   test_sum_ = data_->test.Sum();
+  for (const std::string& note : data_->notes) {
+    Log(LogLevel::kWarning, absl::StrCat("worker: ", note));
+  }
   TESSERA_RETURN_IF_ERROR(CheckMemory());
   if (recipe_.split) return Listen();
   if (!options_.listen.empty()) {
@@ -133,6 +136,7 @@ absl::Status WorkerProcess::Connect() {
   control.rows = data_->train.rows();
   control.train_sum = train_sum_;
   control.test_sum = test_sum_;
+  control.values = data_->train.is_bytes() ? v1::VALUES_BYTES : v1::VALUES_NUMBERS;
   coordinator_ = std::make_unique<CoordinatorClient>(std::move(control));
   {
     absl::MutexLock lock(&mutex_);

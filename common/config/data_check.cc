@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/job_paths.h"
 #include "common/config/named_path.h"
+#include "common/layout/row_shape.h"
 
 namespace tessera {
 namespace {
 
 // Of an image of the cifar format, which is red, green and blue.
+constexpr int64_t kCifarRow[] = {3, 32, 32};
 constexpr int64_t kCifarValues = 3 * 32 * 32;
 
 // As the job file has it: "batch_norm".
@@ -33,6 +36,7 @@ class DataChecker {
       Labels(job.data(), key, *files);
       OneFile(job.data(), key, *files);
     }
+    FormatKeys(job.data());
     Images(job);
     Normalizing(job.data().normalize());
     Partitioning(job.data());
@@ -74,13 +78,33 @@ class DataChecker {
                                 data.format(), " are in one file, too"));
   }
 
+  // Keys that say more of one format.
+  void FormatKeys(const v1::Data& data) {
+    if (!Sound("data.format")) return;
+    for (const auto& [key, value, format] :
+         {std::make_tuple("data.label_column", &data.label_column(), "csv"),
+          std::make_tuple("data.labels", &data.labels(), "cifar")}) {
+      if (!Sound(key) || value->empty() || data.format() == format) continue;
+      Fail(key, absl::StrCat("got ", Quoted(*value), ", want no such key with data.format ",
+                             data.format(), ": it is of ", format, " files"));
+    }
+  }
+
   void Images(const v1::Job& job) {
     if (!Sound("data.format") || !Sound("model") || job.data().format() != "cifar") return;
+    const auto& input = job.model().input();
     int64_t values = 1;
-    for (const int64_t size : job.model().input()) values *= size;
-    if (values == kCifarValues) return;
-    Fail("model.input", absl::StrCat("got ", values, values == 1 ? " value" : " values", ", want ",
-                                     kCifarValues, " with data.format cifar, as [3, 32, 32]"));
+    for (const int64_t size : input) values *= size;
+    if (values != kCifarValues) {
+      Fail("model.input",
+           absl::StrCat("got ", values, values == 1 ? " value" : " values", ", want ", kCifarValues,
+                        " with data.format cifar, as [3, 32, 32]"));
+    } else if (!IsSameOrder(kCifarRow, {input.data(), static_cast<size_t>(input.size())})) {
+      Fail("model.input",
+           absl::StrCat("got ", ShapeText({input.data(), static_cast<size_t>(input.size())}),
+                        ", want [3, 32, 32] with data.format cifar, or that flattened: "
+                        "its values lie in that order"));
+    }
   }
 
   void Normalizing(const v1::Normalize& normalize) {

@@ -58,7 +58,8 @@ void AddLines(const Message& message, const std::string& path, std::vector<std::
       if (!reflection.HasField(message, field)) continue;
       if (in_oneof) lines->push_back(absl::StrCat(path, "=", field->name()));
       AddLines(reflection.GetMessage(message, field), below, lines);
-    } else if (!in_oneof || reflection.HasField(message, field)) {
+    } else if (!(in_oneof || field->has_optional_keyword()) ||
+               reflection.HasField(message, field)) {
       lines->push_back(absl::StrCat(below, "=", ValueText(message, *field, -1)));
     }
   }

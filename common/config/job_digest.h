@@ -5,6 +5,7 @@
 // line `tessera job 1`.
 //   - values as they are after all defaults: numbers shortest ("0.1", "1e-05"), durations "1m30s",
 //     sizes "4MiB" or plain bytes, true or false; strings in quotes with C escapes
+//   - a key that is optional in job.proto has a line where the job has it
 //   - a list's items are keys: model.layers.0.linear.units=64
 //   - the member of a choice has a line of its own: method=local_sgd
 // So it does not depend on the order of keys, on comments, on how a value is written or on who

@@ -70,7 +70,9 @@ class Printer {
  private:
   static bool IsShown(const Message& message, const FieldDescriptor& field) {
     if (field.is_repeated()) return message.GetReflection()->FieldSize(message, &field) > 0;
-    if (!IsMessage(field) && field.real_containing_oneof() == nullptr) return true;
+    const bool may_be_absent =
+        field.real_containing_oneof() != nullptr || field.has_optional_keyword();
+    if (!IsMessage(field) && !may_be_absent) return true;
     return message.GetReflection()->HasField(message, &field);
   }
 

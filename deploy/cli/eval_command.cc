@@ -152,6 +152,9 @@ int EvaluateCheckpoint(const EvalOptions& options) {
   if (!checkpoint.ok()) return fail(checkpoint.status(), false);
   const absl::StatusOr<Datasets> data = LoadData(reading.job);
   if (!data.ok()) return fail(data.status(), true);
+  for (const std::string& note : data->notes) {
+    std::fprintf(stderr, "tessera: note: %s\n", note.c_str());
+  }
   const absl::StatusOr<Evaluated> evaluated = Evaluate(reading.job, **checkpoint, *data);
   if (!evaluated.ok()) return fail(evaluated.status(), false);
   Print(*evaluated, options.json);

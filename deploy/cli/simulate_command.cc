@@ -117,6 +117,7 @@ absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulate
                               Counted(job.cluster().workers(), "worker"), ", ",
                               FormatDuration(simulated.step_time), " a step of the whole model"));
     for (const std::string& note : LeftOut(job)) progress.Say("note: " + note);
+    for (const std::string& note : data.notes) progress.Say("note: " + note);
   }
   bool draining = false;
   absl::Time shown = SteadyNow();

@@ -39,8 +39,11 @@ Finding JudgeRows(const v1::Job& job, const Datasets& data) {
 DataFindings CheckData(const v1::Job& job, const ModelShape& shape) {
   absl::StatusOr<Datasets> data = LoadDatasets(job, EndsOf(job.model(), shape));
   if (data.ok()) {
-    Finding rows = JudgeRows(job, *data);
-    return {{std::move(rows)}, std::make_unique<Datasets>(*std::move(data))};
+    Findings findings = {JudgeRows(job, *data)};
+    for (const std::string& note : data->notes) {
+      findings.push_back({Finding::Kind::kNote, absl::StrCat("data: ", note), ""});
+    }
+    return {std::move(findings), std::make_unique<Datasets>(*std::move(data))};
   }
   return {{{Finding::Kind::kProblem, std::string(data.status().message()),
             "workers would end with 2; correct the file, or the key that names it"}},

@@ -107,6 +107,7 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
     return absl::InvalidArgumentError(absl::StrCat("join: training rows are ", request.rows(),
                                                    ", want at most ", kMemberRowsMax));
   }
+  TESSERA_RETURN_IF_ERROR(CheckValues(request));
   if (facts_.rows_are_local) return absl::OkStatus();
   if (live_.empty()) return absl::OkStatus();
   // They all have as many as the first.
@@ -126,6 +127,25 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
                      " data are not those of worker ", rank.value(), " (", record.description,
                      "): other rows, values or labels; give both the same files, or set "
                      "data.partition to local"));
+  }
+  return absl::OkStatus();
+}
+
+// Where rows are each worker's own, nothing but this shows that one file has shades from 0 to 255 and another the same
+// shades from 0 to 1.
+absl::Status MemberTable::CheckValues(const v1::JoinRequest& request) const {
+  const auto words = [](v1::ValueKind kind) {
+    return kind == v1::VALUES_BYTES ? "bytes, which are divided by 255"
+                                    : "numbers that are taken as they are";
+  };
+  if (request.values() == v1::VALUES_UNKNOWN) return absl::OkStatus();
+  for (const auto& [rank, member] : live_) {
+    const MemberRecord& record = records_.at(member);
+    if (record.values == v1::VALUES_UNKNOWN || record.values == request.values()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "join: its data are ", words(request.values()), ", want ", words(record.values),
+        ", as those of worker ", rank.value(), " (", record.description,
+        ") are: one model would see rows on two scales; save all files as one type"));
   }
   return absl::OkStatus();
 }
@@ -187,6 +207,7 @@ absl::StatusOr<MemberId> MemberTable::Add(const v1::JoinRequest& request, absl::
   record.rows = request.rows();
   record.train_sum = request.train_sum();
   record.test_sum = request.test_sum();
+  record.values = request.values();
   record.last_heard = now;
   record.progressed_at = now;
   if (MemberRecord* const before = Find(MemberId(request.continues()));

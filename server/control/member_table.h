@@ -61,6 +61,7 @@ struct MemberRecord {
   uint64_t rows = 0;
   uint64_t train_sum = 0;
   uint64_t test_sum = 0;
+  v1::ValueKind values = v1::VALUES_UNKNOWN;
   // Why it ended, in words.
   std::string ended;
   // Grows from one that ended to the next; 0: it has not ended.
@@ -182,6 +183,8 @@ class MemberTable {
  private:
   absl::Status Check(const v1::JoinRequest& request) const;
   absl::Status CheckRows(const v1::JoinRequest& request) const;
+  // Refuses data of another kind than that of live members.
+  absl::Status CheckValues(const v1::JoinRequest& request) const;
   // Where workers train different layers.
   absl::Status CheckLayers(Rank rank, const v1::JoinRequest& request) const;
 

@@ -21,6 +21,7 @@ void MemberTable::Save(v1::MembershipState* state) const {
     member.set_rows(record.rows);
     member.set_train_sum(record.train_sum);
     member.set_test_sum(record.test_sum);
+    member.set_values(record.values);
     member.set_ended(record.ended);
     member.set_last_heard(absl::ToUnixNanos(record.last_heard));
     member.set_progressed_at(absl::ToUnixNanos(record.progressed_at));
@@ -65,6 +66,9 @@ absl::StatusOr<MemberRecord> MemberTable::LoadRecord(const v1::MemberState& stat
   record.rows = state.rows();
   record.train_sum = state.train_sum();
   record.test_sum = state.test_sum();
+  if (v1::ValueKind_IsValid(static_cast<int>(state.values()))) {
+    record.values = static_cast<v1::ValueKind>(state.values());
+  }
   record.ended = state.ended();
   record.last_heard = absl::FromUnixNanos(state.last_heard());
   record.progressed_at = absl::FromUnixNanos(state.progressed_at());

@@ -69,11 +69,17 @@ class NumpyData(Test):
 
     def test_files_that_do_not_fit_are_refused_by_name_before_anything_starts(self):
         job = self.job("|u1", "<i8")
-        for name, content, message in (
+        job["model"]["input"] = [2, 8, 4]
+        for name, content, *messages in (
                 ("train-labels.npy", npy("|O", (DIGITS_ROWS,), b"\x80\x04."),
                  "Python objects, which would have to be unpickled"),
                 ("train-features.npy", npy("|u1", (DIGITS_ROWS, 65), bytes(DIGITS_ROWS * 65)),
                  "want 64, the product of model.input"),
+                ("test-features.npy", npy_of("<f4", (450, 64), [1] * (450 * 64), 1),
+                 "values are numbers that are taken as they are, want bytes, which are divided by 255"),
+                ("train-features.npy", b"version https://git-lfs.github.com/spec/v1\n", "content is a Git LFS pointer"),
+                ("train-features.npy", npy("|u1", (DIGITS_ROWS, 8, 4, 2), bytes(DIGITS_ROWS * 64)),
+                 "rows are [8, 4, 2], want [2, 8, 4], which is model.input", "save x.transpose(0, 3, 1, 2)"),
                 ("test-labels.npy", npy_of("<i8", (450, 1), [10] * 450, 1), "label is 10, want 0 to 9")):
             with self.case(name):
                 with open(self.path(name), "rb") as file:
@@ -81,7 +87,7 @@ class NumpyData(Test):
                 self.write(name, content)
                 code, _, error = tessera("run", write_job(self, job))
                 self.assertEqual(code, 2)
-                self.contains(error, name, message)
+                self.contains(error, name, *messages)
                 self.write(name, kept)
 
     def test_labels_that_are_missing_are_told_by_the_check(self):

@@ -16,14 +16,28 @@ class SameData(CheckpointTest):
         shutil.copytree(DIGITS, folder)
         return folder
 
-    def swap_labels(self, path):
-        """Of the first two rows that have different ones."""
+    def rewrite(self, path, change):
+        """`change` is given the bytes of a gzip file."""
         with gzip.open(path) as file:
             text = bytearray(file.read())
-        other = next(i for i in range(9, len(text)) if text[i] != text[8])
-        text[8], text[other] = text[other], text[8]
+        change(text)
         with gzip.open(path, "wb") as file:
             file.write(bytes(text))
+
+    def swap_labels(self, path):
+        """Of the first two rows that have different ones."""
+        def swap(text):
+            other = next(i for i in range(9, len(text)) if text[i] != text[8])
+            text[8], text[other] = text[other], text[8]
+
+        self.rewrite(path, swap)
+
+    def make_signed(self, path):
+        """The same numbers, as a type of IDX that is not divided by 255."""
+        def sign(text):
+            text[2] = 9
+
+        self.rewrite(path, sign)
 
     def test_a_worker_with_other_rows_is_refused_and_told_whose_it_lacks(self):
         for name, part in ((TRAIN_LABELS, "training"), (TEST_LABELS, "test")):
@@ -42,12 +56,18 @@ class SameData(CheckpointTest):
         cluster.start_worker(1, "--set", "data.directory=" + self.copy_of_data("copy"))
         self.assertEqual(cluster.finish()["outcome"], "finished")
 
-    def test_local_rows_are_each_workers_own(self):
-        folder = self.copy_of_data("own")
+    def test_local_rows_are_each_workers_own_and_of_one_kind(self):
+        folder, scaled = self.copy_of_data("own"), self.copy_of_data("scaled")
         self.swap_labels(os.path.join(folder, TRAIN_LABELS))
+        for part in ("train", "test"):
+            self.make_signed(os.path.join(scaled, part + "-images-idx3-ubyte.gz"))
         cluster = Cluster(self, digits(workers=2, partition="local"), workers=1)
+        cluster.workers[0].await_output("waiting for worker 1")
+        refused = cluster.start_worker(None, "--set", "data.directory=" + scaled)
+        self.contains(refused.expect_exit(2), "join: its data are numbers that are taken as they are, want bytes, "
+                      "which are divided by 255, as those of worker 0")
         cluster.start_worker(1, "--set", "data.directory=" + folder)
-        self.assertEqual(cluster.finish()["outcome"], "finished")
+        self.assertEqual(cluster.finish(refused)["outcome"], "finished")
 
 
 class SameCheckpoint(CheckpointTest):

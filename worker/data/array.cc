@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/codec/half.h"
+#include "worker/data/label_range.h"
 #include "worker/data/limits.h"
 #include "worker/data/number_array.h"
 
@@ -204,22 +206,36 @@ absl::StatusOr<Classes> ArrayReader::ReadLabels(const std::string& path,
                                                    rows, ", one for each row of ", features_path));
   }
   Classes classes;
+  LabelRange range;
+  std::string wrong;
   const auto read_as = [&](auto type) {
     return ForEachChunk(*source, header, [&](int64_t first, const uint8_t* chunk, int64_t count) {
       MakeRoom(*source, header, count, classes);
       for (int64_t i = 0; i < count; ++i) {
         const auto label = ValueAt<decltype(type)>(header, chunk, i);
-        if (label < 0 || static_cast<uint64_t>(label) >= static_cast<uint64_t>(spec_.classes)) {
-          return absl::InvalidArgumentError(absl::StrCat(path, ": row ", first + i, ": label is ",
-                                                         label, ", want 0 to ", spec_.classes - 1,
-                                                         " (the model's classes)"));
+        // What is beyond an int64_t is beyond all classes.
+        const auto clamped = static_cast<int64_t>(
+            std::min<uint64_t>(static_cast<uint64_t>(label), std::numeric_limits<int64_t>::max()));
+        const int64_t number = label < 0 ? static_cast<int64_t>(label) : clamped;
+        range.Add(number);
+        if (number < 0 || number >= spec_.classes) {
+          if (!wrong.empty()) continue;
+          wrong = absl::StrCat(path, ": row ", first + i, ": label is ", label, ", want 0 to ",
+                               spec_.classes - 1, " (the model's classes)");
+          if (range.MayExplain(number, spec_.classes)) continue;
+          return absl::InvalidArgumentError(wrong);
         }
-        classes.push_back(static_cast<int32_t>(label));
+        classes.push_back(static_cast<int32_t>(number));
       }
       return absl::OkStatus();
     });
   };
-  TESSERA_RETURN_IF_ERROR(WithType(header.type, read_as));
+  const absl::Status read = WithType(header.type, read_as);
+  if (!wrong.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(wrong, read.ok() ? range.Advice(spec_.classes) : ""));
+  }
+  if (!read.ok()) return read;
   return classes;
 }
 
@@ -228,6 +244,8 @@ absl::StatusOr<Table> ArrayReader::ReadTable(ByteSource& source, const ArrayHead
   Table table;
   table.rows = header.rows;
   table.features = header.row_values;
+  const absl::Span<const int64_t> row = header.row_sizes();
+  table.row_sizes.assign(row.begin(), row.end());
   TESSERA_ASSIGN_OR_RETURN(table.labels, ReadLabels(labels_path, source.path(), header.rows));
   if (header.type == ValueType::kU8) {
     TESSERA_RETURN_IF_ERROR(ReadU8(source, header, table.values.emplace<U8Values>()));
@@ -247,6 +265,7 @@ absl::StatusOr<Table> ArrayReader::Read(const std::string& features_path,
                      absl::StrJoin(header.sizes, " x "), " with the rows first), want ",
                      spec_.features, ", the product of model.input"));
   }
+  TESSERA_RETURN_IF_ERROR(CheckRowShape(features_path, header.row_sizes(), spec_));
   const int64_t memory_bytes = header.values() * (header.type == ValueType::kU8 ? 1 : 4) +
                                header.rows * int64_t{sizeof(int32_t)};
   if (memory_bytes > spec_.bytes_max) {

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "worker/data/byte_source.h"
 #include "worker/data/table.h"
 
@@ -34,6 +35,8 @@ struct ArrayHeader {
   int64_t rows = 0;
   int64_t row_values = 1;
 
+  // [3, 8, 8] of rows of images; empty where a row is one value.
+  absl::Span<const int64_t> row_sizes() const { return absl::MakeConstSpan(sizes).subspan(1); }
   int64_t values() const { return rows * row_values; }
   int64_t bytes() const { return values() * ValueBytes(type); }
 };

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "worker/data/file_kind.h"
 #include "worker/data/limits.h"
 
 namespace tessera {
@@ -39,15 +41,16 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& 
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
   }
   source->content_bytes_max_ = about.st_size;
-  if (absl::EndsWith(path, ".gz")) {
-    const bool multiplies = about.st_size > INT64_MAX / kGzipExpansionMax;
-    source->content_bytes_max_ = multiplies ? INT64_MAX : about.st_size * kGzipExpansionMax;
-    source->inflater_ = std::make_unique<z_stream_s>();
-    source->input_.resize(kInputBytes);
-    if (inflateInit2(source->inflater_.get(), kGzipWindowBits) != Z_OK) {
-      return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory to inflate it"));
-    }
+  TESSERA_ASSIGN_OR_RETURN(const std::string head, source->FileHead());
+  TESSERA_RETURN_IF_ERROR(source->CheckKind(head));
+  if (!IsGzip(head) && !absl::EndsWith(path, ".gz")) return source;
+  if (!IsGzip(head) && head.size() >= kGzipHeadBytes) {
+    return absl::DataLossError(absl::StrCat(
+        path,
+        ": gzip data is bad at byte 0 of the file: its name ends in .gz, and its content is no "
+        "gzip; give it its name without .gz, or compress it"));
   }
+  TESSERA_RETURN_IF_ERROR(source->BeginInflating(about.st_size));
   return source;
 }
 
@@ -56,6 +59,38 @@ ByteSource::ByteSource(std::string path, int file) : path_(std::move(path)), fil
 ByteSource::~ByteSource() {
   if (inflater_ != nullptr) inflateEnd(inflater_.get());
   close(file_);
+}
+
+// As the file has it, compressed or not.
+absl::StatusOr<std::string> ByteSource::FileHead() const {
+  std::string head(kFileHeadBytes, '\0');
+  size_t got = 0;
+  while (got < head.size()) {
+    const ssize_t n = pread(file_, &head[got], head.size() - got, static_cast<off_t>(got));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileError(path_, absl::StrCat("cannot read at byte ", got));
+    if (n == 0) break;
+    got += static_cast<size_t>(n);
+  }
+  head.resize(got);
+  return head;
+}
+
+absl::Status ByteSource::CheckKind(absl::string_view head) const {
+  const FileKind* const kind = FileKindOf(head);
+  if (kind == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path_, ": content is ",
+                                                 compressed() ? "gzip of what is " : "", kind->name,
+                                                 ", want data; ", kind->advice));
+}
+
+absl::Status ByteSource::BeginInflating(int64_t file_bytes) {
+  const bool multiplies = file_bytes > INT64_MAX / kGzipExpansionMax;
+  content_bytes_max_ = multiplies ? INT64_MAX : file_bytes * kGzipExpansionMax;
+  inflater_ = std::make_unique<z_stream_s>();
+  input_.resize(kInputBytes);
+  if (inflateInit2(inflater_.get(), kGzipWindowBits) == Z_OK) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(path_, ": no memory to inflate it"));
 }
 
 absl::StatusOr<size_t> ByteSource::Read(void* out, size_t bytes) {
@@ -93,6 +128,22 @@ absl::StatusOr<size_t> ByteSource::ReadFile(void* out, size_t bytes) {
 }
 
 absl::StatusOr<size_t> ByteSource::ReadGzip(void* out, size_t bytes) {
+  if (offset_ == 0 && bytes > 0) {
+    head_.resize(kFileHeadBytes);
+    TESSERA_ASSIGN_OR_RETURN(const size_t head_bytes, Inflate(&head_[0], head_.size()));
+    head_.resize(head_bytes);
+    TESSERA_RETURN_IF_ERROR(CheckKind(head_));
+  }
+  const size_t of_head = std::min(bytes, head_.size() - head_taken_);
+  std::memcpy(out, head_.data() + head_taken_, of_head);
+  head_taken_ += of_head;
+  if (of_head == bytes) return bytes;
+  TESSERA_ASSIGN_OR_RETURN(const size_t got,
+                           Inflate(static_cast<char*>(out) + of_head, bytes - of_head));
+  return of_head + got;
+}
+
+absl::StatusOr<size_t> ByteSource::Inflate(void* out, size_t bytes) {
   z_stream_s& z = *inflater_;
   size_t got = 0;
   while (got < bytes) {

@@ -1,7 +1,8 @@
 // The content of one regular file, read once from front to back.
 //
-// A file whose name ends in .gz is inflated on the way: one or more gzip members, one after the
-// other, each with its checksum verified; zeros behind one are skipped. Such a file that is no gzip is an error.
+// Gzip is inflated on the way, whatever the file's name: one or more members, one after the other, each
+// with its checksum verified; zeros behind one are skipped. A file whose name ends in .gz and that is no
+// gzip is an error, as is content that no data format begins with (file_kind.h), inflated or not.
 #ifndef TESSERA_WORKER_DATA_BYTE_SOURCE_H_
 #define TESSERA_WORKER_DATA_BYTE_SOURCE_H_
 
@@ -21,15 +22,16 @@ namespace tessera {
 
 class ByteSource {
  public:
-  // Never waits: what is not a regular file is refused with kInvalidArgument. Errors of open(2)
-  // come with their own codes.
+  // Never waits: what is not a regular file is refused with kInvalidArgument, as is what is known to be
+  // no data. Errors of open(2) come with their own codes.
   static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path);
   ~ByteSource();
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
 
   // Fills `out` and returns `bytes`, or less where the content ends.
-  //   kDataLoss  the gzip data is corrupt or cut off
+  //   kDataLoss         the gzip data is corrupt or cut off
+  //   kInvalidArgument  what was inflated is known to be no data
   absl::StatusOr<size_t> Read(void* out, size_t bytes);
   // Fills `out`; kInvalidArgument where the content ends before. `what` names the bytes in the
   // message.
@@ -49,6 +51,10 @@ class ByteSource {
 
   absl::StatusOr<size_t> ReadFile(void* out, size_t bytes);
   absl::StatusOr<size_t> ReadGzip(void* out, size_t bytes);
+  absl::StatusOr<size_t> Inflate(void* out, size_t bytes);
+  absl::StatusOr<std::string> FileHead() const;
+  absl::Status CheckKind(absl::string_view head) const;
+  absl::Status BeginInflating(int64_t file_bytes);
   absl::Status RefillInput();
   absl::Status Corrupt(absl::string_view why) const;
 
@@ -56,12 +62,15 @@ class ByteSource {
   const int file_;
   int64_t content_bytes_max_ = 0;
   int64_t offset_ = 0;
-  // Of a .gz file only.
+  // Of gzip only.
   std::unique_ptr<z_stream_s> inflater_;
   std::vector<unsigned char> input_;
   int64_t input_offset_ = 0;
   bool inside_member_ = false;
   int64_t members_ = 0;
+  // Inflated before it was asked for, to see what it is; the first head_taken_ bytes of it were returned.
+  std::string head_;
+  size_t head_taken_ = 0;
 };
 
 }  // namespace tessera

@@ -1,72 +1,144 @@
 #include "worker/data/cifar.h"
 
+#include <iterator>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
+#include "worker/data/label_range.h"
 #include "worker/data/limits.h"
 
 namespace tessera {
 namespace {
 
+constexpr int64_t kRowSizes[] = {3, 32, 32};
 constexpr int64_t kImageBytes = 3 * 32 * 32;
-constexpr int64_t kRecordBytes = 1 + kImageBytes;
 constexpr int64_t kRowMemoryBytes = kImageBytes + sizeof(int32_t);
+constexpr int64_t kLabelBytesMax = 2;
+// Read past a fault, to know how long the content is.
+constexpr size_t kDrainBytes = size_t{64} << 10;
 
-absl::Status AppendFile(const std::string& path, const TableSpec& spec, int64_t& rows,
-                        U8Values& values, Classes& classes) {
-  TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
-  if (!source->compressed()) {
-    // Known beforehand, so nothing is copied later.
-    const auto file_rows = static_cast<size_t>(source->content_bytes_max() / kRecordBytes);
-    if (static_cast<int64_t>(file_rows) < spec.bytes_max / kRowMemoryBytes - rows) {
-      values.reserve(values.size() + file_rows * kImageBytes);
-    }
+int64_t LabelBytes(CifarLabels labels) { return labels == CifarLabels::kOne ? 1 : 2; }
+int64_t LabelAt(CifarLabels labels) { return labels == CifarLabels::kFine ? 1 : 0; }
+
+// Records of the other kind do not end where the content ends, and have a label's byte anywhere.
+std::string RecordAdvice(ByteSource& source, CifarLabels labels) {
+  std::vector<char> drain(kDrainBytes);
+  for (;;) {
+    const absl::StatusOr<size_t> got = source.Read(drain.data(), drain.size());
+    if (!got.ok()) return "";
+    if (*got < drain.size()) break;
   }
+  const auto fits = [&](int64_t label_bytes) {
+    return source.offset() % (label_bytes + kImageBytes) == 0;
+  };
+  if (fits(LabelBytes(labels)) || !fits(kLabelBytesMax + 1 - LabelBytes(labels))) return "";
+  return labels == CifarLabels::kOne ? "; its records seem to have two label bytes, as CIFAR-100 "
+                                       "has them: set data.labels to "
+                                       "fine or coarse"
+                                     : "; its records seem to have one label byte, as CIFAR-10 has "
+                                       "it: leave data.labels out";
+}
+
+class CifarReader {
+ public:
+  CifarReader(const TableSpec& spec, CifarLabels labels) : spec_(spec), labels_(labels) {}
+
+  absl::Status AppendFile(const std::string& path);
+  Table Finish();
+
+ private:
+  int64_t record_bytes() const { return LabelBytes(labels_) + kImageBytes; }
+  void Reserve(const ByteSource& source);
+  absl::Status WrongLabel(ByteSource& source, int64_t row, int label);
+
+  const TableSpec& spec_;
+  const CifarLabels labels_;
+  int64_t rows_ = 0;
+  U8Values values_;
+  Classes classes_;
+  LabelRange range_;
+};
+
+// What is known beforehand need not be copied later.
+void CifarReader::Reserve(const ByteSource& source) {
+  if (source.compressed()) return;
+  const int64_t file_rows = source.content_bytes_max() / record_bytes();
+  if (file_rows >= spec_.bytes_max / kRowMemoryBytes - rows_) return;
+  values_.reserve(values_.size() + static_cast<size_t>(file_rows * kImageBytes));
+}
+
+absl::Status CifarReader::WrongLabel(ByteSource& source, int64_t row, int label) {
+  const std::string wrong =
+      absl::StrCat(source.path(), ": byte ", source.offset() - record_bytes(), ": label of row ",
+                   row, " is ", label, ", want 0 to ", spec_.classes - 1, " (the model's classes)");
+  std::string advice;
+  if (range_.MayExplain(label, spec_.classes)) {
+    uint8_t record[kLabelBytesMax + kImageBytes];
+    for (;;) {
+      const absl::StatusOr<size_t> got = source.Read(record, static_cast<size_t>(record_bytes()));
+      if (!got.ok() || *got < static_cast<size_t>(record_bytes())) break;
+      range_.Add(record[LabelAt(labels_)]);
+    }
+    advice = range_.Advice(spec_.classes);
+  }
+  const std::string records = RecordAdvice(source, labels_);
+  return absl::InvalidArgumentError(absl::StrCat(wrong, records.empty() ? advice : records));
+}
+
+absl::Status CifarReader::AppendFile(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
+  Reserve(*source);
   for (int64_t row = 0;; ++row) {
     const int64_t offset = source->offset();
-    uint8_t record[kRecordBytes];
-    TESSERA_ASSIGN_OR_RETURN(const size_t got, source->Read(record, sizeof record));
+    uint8_t record[kLabelBytesMax + kImageBytes];
+    TESSERA_ASSIGN_OR_RETURN(const size_t got,
+                             source->Read(record, static_cast<size_t>(record_bytes())));
     if (got == 0) return absl::OkStatus();
-    if (got < sizeof record) {
+    if (static_cast<int64_t>(got) < record_bytes()) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": byte ", offset, ": row ", row,
-                                                     " has ", got, " bytes, want ", kRecordBytes));
+                                                     " has ", got, " bytes, want ", record_bytes(),
+                                                     RecordAdvice(*source, labels_)));
     }
-    if (record[0] >= spec.classes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ": byte ", offset, ": label of row ", row, " is ", static_cast<int>(record[0]),
-          ", want 0 to ", spec.classes - 1, " (the model's classes)"));
-    }
-    ++rows;
-    if (rows > kRowsMax || rows * kRowMemoryBytes > spec.bytes_max) {
+    const int label = record[LabelAt(labels_)];
+    range_.Add(label);
+    if (label >= spec_.classes) return WrongLabel(*source, row, label);
+    ++rows_;
+    if (rows_ > kRowsMax || rows_ * kRowMemoryBytes > spec_.bytes_max) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(path, ": needs more than ", spec.bytes_max, " bytes of memory"));
+          absl::StrCat(path, ": needs more than ", spec_.bytes_max, " bytes of memory"));
     }
-    classes.push_back(record[0]);
-    values.append(record + 1, kImageBytes);
+    classes_.push_back(label);
+    values_.append(record + LabelBytes(labels_), kImageBytes);
   }
+}
+
+Table CifarReader::Finish() {
+  Table table;
+  table.rows = rows_;
+  table.features = kImageBytes;
+  table.row_sizes.assign(std::begin(kRowSizes), std::end(kRowSizes));
+  values_.shrink_to_fit();
+  classes_.shrink_to_fit();
+  table.values = std::move(values_);
+  table.labels = std::move(classes_);
+  return table;
 }
 
 }  // namespace
 
-absl::StatusOr<Table> ReadCifar(const std::vector<std::string>& paths, const TableSpec& spec) {
+absl::StatusOr<Table> ReadCifar(const std::vector<std::string>& paths, const TableSpec& spec,
+                                CifarLabels labels) {
   if (spec.features != kImageBytes) {
     return absl::InvalidArgumentError(absl::StrCat("data.format cifar: row size is ", kImageBytes,
                                                    ", want ", spec.features,
                                                    ", the product of model.input"));
   }
-  Table table;
-  table.features = kImageBytes;
-  U8Values values;
-  Classes classes;
-  for (const std::string& path : paths) {
-    TESSERA_RETURN_IF_ERROR(AppendFile(path, spec, table.rows, values, classes));
-  }
-  values.shrink_to_fit();
-  classes.shrink_to_fit();
-  table.values = std::move(values);
-  table.labels = std::move(classes);
-  return table;
+  TESSERA_RETURN_IF_ERROR(CheckRowShape("data.format cifar", kRowSizes, spec));
+  CifarReader reader(spec, labels);
+  for (const std::string& path : paths) TESSERA_RETURN_IF_ERROR(reader.AppendFile(path));
+  return reader.Finish();
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -10,18 +11,15 @@
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
 #include "worker/data/field.h"
+#include "worker/data/label_range.h"
 #include "worker/data/limits.h"
 #include "worker/data/line_source.h"
 
 namespace tessera {
 namespace {
 
-bool IsHeader(absl::string_view line) {
-  for (const absl::string_view field : absl::StrSplit(line, ',')) {
-    if (ParseFloatField(absl::StripAsciiWhitespace(field)).has_value()) return false;
-  }
-  return true;
-}
+// So many fields or more that count 0, 1, 2 and so on are no row.
+constexpr int64_t kCountedNamesMin = 5;
 
 // The field before the next comma; `rest` loses both.
 absl::string_view NextField(absl::string_view& rest) {
@@ -31,70 +29,171 @@ absl::string_view NextField(absl::string_view& rest) {
   return field;
 }
 
-// What is wrong with a line, or nothing.
-std::optional<std::string> AppendRow(absl::string_view line, const TableSpec& spec,
-                                     F32Values& values, Classes& classes) {
-  const int64_t fields = std::count(line.begin(), line.end(), ',') + 1;
-  if (fields != spec.features + 1) {
-    return absl::StrCat("line has ", fields, " fields, want ", spec.features + 1,
-                        " (the product of model.input is ", spec.features, ", then the label)");
+// Files are read one after the other into one table.
+class CsvReader {
+ public:
+  CsvReader(const TableSpec& spec, CsvColumns* columns) : spec_(spec), columns_(*columns) {}
+
+  absl::Status AppendFile(const std::string& path);
+  Table Finish();
+
+ private:
+  int64_t fields() const { return spec_.features + 1; }
+  absl::Status CheckRoom(const LineSource& lines) const;
+  Complaint BeginFile(const std::string& path, absl::string_view line, bool* is_header);
+  Complaint AppendRow(absl::string_view line);
+  Complaint AppendLabel(absl::string_view field);
+  // After a label that is no class: what those behind it say of it.
+  std::string LabelAdvice(LineSource& lines);
+
+  const TableSpec& spec_;
+  CsvColumns& columns_;
+  F32Values values_;
+  Classes classes_;
+  LabelRange range_;
+  bool labels_may_explain_ = false;
+};
+
+// The first line is no header where it has a number; where it has other things than names, and then is no row
+// either, the header may be what is wrong.
+std::string HeaderAdvice(absl::string_view line) {
+  bool has_name = false;
+  for (const absl::string_view field : absl::StrSplit(line, ',')) {
+    if (ParseFloatField(absl::StripAsciiWhitespace(field)).has_value()) return "";
+    has_name |= IsCsvHeader(field);
   }
-  for (int64_t i = 0; i < spec.features; ++i) {
+  return has_name ? "; a header has a name in every field" : "";
+}
+
+std::string SeparatorAdvice(absl::string_view line) {
+  if (line.find(',') != absl::string_view::npos) return "";
+  for (const auto& [separator, name] : {std::pair(';', "semicolons"), std::pair('\t', "tabs")}) {
+    if (line.find(separator) == absl::string_view::npos) continue;
+    return absl::StrCat("; between its fields are ", name, ", want commas");
+  }
+  return "";
+}
+
+bool CountsFromZero(absl::string_view line) {
+  int64_t next = 0;
+  for (const absl::string_view field : absl::StrSplit(line, ',')) {
+    if (absl::StripAsciiWhitespace(field) != absl::StrCat(next)) return false;
+    ++next;
+  }
+  return next >= kCountedNamesMin;
+}
+
+Complaint CsvReader::BeginFile(const std::string& path, absl::string_view line, bool* is_header) {
+  *is_header = IsCsvHeader(line);
+  if (CountsFromZero(line)) {
+    return "line counts its fields from 0, as pandas does for columns without names, want a row or "
+           "names; leave the line out with to_csv(header=False, index=False)";
+  }
+  return columns_.BeginFile(path, *is_header ? line : "", fields());
+}
+
+Complaint CsvReader::AppendRow(absl::string_view line) {
+  const int64_t count = std::count(line.begin(), line.end(), ',') + 1;
+  if (count != fields()) {
+    return absl::StrCat("line has ", count, " fields, want ", fields(),
+                        " (the product of model.input is ", spec_.features, ", then the label)",
+                        SeparatorAdvice(line));
+  }
+  for (int64_t i = 0; i < fields(); ++i) {
     const absl::string_view field = NextField(line);
+    if (i == columns_.label_field()) {
+      if (auto wrong = AppendLabel(field)) return wrong;
+      continue;
+    }
     const std::optional<float> value = ParseFloatField(field);
     if (!value.has_value()) {
       return absl::StrCat("field ", i + 1, " is ", QuotedField(field), ", want a finite number");
     }
-    values.push_back(*value);
+    values_.push_back(*value);
   }
-  const absl::string_view field = NextField(line);
-  const std::optional<int64_t> label = ParseLabelField(field);
-  if (!label.has_value() || *label < 0 || *label >= spec.classes) {
-    return absl::StrCat("label is ", QuotedField(field), ", want an integer from 0 to ",
-                        spec.classes - 1, " (the model's classes)");
-  }
-  classes.push_back(static_cast<int32_t>(*label));
   return std::nullopt;
 }
 
-absl::Status AppendFile(const std::string& path, const TableSpec& spec, F32Values& values,
-                        Classes& classes) {
+Complaint CsvReader::AppendLabel(absl::string_view field) {
+  const std::optional<int64_t> label = ParseLabelField(field);
+  if (label.has_value()) range_.Add(*label);
+  if (label.has_value() && *label >= 0 && *label < spec_.classes) {
+    classes_.push_back(static_cast<int32_t>(*label));
+    return std::nullopt;
+  }
+  labels_may_explain_ = label.has_value() && range_.MayExplain(*label, spec_.classes);
+  return absl::StrCat("label is ", QuotedField(field), ", want an integer from 0 to ",
+                      spec_.classes - 1, " (the model's classes)");
+}
+
+std::string CsvReader::LabelAdvice(LineSource& lines) {
+  if (!labels_may_explain_) return "";
+  for (;;) {
+    absl::string_view line;
+    const absl::StatusOr<bool> there_is = lines.Next(&line);
+    if (!there_is.ok()) return "";
+    if (!*there_is) return range_.Advice(spec_.classes);
+    absl::string_view field;
+    for (int64_t i = 0; i <= columns_.label_field(); ++i) field = NextField(line);
+    const std::optional<int64_t> label = ParseLabelField(field);
+    if (!label.has_value()) return "";
+    range_.Add(*label);
+  }
+}
+
+absl::Status CsvReader::CheckRoom(const LineSource& lines) const {
+  const int64_t row_bytes = fields() * int64_t{sizeof(float)};
+  const int64_t rows_max = std::min(kRowsMax, spec_.bytes_max / row_bytes);
+  if (static_cast<int64_t>(classes_.size()) < rows_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(lines.where(), ": ", rows_max, " rows before need ", rows_max * row_bytes,
+                   " bytes of memory, want at most ", spec_.bytes_max));
+}
+
+absl::Status CsvReader::AppendFile(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(auto bytes, ByteSource::Open(path));
-  LineSource lines(std::move(bytes), kLineBytesBase + (spec.features + 1) * kFieldBytesMax);
-  const int64_t row_bytes = (spec.features + 1) * int64_t{sizeof(float)};
-  const int64_t rows_max = std::min(kRowsMax, spec.bytes_max / row_bytes);
+  LineSource lines(std::move(bytes), kLineBytesBase + fields() * kFieldBytesMax);
   absl::string_view line;
   for (bool first = true;; first = false) {
     TESSERA_ASSIGN_OR_RETURN(const bool there_is, lines.Next(&line));
     if (!there_is) return absl::OkStatus();
-    if (first && IsHeader(line)) continue;
-    if (static_cast<int64_t>(classes.size()) >= rows_max) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(lines.where(), ": ", rows_max, " rows before need ", rows_max * row_bytes,
-                       " bytes of memory, want at most ", spec.bytes_max));
+    bool is_header = false;
+    Complaint wrong;
+    if (first) wrong = BeginFile(path, line, &is_header);
+    if (!is_header && !wrong) {
+      TESSERA_RETURN_IF_ERROR(CheckRoom(lines));
+      wrong = AppendRow(line);
+      if (wrong && first) wrong->append(HeaderAdvice(line));
     }
-    if (const auto wrong = AppendRow(line, spec, values, classes)) {
-      return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));
-    }
+    if (!wrong) continue;
+    const std::string where = lines.where();
+    return absl::InvalidArgumentError(absl::StrCat(where, ": ", *wrong, LabelAdvice(lines)));
   }
+}
+
+Table CsvReader::Finish() {
+  Table table;
+  table.rows = static_cast<int64_t>(classes_.size());
+  table.features = spec_.features;
+  values_.shrink_to_fit();
+  classes_.shrink_to_fit();
+  table.values = std::move(values_);
+  table.labels = std::move(classes_);
+  return table;
 }
 
 }  // namespace
 
+absl::StatusOr<Table> ReadCsv(const std::vector<std::string>& paths, const TableSpec& spec,
+                              CsvColumns* columns) {
+  CsvReader reader(spec, columns);
+  for (const std::string& path : paths) TESSERA_RETURN_IF_ERROR(reader.AppendFile(path));
+  return reader.Finish();
+}
+
 absl::StatusOr<Table> ReadCsv(const std::vector<std::string>& paths, const TableSpec& spec) {
-  F32Values values;
-  Classes classes;
-  for (const std::string& path : paths) {
-    TESSERA_RETURN_IF_ERROR(AppendFile(path, spec, values, classes));
-  }
-  values.shrink_to_fit();
-  classes.shrink_to_fit();
-  Table table;
-  table.rows = static_cast<int64_t>(classes.size());
-  table.features = spec.features;
-  table.values = std::move(values);
-  table.labels = std::move(classes);
-  return table;
+  CsvColumns columns;
+  return ReadCsv(paths, spec, &columns);
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #define TESSERA_WORKER_DATA_DATASET_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,8 @@ struct ModelEnds {
   int64_t outputs = 0;
   // model.loss is sigmoid_cross_entropy, not softmax_cross_entropy.
   bool sigmoid = false;
+  // model.input, for formats whose rows have a shape; empty: any of so many values will do.
+  std::vector<int64_t> input = {};
 };
 // `shape` is the model's.
 ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape);
@@ -61,6 +64,8 @@ class Dataset {
   int64_t rows() const { return table_.rows; }
   int64_t inputs() const { return table_.features; }
   int64_t outputs() const { return outputs_; }
+  // Values are bytes, which are divided by 255; all others are what they are.
+  bool is_bytes() const { return table_.is_bytes(); }
   // Every row has one class, so BatchView::classes may be filled. Always so under softmax.
   bool has_classes() const { return std::holds_alternative<Classes>(table_.labels); }
   // Memory of all of it.
@@ -105,15 +110,17 @@ TableSpec TableSpecOf(const ModelEnds& ends);
 struct Datasets {
   Dataset train;
   Dataset test;
+  // What is no fault, and whoever starts the job had better know (data_notes.h).
+  std::vector<std::string> notes = {};
 };
 
 // Reads the files of data.train and data.test, which are relative to data.directory where not
-// absolute. Both use the normalisation of the training rows. `bytes_max` bounds the memory of both
-// together.
+// absolute. Both are of one kind: bytes or other numbers, and rows of one shape. Both use the normalisation of the
+// training rows. `bytes_max` bounds the memory of both together.
 //   kNotFound, kPermissionDenied, ...  a file cannot be opened
-//   kInvalidArgument                   a file is malformed or does not fit the model, or
+//   kInvalidArgument                   a file is malformed or does not fit the model or the other file, or
 //                                      data.normalize would fill the zeros of an xc file
-//   kDataLoss                          a .gz file is corrupt or cut off
+//   kDataLoss                          a gzip file is corrupt or cut off
 //   kResourceExhausted                 the rows would need more than bytes_max, or than there is
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
                                       int64_t bytes_max = kDatasetBytesMax);

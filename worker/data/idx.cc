@@ -1,5 +1,6 @@
 #include "worker/data/idx.h"
 
+#include <cstring>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -42,10 +43,12 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
   TESSERA_RETURN_IF_ERROR(source.ReadExactly(magic, sizeof magic, "the IDX header"));
   const std::optional<ValueType> type = TypeOf(magic[2]);
   if (magic[0] != 0 || magic[1] != 0 || !type) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s: byte 0: IDX header is %02x %02x %02x %02x, want 00 00, a type (08, "
-                        "09, 0b to 0e), a rank",
-                        path, magic[0], magic[1], magic[2], magic[3]));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: byte 0: IDX header is %02x %02x %02x %02x, want 00 00, a type (08, "
+        "09, 0b to 0e), a rank%s",
+        path, magic[0], magic[1], magic[2], magic[3],
+        std::memcmp(magic, "\x93NUM", 4) == 0 ? "; it is a NumPy file: set data.format to npy"
+                                              : ""));
   }
   ArrayHeader header;
   header.type = *type;

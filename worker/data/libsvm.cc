@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
@@ -56,7 +57,27 @@ Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
   return std::nullopt;
 }
 
-Complaint AppendRow(absl::string_view line, const TableSpec& spec, RawRows& rows) {
+// A whole line may say from where indices count, as scikit-learn's dump_svmlight_file does.
+Complaint NoteComment(absl::string_view line, bool has_rows, int64_t* index_base) {
+  const std::string comment = absl::AsciiStrToLower(line);
+  int64_t base = *index_base;
+  for (const absl::string_view word : {"zero-based", "zero based", "0-based"}) {
+    if (absl::StrContains(comment, word)) base = 0;
+  }
+  for (const absl::string_view word : {"one-based", "one based", "1-based"}) {
+    if (absl::StrContains(comment, word)) base = 1;
+  }
+  if (base != *index_base && has_rows) {
+    return absl::StrCat("comment says that indices count from ", base,
+                        ", want it before the first row: those above were read as counting from ",
+                        *index_base);
+  }
+  *index_base = base;
+  return std::nullopt;
+}
+
+Complaint AppendRow(absl::string_view line, int64_t index_base, const TableSpec& spec,
+                    RawRows& rows) {
   absl::string_view rest = line;
   absl::string_view labels = NextTextField(rest);
   // A row without labels begins with its entries.
@@ -65,7 +86,7 @@ Complaint AppendRow(absl::string_view line, const TableSpec& spec, RawRows& rows
     rest = line;
   }
   if (auto wrong = AppendLabels(labels, spec, rows.labels)) return wrong;
-  if (auto wrong = AppendSparseRow(rest, 1, spec.features, rows.values)) return wrong;
+  if (auto wrong = AppendSparseRow(rest, index_base, spec.features, rows.values)) return wrong;
   rows.label_begin.push_back(static_cast<int64_t>(rows.labels.size()));
   return std::nullopt;
 }
@@ -95,15 +116,18 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec,
   TESSERA_ASSIGN_OR_RETURN(auto bytes, ByteSource::Open(path));
   LineSource lines(std::move(bytes),
                    kLineBytesBase + (spec.features + spec.classes) * kFieldBytesMax);
+  const int64_t rows_before = rows.rows();
+  int64_t index_base = 1;
   for (;;) {
     absl::string_view line;
     TESSERA_ASSIGN_OR_RETURN(const bool there_is, lines.Next(&line));
     if (!there_is) return absl::OkStatus();
-    line = line.substr(0, line.find('#'));
-    if (absl::StripAsciiWhitespace(line).empty()) continue;
-    if (auto wrong = AppendRow(line, spec, rows)) {
-      return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));
-    }
+    const absl::string_view row = line.substr(0, line.find('#'));
+    const bool is_comment = absl::StripAsciiWhitespace(row).empty();
+    const Complaint wrong = is_comment ? NoteComment(line, rows.rows() > rows_before, &index_base)
+                                       : AppendRow(row, index_base, spec, rows);
+    if (wrong) return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));
+    if (is_comment) continue;
     TESSERA_RETURN_IF_ERROR(NoteLabels(lines, map, spec, rows));
     if (rows.rows() > kRowsMax || rows.bytes() > spec.bytes_max) {
       return absl::ResourceExhaustedError(absl::StrCat(

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
@@ -31,9 +32,26 @@ absl::StatusOr<bool> LineSource::Next(absl::string_view* line) {
 absl::StatusOr<bool> LineSource::NextOrBlank(absl::string_view* line) {
   TESSERA_ASSIGN_OR_RETURN(const bool there_is, NextAny(line));
   if (!there_is) return false;
-  if (line_ == 1) absl::ConsumePrefix(line, "\xEF\xBB\xBF");
+  if (line_ == 1) {
+    TESSERA_RETURN_IF_ERROR(CheckText(*line));
+    absl::ConsumePrefix(line, "\xEF\xBB\xBF");
+  }
   absl::ConsumeSuffix(line, "\r");
   return true;
+}
+
+// The first line tells: no text in UTF-8 has a zero byte, and text in UTF-16 has one beside each digit.
+absl::Status LineSource::CheckText(absl::string_view line) const {
+  const bool is_utf16 = absl::StartsWith(line, "\xFF\xFE") || absl::StartsWith(line, "\xFE\xFF");
+  if (!is_utf16 && line.find('\0') == absl::string_view::npos) return absl::OkStatus();
+  if (absl::StartsWith(line, "\x93NUMPY")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        bytes_->path(), ": content is a NumPy file, want text; set data.format to npy"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      bytes_->path(), ": content is ",
+      is_utf16 ? "text in UTF-16" : "no text, for its first line has zero bytes (or is it UTF-16?)",
+      ", want text in UTF-8; iconv -f UTF-16 -t UTF-8 makes it from UTF-16"));
 }
 
 absl::StatusOr<bool> LineSource::NextAny(absl::string_view* line) {

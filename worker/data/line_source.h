@@ -21,7 +21,7 @@ class LineSource {
   // Sets `line` to the next line without its end (LF or CRLF) and returns true, or returns false
   // after the last. Lines of white space are skipped, as is a byte order mark. The view lives until
   // the next call.
-  //   kInvalidArgument  the line is longer than line_bytes_max
+  //   kInvalidArgument  the line is longer than line_bytes_max, or the file is no text in UTF-8
   absl::StatusOr<bool> Next(absl::string_view* line);
   // As Next, but for lines of white space, which are lines here.
   absl::StatusOr<bool> NextOrBlank(absl::string_view* line);
@@ -30,6 +30,7 @@ class LineSource {
   std::string where() const;
 
  private:
+  absl::Status CheckText(absl::string_view line) const;
   absl::StatusOr<bool> NextAny(absl::string_view* line);
 
   const std::unique_ptr<ByteSource> bytes_;

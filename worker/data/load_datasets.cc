@@ -1,4 +1,6 @@
 // From a job's data section to tables, and from tables to data sets.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,6 +12,8 @@
 #include "common/base/check.h"
 #include "worker/data/cifar.h"
 #include "worker/data/csv.h"
+#include "worker/data/csv_columns.h"
+#include "worker/data/data_notes.h"
 #include "worker/data/dataset.h"
 #include "worker/data/idx.h"
 #include "worker/data/label_map.h"
@@ -49,22 +53,42 @@ absl::Status CheckFiles(const v1::DataFiles& files, const std::string& format,
   return absl::OkStatus();
 }
 
-// `labels` belongs to libsvm: made by the training set, used by the test set.
+// Empty files are told in the same words whatever the format wants at their beginning.
+absl::Status CheckNotEmpty(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    struct stat about;
+    // Whoever opens it says what else is wrong with it.
+    if (stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(path, ": has no rows: it is empty, 0 bytes"));
+  }
+  return absl::OkStatus();
+}
+
+CifarLabels CifarLabelsOf(const v1::Data& data) {
+  if (data.labels().empty()) return CifarLabels::kOne;
+  return data.labels() == "fine" ? CifarLabels::kFine : CifarLabels::kCoarse;
+}
+
+// `labels` belongs to libsvm and `columns` to csv: made by the training set, used by the test set.
 absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files,
                                 absl::string_view key, const TableSpec& spec,
-                                std::optional<LabelMap>& labels) {
+                                std::optional<LabelMap>& labels, CsvColumns& columns) {
   TESSERA_RETURN_IF_ERROR(CheckFiles(files, data.format(), key));
   std::vector<std::string> paths;
   for (const std::string& file : files.features()) paths.push_back(Resolve(data.directory(), file));
   const std::string& format = data.format();
+  const std::string labels_path =
+      files.labels().empty() ? "" : Resolve(data.directory(), files.labels());
+  TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths));
+  TESSERA_RETURN_IF_ERROR(CheckNotEmpty({labels_path}));
   absl::StatusOr<Table> table = absl::InvalidArgumentError(
       absl::StrCat("data.format: is \"", format, "\", want idx, csv, libsvm, xc, cifar or npy"));
-  if (format == "idx") table = ReadIdx(paths[0], Resolve(data.directory(), files.labels()), spec);
-  if (format == "npy") table = ReadNpy(paths[0], Resolve(data.directory(), files.labels()), spec);
-  if (format == "csv") table = ReadCsv(paths, spec);
+  if (format == "idx") table = ReadIdx(paths[0], labels_path, spec);
+  if (format == "npy") table = ReadNpy(paths[0], labels_path, spec);
+  if (format == "csv") table = ReadCsv(paths, spec, &columns);
   if (format == "libsvm") table = ReadLibsvm(paths, spec, labels);
   if (format == "xc") table = ReadXc(paths, spec);
-  if (format == "cifar") table = ReadCifar(paths, spec);
+  if (format == "cifar") table = ReadCifar(paths, spec, CifarLabelsOf(data));
   if (table.ok() && table->rows == 0) {
     return absl::InvalidArgumentError(absl::StrCat(paths[0], ": has no rows, want at least one"));
   }
@@ -74,15 +98,23 @@ absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files
 // The same where memory comes to its end: other readers do not know how much it will be.
 absl::StatusOr<Table> ReadTableIfRoom(const v1::Data& data, const v1::DataFiles& files,
                                       absl::string_view key, const TableSpec& spec,
-                                      std::optional<LabelMap>& labels) {
+                                      std::optional<LabelMap>& labels, CsvColumns& columns) {
   try {
-    return ReadTable(data, files, key, spec, labels);
+    return ReadTable(data, files, key, spec, labels, columns);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat(
         key, ".features: no memory for the rows of ", Resolve(data.directory(), files.features(0)),
         files.features_size() > 1 ? absl::StrCat(" and ", files.features_size() - 1, " more") : "",
         ", want a smaller data set or a machine with more"));
   }
+}
+
+// Whether test rows are what training rows are, as far as their files say.
+absl::Status CheckAlike(const v1::Data& data, const Table& train, const Table& test) {
+  const std::string train_path = Resolve(data.directory(), data.train().features(0));
+  const std::string test_path = Resolve(data.directory(), data.test().features(0));
+  TESSERA_RETURN_IF_ERROR(CheckSameKind(test_path, test, train_path, train));
+  return CheckSameShape(test_path, test, train);
 }
 
 absl::Status CheckNormalize(const v1::Normalize& normalize) {
@@ -102,6 +134,7 @@ absl::Status CheckNormalize(const v1::Normalize& normalize) {
 TableSpec TableSpecOf(const ModelEnds& ends) {
   TableSpec spec;
   spec.features = ends.inputs;
+  spec.input = ends.input;
   // One sigmoid output tells two classes apart.
   spec.one_output = ends.sigmoid && ends.outputs == 1;
   spec.classes = spec.one_output ? 2 : ends.outputs;
@@ -114,6 +147,7 @@ ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
   ends.inputs = shape.inputs();
   ends.outputs = shape.outputs();
   ends.sigmoid = model.loss() == "sigmoid_cross_entropy";
+  ends.input.assign(model.input().begin(), model.input().end());
   return ends;
 }
 
@@ -137,11 +171,14 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   spec.local_files = data.partition() == "local";
   spec.bytes_max = bytes_max;
   std::optional<LabelMap> labels;
-  TESSERA_ASSIGN_OR_RETURN(Table train,
-                           ReadTableIfRoom(data, data.train(), "data.train", spec, labels));
+  CsvColumns columns(data.label_column());
+  TESSERA_ASSIGN_OR_RETURN(
+      Table train, ReadTableIfRoom(data, data.train(), "data.train", spec, labels, columns));
   spec.bytes_max -= train.bytes();
   TESSERA_ASSIGN_OR_RETURN(Table test,
-                           ReadTableIfRoom(data, data.test(), "data.test", spec, labels));
+                           ReadTableIfRoom(data, data.test(), "data.test", spec, labels, columns));
+  TESSERA_RETURN_IF_ERROR(CheckAlike(data, train, test));
+  std::vector<std::string> notes = NotesOn(train, test, spec);
 
   Normalization normalization;
   if (per_feature) {
@@ -150,7 +187,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
     normalization = {{data.normalize().mean()}, {data.normalize().stddev()}};
   }
   return Datasets{Dataset(std::move(train), normalization, ends),
-                  Dataset(std::move(test), normalization, ends)};
+                  Dataset(std::move(test), normalization, ends), std::move(notes)};
 }
 
 absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends) {

@@ -292,16 +292,13 @@ absl::Status HeaderParser::SetSizes() {
 }
 
 absl::Status NoNpy(const std::string& path, const uint8_t* magic) {
-  absl::string_view what;
-  if (std::memcmp(magic, "PK\3\4", 4) == 0) {
-    what = "; this is a ZIP file, as np.savez writes it: save each array with np.save";
-  } else if (magic[0] == 0x1f && magic[1] == 0x8b) {
-    what = "; this is gzip: let the file's name end in .gz";
-  }
   return absl::InvalidArgumentError(
       absl::StrFormat("%s: byte 0: header begins with %02x %02x %02x %02x %02x %02x, want 93 4e 55 "
                       "4d 50 59 (NUMPY), as np.save writes it%s",
-                      path, magic[0], magic[1], magic[2], magic[3], magic[4], magic[5], what));
+                      path, magic[0], magic[1], magic[2], magic[3], magic[4], magic[5],
+                      magic[0] == 0 && magic[1] == 0 && magic[2] >= 8 && magic[2] <= 0xe
+                          ? "; it seems to be an IDX file: set data.format to idx"
+                          : ""));
 }
 
 }  // namespace

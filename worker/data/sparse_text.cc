@@ -9,6 +9,11 @@
 namespace tessera {
 namespace {
 
+constexpr absl::string_view kZeroBasedAdvice =
+    "; where indices count from 0, let the file begin with the line \"# Column indices are "
+    "zero-based\", as "
+    "scikit-learn writes it with a comment";
+
 Complaint AppendEntry(absl::string_view field, int64_t base, int64_t features, int64_t& last_index,
                       SparseValues& out) {
   const size_t colon = field.find(':');
@@ -19,7 +24,7 @@ Complaint AppendEntry(absl::string_view field, int64_t base, int64_t features, i
   if (!index.has_value() || *index < base || *index >= base + features) {
     return absl::StrCat("index is ", QuotedField(field.substr(0, colon)), ", want ", base, " to ",
                         base + features - 1, " (the product of model.input",
-                        base == 0 ? " - 1)" : ")");
+                        base == 0 ? " - 1)" : ")", index == 0 && base == 1 ? kZeroBasedAdvice : "");
   }
   if (*index <= last_index) {
     return absl::StrCat("index is ", *index, " after ", last_index, ", want ascending ones");

@@ -1,5 +1,8 @@
 #include "worker/data/table.h"
 
+#include "absl/strings/str_cat.h"
+#include "common/layout/row_shape.h"
+
 namespace tessera {
 namespace {
 
@@ -12,11 +15,43 @@ int64_t Bytes(const SparseValues& v) { return Bytes(v.begin) + Bytes(v.feature) 
 
 int64_t Bytes(const ClassSets& v) { return Bytes(v.begin) + Bytes(v.classes); }
 
+absl::Status CheckOrder(const std::string& path, absl::Span<const int64_t> row,
+                        absl::Span<const int64_t> wanted, absl::string_view whose) {
+  if (row.empty() || wanted.empty() || IsSameOrder(row, wanted)) return absl::OkStatus();
+  const std::string transpose = TransposeTo(row, wanted);
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": rows are ", ShapeText(row), ", want ", ShapeText(wanted), ", which is ", whose,
+      ", or that flattened: as many values, in another order",
+      transpose.empty() ? "" : absl::StrCat("; save ", transpose, ", where x is this array")));
+}
+
+std::string KindOf(const Table& table) {
+  return table.is_bytes() ? "bytes, which are divided by 255"
+                          : "numbers that are taken as they are";
+}
+
 }  // namespace
 
 int64_t Table::bytes() const {
   const auto bytes_of = [](const auto& v) { return Bytes(v); };
   return std::visit(bytes_of, values) + std::visit(bytes_of, labels);
+}
+
+absl::Status CheckRowShape(const std::string& path, absl::Span<const int64_t> row_sizes,
+                           const TableSpec& spec) {
+  return CheckOrder(path, row_sizes, spec.input, "model.input");
+}
+
+absl::Status CheckSameShape(const std::string& path, const Table& test, const Table& train) {
+  return CheckOrder(path, test.row_sizes, train.row_sizes, "the training rows' shape");
+}
+
+absl::Status CheckSameKind(const std::string& path, const Table& test,
+                           const std::string& train_path, const Table& train) {
+  if (test.is_bytes() == train.is_bytes()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": values are ", KindOf(test), ", want ", KindOf(train), ", as those of ", train_path,
+      ": the model would see test rows on another scale; save both files as one type"));
 }
 
 }  // namespace tessera

@@ -3,8 +3,12 @@
 #define TESSERA_WORKER_DATA_TABLE_H_
 
 #include <cstdint>
+#include <string>
 #include <variant>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "worker/data/limits.h"
 #include "worker/data/number_array.h"
 
@@ -36,9 +40,12 @@ struct Table {
   int64_t features = 0;
   std::variant<U8Values, F32Values, SparseValues> values;
   std::variant<Classes, ClassSets> labels;
+  // What a row's values are in the order in which they lie, as [3, 8, 8]; empty where the format does not say.
+  std::vector<int64_t> row_sizes;
   // The values are SparseValues, and whoever reads the rows wants to keep them so.
   bool always_sparse = false;
 
+  bool is_bytes() const { return std::holds_alternative<U8Values>(values); }
   // Memory of values and labels.
   int64_t bytes() const;
 };
@@ -47,6 +54,8 @@ struct Table {
 struct TableSpec {
   // Product of model.input, in [1, kFeaturesMax].
   int64_t features = 0;
+  // model.input, for formats whose rows have a shape; empty: any will do.
+  std::vector<int64_t> input;
   // At least 1.
   int64_t classes = 0;
   // A row may have any number of classes, where the format can say so.
@@ -59,6 +68,16 @@ struct TableSpec {
   // Limit on Table::bytes().
   int64_t bytes_max = kDatasetBytesMax;
 };
+
+// kInvalidArgument where rows of these sizes have as many values as model.input, in another order.
+absl::Status CheckRowShape(const std::string& path, absl::Span<const int64_t> row_sizes,
+                           const TableSpec& spec);
+// The same where the training rows' sizes are those to go by: the model itself may not care.
+absl::Status CheckSameShape(const std::string& path, const Table& test, const Table& train);
+
+// Values of both must be bytes, or of neither: bytes are divided by 255.
+absl::Status CheckSameKind(const std::string& path, const Table& test,
+                           const std::string& train_path, const Table& train);
 
 }  // namespace tessera
 

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
 #include "worker/data/field.h"
+#include "worker/data/label_range.h"
 #include "worker/data/limits.h"
 #include "worker/data/line_source.h"
 #include "worker/data/sparse_text.h"
@@ -19,6 +20,9 @@ namespace {
 struct Rows {
   SparseValues values;
   ClassSets labels;
+  LabelRange range;
+  // What ended the reading is a label that the range may explain.
+  bool range_may_explain = false;
   // Of the file that is read: a row of the second class has label 0, one of the first none.
   bool one_label = false;
 
@@ -61,12 +65,15 @@ Complaint ReadHeader(absl::string_view line, const TableSpec& spec, int64_t& row
   return std::nullopt;
 }
 
-Complaint AppendLabels(absl::string_view field, const TableSpec& spec, ClassSets& out) {
+Complaint AppendLabels(absl::string_view field, const TableSpec& spec, Rows& rows) {
+  ClassSets& out = rows.labels;
   const size_t first = out.classes.size();
   if (!field.empty()) {
     for (const absl::string_view part : absl::StrSplit(field, ',')) {
       const std::optional<int64_t> label = ParseIntegerField(part);
+      if (label.has_value()) rows.range.Add(*label);
       if (!label.has_value() || *label < 0 || *label >= spec.classes) {
+        rows.range_may_explain = label.has_value() && rows.range.MayExplain(*label, spec.classes);
         return absl::StrCat("label is ", QuotedField(part), ", want 0 to ", spec.classes - 1,
                             " (the model's classes)");
       }
@@ -104,11 +111,29 @@ Complaint AppendRow(absl::string_view line, const TableSpec& spec, Rows& rows) {
     labels = "";
     rest = line;
   }
-  if (auto wrong = rows.one_label ? AppendOneLabel(labels, rows.labels)
-                                  : AppendLabels(labels, spec, rows.labels)) {
+  if (auto wrong =
+          rows.one_label ? AppendOneLabel(labels, rows.labels) : AppendLabels(labels, spec, rows)) {
     return wrong;
   }
   return AppendSparseRow(rest, 0, spec.features, rows.values);
+}
+
+// After a label that is no class: what those behind it say of it.
+std::string LabelAdvice(LineSource& lines, const TableSpec& spec, Rows& rows) {
+  if (!rows.range_may_explain) return "";
+  for (;;) {
+    absl::string_view line;
+    const absl::StatusOr<bool> there_is = lines.Next(&line);
+    if (!there_is.ok()) return "";
+    if (!*there_is) return rows.range.Advice(spec.classes);
+    const absl::string_view labels = NextTextField(line);
+    if (labels.find(':') != absl::string_view::npos) continue;
+    for (const absl::string_view part : absl::StrSplit(labels, ',')) {
+      const std::optional<int64_t> label = ParseIntegerField(part);
+      if (!label.has_value()) return "";
+      rows.range.Add(*label);
+    }
+  }
 }
 
 // Behind the last row there is nothing but white space.
@@ -141,7 +166,9 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec, Rows& ro
           path, ": file ends after ", row, " rows, want ", wanted, ", as its header says"));
     }
     if (auto wrong = AppendRow(line, spec, rows)) {
-      return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));
+      const std::string where = lines.where();
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": ", *wrong, LabelAdvice(lines, spec, rows)));
     }
     if (rows.count() > kRowsMax || rows.bytes() > spec.bytes_max) {
       return absl::ResourceExhaustedError(absl::StrCat(

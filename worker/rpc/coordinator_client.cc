@@ -140,6 +140,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
   request.set_rows(options_.rows);
   request.set_train_sum(options_.train_sum);
   request.set_test_sum(options_.test_sum);
+  request.set_values(options_.values);
   request.set_continues(options_.continues.value());
   request.set_life((uint64_t{device()} << 32) | device() | 1);
   if (options_.rank) request.set_rank(options_.rank->value());

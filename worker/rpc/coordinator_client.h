@@ -56,6 +56,7 @@ class CoordinatorClient {
     // Dataset::Sum of training and test rows.
     uint64_t train_sum = 0;
     uint64_t test_sum = 0;
+    v1::ValueKind values = v1::VALUES_UNKNOWN;
     // The member that this process was before the job went back; MemberId(): none.
     MemberId continues;
     // Where other workers reach this one, host:port; empty: they need not.

@@ -135,6 +135,10 @@ TEST_CASE("images of the cifar format have their size", "[job_check]") {
   CHECK(with("3072").empty());
   CHECK(with("[1, 32, 32]") ==
         "--set model.input: got 1024 values, want 3072 with data.format cifar, as [3, 32, 32]\n");
+  CHECK(with("[32, 32, 3]") ==
+        "--set model.input: got [32, 32, 3], want [3, 32, 32] with data.format cifar, or that "
+        "flattened: "
+        "its values lie in that order\n");
 }
 
 TEST_CASE("etcd's members are addresses, each once", "[job_check]") {

@@ -100,6 +100,16 @@ TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
        "labels\n"},
       {"format: idx", "format: ",
        "x.yaml:4:3: data.format: got nothing, want one of idx, csv, libsvm, xc, cifar, npy\n"},
+      {"format: idx", "format: idx\n  labels: fine",
+       "x.yaml:5:11: data.labels: got \"fine\", want no such key with data.format idx: it is of "
+       "cifar "
+       "files\n"},
+      {"format: idx", "format: idx\n  labels: middle",
+       "x.yaml:5:11: data.labels: got \"middle\", want one of fine, coarse\n"},
+      {"format: idx", "format: idx\n  label_column: first",
+       "x.yaml:5:17: data.label_column: got \"first\", want no such key with data.format idx: it "
+       "is of "
+       "csv files\n"},
       {"format: idx", "format: idx\n  partition: everywhere",
        "x.yaml:5:14: data.partition: got \"everywhere\", want one of global, shard, full, local\n"},
       {"format: idx", "format: idx\n  normalize: {stddev: 0}",

@@ -89,6 +89,55 @@ TEST_CASE("strangers are refused with both values", "[control]") {
   CHECK(absl::IsNotFound(f.Leave(9)));
 }
 
+// With local rows nothing compared them: one worker's bytes were divided by 255, and another's floats were not.
+TEST_CASE("workers whose values are of two kinds are refused, with local rows too", "[control]") {
+  for (const bool local : {false, true}) {
+    CAPTURE(local);
+    JobFacts facts = Fixture::Facts(1, 3);
+    facts.rows_are_local = local;
+    Fixture f(facts);
+    REQUIRE(f.Attach(0).ok());
+    v1::JoinRequest join = Fixture::Wish(0);
+    join.set_life(1);
+    join.set_description("host:7");
+    join.set_values(v1::VALUES_BYTES);
+    REQUIRE(f.Join(join).ok());
+    join.set_rank(1);
+    join.set_life(2);
+    join.set_values(v1::VALUES_NUMBERS);
+    const absl::Status status = f.Join(join).status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(Mentions(
+        status,
+        "join: its data are numbers that are taken as they are, want bytes, which are divided "
+        "by 255, as those of worker 0 (host:7) are: one model would see rows on two scales; "
+        "save all files as one type"));
+    join.set_values(v1::VALUES_BYTES);
+    CHECK(f.Join(join).ok());
+    join.set_rank(2);
+    join.set_life(3);
+    join.set_values(v1::VALUES_UNKNOWN);
+    CHECK(f.Join(join).ok());
+  }
+}
+
+TEST_CASE("a coordinator that is begun again knows the kind of its workers' values", "[control]") {
+  JobFacts facts = Fixture::Facts(1, 2);
+  facts.rows_are_local = true;
+  facts.digest = "d1";
+  facts.layout_hash = 77;
+  MemberTable before(facts), after(facts);
+  v1::JoinRequest join = Fixture::Wish(0);
+  join.set_values(v1::VALUES_BYTES);
+  REQUIRE(before.Add(join, absl::UnixEpoch()).ok());
+  v1::MembershipState state;
+  before.Save(&state);
+  REQUIRE(after.Load(state).ok());
+  join.set_rank(1);
+  join.set_values(v1::VALUES_NUMBERS);
+  CHECK(Mentions(after.Add(join, absl::UnixEpoch()).status(), "want bytes"));
+}
+
 TEST_CASE("a silent worker loses its lease and the others get a plan without it", "[control]") {
   Fixture f(Fixture::Facts(2, 2));
   f.Start(2);

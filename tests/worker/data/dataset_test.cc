@@ -36,7 +36,7 @@ Floats Targets(const Dataset& data, const Rows& rows) {
   return out;
 }
 
-constexpr ModelEnds kSoftmax3{2, 3, false};
+const ModelEnds kSoftmax3{2, 3, false};
 
 TEST_CASE("a batch has the rows asked for, in that order, repeated ones too", "[dataset]") {
   const Dataset data(TableOf(F32Values{1, 2, 3, 4, 5, 6}, 2, {2, 0, 1}), {}, kSoftmax3);

@@ -97,20 +97,172 @@ TEST_CASE("idx and npy want a file of labels and one of features, the others wan
           "data.format: is \"mat\", want idx, csv, libsvm, xc, cifar or npy");
 }
 
+// The files that the case below writes.
+v1::Data NpyJob(const std::string& train, const std::string& test) {
+  return Job("format: 'npy' train { features: '" + train +
+             "' labels: 'labels.npy' } test { features: '" + test + "' labels: '" +
+             (train == test ? "labels.npy" : "test_labels.npy") + "' }");
+}
+
 TEST_CASE("npy values are taken as they are, but for bytes, of which 255 is 1", "[load_datasets]") {
   WriteFile("labels.npy", Npy("<i8", "(2,)", LittleEndian(2, 8) + LittleEndian(0, 8)));
   WriteFile("test_labels.npy", Npy("|b1", "(1,)", "\1"));
   WriteFile("bytes.npy", Npy("|u1", "(2, 1, 2)", std::string("\0\xff\x33\0", 4)));
   WriteFile("shorts.npy", Npy(">i2", "(1, 2)", std::string("\0\xff\xff\xff", 4)));
-  const v1::Data data =
-      Job("format: 'npy' train { features: 'bytes.npy' labels: 'labels.npy' } "
-          "test { features: 'shorts.npy' labels: 'test_labels.npy' }");
+  WriteFile("two_shorts.npy", Npy(">i2", "(2, 2)", std::string("\0\1\0\2\0\3\0\4", 8)));
+  const v1::Data data = NpyJob("bytes.npy", "bytes.npy");
   const auto sets = LoadDatasets(data, {2, 3, false});
   REQUIRE(sets.ok());
+  REQUIRE(sets->train.is_bytes());
   REQUIRE(Features(sets->train, {0, 1}) == Floats{0, 1, 0x33 * (1 / 255.f), 0});
-  REQUIRE(Features(sets->test, {0}) == Floats{255, -1});
+  const auto shorts = LoadDatasets(NpyJob("two_shorts.npy", "shorts.npy"), {2, 3, false});
+  REQUIRE_FALSE(shorts->train.is_bytes());
+  REQUIRE(Features(shorts->test, {0}) == Floats{255, -1});
   // Several sigmoid outputs: one class for each row, as in idx.
   REQUIRE(Targets(LoadDatasets(data, {2, 3, true})->train, {0, 1}) == Floats{0, 0, 1, 1, 0, 0});
+}
+
+std::string Bytes(size_t count) { return std::string(count, '\1'); }
+
+// idx or npy features of these sizes; each value takes `value_bytes`, 1 (u8) or 4 (f32).
+std::string ArrayFile(const std::string& format, const std::vector<uint32_t>& sizes,
+                      int value_bytes) {
+  size_t count = static_cast<size_t>(value_bytes);
+  std::string shape = "(";
+  for (const uint32_t size : sizes) {
+    count *= size;
+    shape += std::to_string(size) + ", ";
+  }
+  if (format == "idx") return Idx(value_bytes == 1 ? 8 : 13, sizes, Bytes(count));
+  return Npy(value_bytes == 1 ? "|u1" : "<f4", shape + ")", Bytes(count));
+}
+
+v1::Data ArrayJob(const std::string& format, const std::string& train, const std::string& test) {
+  const std::string zeros(2, '\0');
+  WriteFile("array_train", train);
+  WriteFile("array_test", test);
+  WriteFile("array_labels", format == "idx" ? Idx(8, {2}, zeros) : Npy("|u1", "(2,)", zeros));
+  return Job("format: '" + format +
+             "' train { features: 'array_train' labels: 'array_labels' } "
+             "test { features: 'array_test' labels: 'array_labels' }");
+}
+
+// (N, 8, 8, 3) was read as [3, 8, 8].
+TEST_CASE("rows in another order than model.input are refused with the transpose that fits",
+          "[load_datasets]") {
+  ModelEnds ends{192, 2, false, {3, 8, 8}};
+  for (const std::string format : {"idx", "npy"}) {
+    for (const int bytes : {1, 4}) {
+      CAPTURE(format, bytes);
+      const std::string right = ArrayFile(format, {2, 3, 8, 8}, bytes);
+      REQUIRE(LoadDatasets(ArrayJob(format, right, right), ends).ok());
+      for (const std::vector<uint32_t>& sizes :
+           {std::vector<uint32_t>{2, 192}, {2, 3, 64}, {2, 1, 3, 8, 8}, {2, 3, 8, 8, 1}}) {
+        REQUIRE(LoadDatasets(ArrayJob(format, ArrayFile(format, sizes, bytes), right), ends).ok());
+      }
+      const v1::Data wrong = ArrayJob(format, ArrayFile(format, {2, 8, 8, 3}, bytes), right);
+      REQUIRE(Wrong(wrong, ends) ==
+              wrong.directory() +
+                  "/array_train: rows are [8, 8, 3], want [3, 8, 8], which is model.input, "
+                  "or that flattened: as many values, in another order; save "
+                  "x.transpose(0, 3, 1, 2), where x is this array");
+      REQUIRE(Wrong(ArrayJob(format, right, ArrayFile(format, {2, 64, 3}, bytes)), ends)
+                  .find("array_test: rows are [64, 3], want [3, 8, 8]") != std::string::npos);
+      REQUIRE(Wrong(ArrayJob(format, ArrayFile(format, {2, 4, 48}, bytes), right), ends)
+                  .find("in another order") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a flat model takes rows of any shape, one and the same in both files",
+          "[load_datasets]") {
+  const ModelEnds ends{192, 2, false, {192}};
+  for (const std::string format : {"idx", "npy"}) {
+    CAPTURE(format);
+    const std::string last = ArrayFile(format, {2, 8, 8, 3}, 1),
+                      flat = ArrayFile(format, {2, 192}, 1),
+                      first = ArrayFile(format, {2, 3, 8, 8}, 1);
+    REQUIRE(LoadDatasets(ArrayJob(format, last, last), ends).ok());
+    REQUIRE(LoadDatasets(ArrayJob(format, first, flat), ends).ok());
+    REQUIRE(Wrong(ArrayJob(format, first, last), ends)
+                .find("array_test: rows are [8, 8, 3], want [3, 8, 8], which is the training rows' "
+                      "shape, "
+                      "or that flattened: as many values, in another order; save "
+                      "x.transpose(0, 3, 1, 2), where x is this array") != std::string::npos);
+  }
+}
+
+// uint8 is divided by 255 and the same numbers as floats are not: 1.0000, then 0.2500.
+TEST_CASE("bytes in one file and other numbers in the other are refused", "[load_datasets]") {
+  const ModelEnds ends{3, 2, false};
+  for (const std::string format : {"idx", "npy"}) {
+    CAPTURE(format);
+    const std::string bytes = ArrayFile(format, {2, 3}, 1), floats = ArrayFile(format, {2, 3}, 4);
+    REQUIRE(LoadDatasets(ArrayJob(format, floats, floats), ends).ok());
+    REQUIRE(LoadDatasets(ArrayJob(format, bytes, bytes), ends).ok());
+    const v1::Data data = ArrayJob(format, floats, bytes);
+    const std::string there = data.directory();
+    REQUIRE(Wrong(data, ends) ==
+            there +
+                "/array_test: values are bytes, which are divided by 255, want "
+                "numbers that are taken as they are, as those of " +
+                there +
+                "/array_train: the model would see test rows on another scale; "
+                "save both files as one type");
+    REQUIRE(Wrong(ArrayJob(format, bytes, floats), ends)
+                .find("array_test: values are numbers that are taken as they are, want bytes") !=
+            std::string::npos);
+  }
+}
+
+TEST_CASE("what csv files say of their columns holds for training and test rows together",
+          "[load_datasets]") {
+  v1::Data data = CsvJob("label,a,b\n0,1,2\n1,3,4\n", "0,1,2\n", "label_column: 'first'");
+  const auto sets = LoadDatasets(data, {2, 3, false});
+  REQUIRE(Features(sets->train, {1}) == Floats{3, 4});
+  REQUIRE(Features(sets->test, {0}) == Floats{1, 2});
+  data.set_label_column("label");
+  REQUIRE(Wrong(data).find("test.csv:1: file has no header") != std::string::npos);
+  data.clear_label_column();
+  REQUIRE(Wrong(data).find("set data.label_column to label") != std::string::npos);
+  REQUIRE(Wrong(CsvJob("a,b,label\n1,2,0\n", "b,a,label\n1,2,0\n"))
+              .find("test.csv:1: header has \"b\" as field 1") != std::string::npos);
+}
+
+TEST_CASE("records of two labels are read as data.labels says", "[load_datasets]") {
+  WriteFile("two.bin", '\3' + CifarRecord(7, 1) + '\4' + CifarRecord(9, 1));
+  v1::Data data = Job("format: 'cifar' train { features: 'two.bin' } test { features: 'two.bin' }");
+  REQUIRE(Wrong(data, {3072, 100, false}).find("set data.labels to fine or coarse") !=
+          std::string::npos);
+  data.set_labels("fine");
+  REQUIRE(Targets(LoadDatasets(data, {3072, 10, true})->train, {1})[9] == 1);
+  data.set_labels("coarse");
+  REQUIRE(Targets(LoadDatasets(data, {3072, 10, true})->train, {1})[4] == 1);
+}
+
+std::string Notes(const v1::Data& data, const ModelEnds& ends = {2, 3, false}) {
+  const auto sets = LoadDatasets(data, ends);
+  REQUIRE(sets.ok());
+  std::string notes;
+  for (const std::string& note : sets->notes) notes += note + "\n";
+  return notes;
+}
+
+TEST_CASE("classes of the test set that no training row has are a note", "[load_datasets]") {
+  REQUIRE(Notes(CsvJob("1,2,0\n1,2,1\n", "1,2,2\n")) ==
+          "data.test has rows of class 2, and data.train has none: no model can have learned to "
+          "answer it\n");
+  REQUIRE(Notes(CsvJob("1,2,0\n1,2,1\n", "1,2,1\n")).empty());
+  // Others may have it.
+  REQUIRE(Notes(CsvJob("1,2,0\n", "1,2,2\n", "partition: 'local'")).empty());
+}
+
+TEST_CASE("values of both sets that are on two scales are a note", "[load_datasets]") {
+  REQUIRE(
+      Notes(CsvJob("1,0.5,0\n0,1,1\n", "255,128,0\n")) ==
+      "values of data.train go up to 1 and those of data.test up to 255: are both on one scale?\n");
+  REQUIRE(Notes(CsvJob("1,0.5,0\n0,1,1\n", "-90,7,0\n")).empty());
+  REQUIRE(Notes(CsvJob("0,0,0\n0,0,1\n", "255,128,0\n")).empty());
 }
 
 TEST_CASE("a file without rows is refused", "[load_datasets]") {

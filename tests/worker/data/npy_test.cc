@@ -143,10 +143,11 @@ TEST_CASE("a file that does not begin as one of NumPy's is refused with its byte
       "byte 0: header begins with 31 2e 30 2c 32 2e, want 93 4e 55 4d 50 59 (NUMPY), as np.save "
       "writes it");
   REQUIRE(Wrong("PK\3\4 and so on")
-              .find("this is a ZIP file, as np.savez writes it: save each array "
+              .find("content is a ZIP archive, want data; unpack it; of an .npz save each array "
                     "with np.save") != std::string::npos);
-  REQUIRE(Wrong(Gzip(Npy("|u1", "(2, 2)", "\1\2\3\4"))).find("let the file's name end in .gz") !=
-          std::string::npos);
+  REQUIRE(
+      Wrong(Idx(8, {2, 2}, "\1\2\3\4")).find("seems to be an IDX file: set data.format to idx") !=
+      std::string::npos);
   REQUIRE(Wrong("") == "content ends at byte 0, want 6 more for the NumPy header");
   REQUIRE(Wrong("\x93NUMPY\4") == "content ends at byte 7, want 1 more for the NumPy version");
   REQUIRE(Wrong(NpyOfHeader("{}", "", 4)) ==
