@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/checkpoint/durable_file.h"
+#include "common/checkpoint/folder_lock.h"
 #include "server/control/state_times.h"
 
 namespace tessera {
@@ -45,6 +46,7 @@ std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
 ServerControl::ServerControl(const v1::Job& job, const JobFacts& facts, bool is_kept)
     : facts_(facts),
       folder_(is_kept ? StateFolder(job) : ""),
+      is_asked_for_(!job.cluster().coordinator().directory().empty()),
       folder_key_(job.cluster().coordinator().directory().empty()
                       ? "checkpoint.directory"
                       : "cluster.coordinator.directory"),
@@ -69,16 +71,26 @@ absl::Status ServerControl::Open() {
     finder_ = std::make_unique<CoordinatorFinder>(etcd_.get(), facts_.digest, servers_);
     return absl::OkStatus();
   }
-  if (folder_.empty()) {
-    word_.set_away_timeout_ns(0);
-    return absl::OkStatus();
-  }
+  if (!folder_.empty()) TESSERA_RETURN_IF_ERROR(OpenFolder());
+  if (file_ == nullptr) word_.set_away_timeout_ns(0);
+  return absl::OkStatus();
+}
+
+// Where nobody has asked for a state a file system without locks keeps none, as two coordinators could go on from it.
+absl::Status ServerControl::OpenFolder() {
   const std::string parent = folder_.substr(0, folder_.rfind('/'));
   if (!parent.empty()) TESSERA_RETURN_IF_ERROR(MakeFolder(parent));
   absl::StatusOr<std::unique_ptr<StateFile>> file = StateFile::Open(folder_);
+  const bool has_no_locks = absl::IsUnimplemented(file.status());
+  if (has_no_locks && !is_asked_for_) {
+    Log(LogLevel::kWarning, absl::StrCat("control: the coordinator's state is kept nowhere why=\"",
+                                         file.status().message(), "\"; ", kNoLocksAdvice));
+    return absl::OkStatus();
+  }
   if (!file.ok()) {
     return absl::Status(file.status().code(),
-                        absl::StrCat(folder_key_, ": ", file.status().message()));
+                        absl::StrCat(folder_key_, ": ", file.status().message(),
+                                     has_no_locks ? "; " : "", has_no_locks ? kNoLocksAdvice : ""));
   }
   file_ = *std::move(file);
   TESSERA_ASSIGN_OR_RETURN(const std::optional<v1::CoordinatorState> state, file_->Read());

@@ -67,6 +67,7 @@ class ServerControl {
   absl::StatusOr<std::string> Find() { return finder_->Find(); }
 
  private:
+  absl::Status OpenFolder();
   // Takes up `state`, where the job can go on from there.
   void Take(v1::CoordinatorState state);
   absl::Status Install(ServerCheckpoints* checkpoints, StateStore* store);
@@ -75,6 +76,7 @@ class ServerControl {
 
   const JobFacts facts_;
   const std::string folder_;      // empty: nothing is kept
+  const bool is_asked_for_;       // by a key of its own
   const char* const folder_key_;  // of the job, which it follows from
   const std::vector<std::string> members_;
   const std::vector<std::string> servers_;

@@ -30,6 +30,7 @@
 #include "common/method/recipe.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/grpc_server.h"
+#include "common/rpc/own_name.h"
 #include "common/rpc/security.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
@@ -92,6 +93,8 @@ class ServerProcess {
   absl::Status CheckOutputs() const;
   absl::Status WriteReport(const v1::JobStatus& status) const;
   v1::JobStatus CurrentStatus() const;
+  // It can be called, and its job has not ended.
+  bool Serves() const;
   std::shared_ptr<grpc::Channel> OpenCoordinator(const std::string& at);
   // The servers elect the one that is the coordinator.
   bool elects() const { return job_.cluster().coordinator().etcd_size() > 0; }
@@ -147,6 +150,7 @@ absl::Status ServerProcess::Start() {
       place_, FindPlace(job_, {options_.rank, options_.listen, options_.coordinator}, is_replica_));
   TESSERA_RETURN_IF_ERROR(CheckListen(place_.listen, job_.security()));
   TESSERA_RETURN_IF_ERROR(CheckOutputs());
+  TESSERA_RETURN_IF_ERROR(AwaitOwnName({"server", place_.listen, ListenEverywhere(place_.listen)}));
   std::error_code none;  // One of an earlier process would be taken for this one's.
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
   TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
@@ -275,7 +279,8 @@ absl::Status ServerProcess::StartServices() {
 absl::Status ServerProcess::StartMetrics() {
   if (options_.metrics.empty()) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(
-      metrics_, MetricsEndpoint::Start({options_.metrics, [this] { return CurrentStatus(); }}));
+      metrics_, MetricsEndpoint::Start({options_.metrics, [this] { return CurrentStatus(); },
+                                        [this] { return Serves(); }}));
   Log(LogLevel::kInfo, absl::StrCat("monitor: serving metrics address=", metrics_->address()));
   if (IsLoopback(options_.metrics)) return absl::OkStatus();
   Log(LogLevel::kWarning,
@@ -283,6 +288,11 @@ absl::Status ServerProcess::StartMetrics() {
           "monitor: metrics without encryption or tokens, for anybody who reaches address=",
           metrics_->address()));
   return absl::OkStatus();
+}
+
+bool ServerProcess::Serves() const {
+  absl::MutexLock lock(&mutex_);
+  return !reached_at_.empty() && !link_ended_.has_value();
 }
 
 v1::JobStatus ServerProcess::CurrentStatus() const {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/host_port.h"
+#include "common/rpc/own_name.h"
 #include "common/rpc/security.h"
 #include "worker/worker_life.h"
 
@@ -42,7 +43,8 @@ absl::Status WorkerProcess::CheckListen(std::string* listen) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "--listen: got \"", *listen, "\", want an address that the other machines can call"));
   }
-  return tessera::CheckListen(*listen, job_.security());
+  TESSERA_RETURN_IF_ERROR(tessera::CheckListen(*listen, job_.security()));
+  return AwaitOwnName({"worker", *listen, "name an IP address of this machine in --listen"});
 }
 
 void WorkerProcess::BeginLayers() {

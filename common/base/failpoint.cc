@@ -43,6 +43,12 @@ bool ParseAction(absl::string_view action, Rule* rule) {
     rule->error = EROFS;
   } else if (action == "eio") {
     rule->error = EIO;
+  } else if (action == "enolck") {
+    rule->error = ENOLCK;
+  } else if (action == "enosys") {
+    rule->error = ENOSYS;
+  } else if (action == "eopnotsupp") {
+    rule->error = EOPNOTSUPP;
   } else if (absl::ConsumePrefix(&action, "sleep:") && absl::SimpleAtoi(action, &milliseconds)) {
     rule->sleep = absl::Milliseconds(milliseconds);
   } else {

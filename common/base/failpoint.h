@@ -4,7 +4,8 @@
 //   TESSERA_FAILPOINTS = rule { ";" rule }
 //   rule               = place [ "@" number ] "=" action
 //   place              = the name at the place, or "*" for all of them together
-//   action             = "kill" | "enospc" | "erofs" | "eio" | "sleep:" milliseconds
+//   action             = "kill" | "enospc" | "erofs" | "eio" | "enolck" | "enosys" | "eopnotsupp" |
+//                "sleep:" milliseconds
 //
 // "file.write@3=enospc": the disk is full at the third write. Without a number: every time. "*@17=kill"
 // ends the process, as kill -9 does, at the 17th place that it passes, whatever its name: counting up

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace tessera {
 namespace {
@@ -69,7 +70,8 @@ bool IsLoopback(absl::string_view address) {
   if (inet_pton(AF_INET, parsed->host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
   in6_addr v6;
   if (ParseV6(parsed->host, &v6)) return IN6_IS_ADDR_LOOPBACK(&v6);
-  return absl::AsciiStrToLower(parsed->host) == "localhost";
+  // A name may end with the dot of DNS's root.
+  return absl::AsciiStrToLower(absl::StripSuffix(parsed->host, ".")) == "localhost";
 }
 
 bool IsAnyAddress(absl::string_view address) {

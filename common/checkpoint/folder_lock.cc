@@ -7,6 +7,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
 #include "common/base/utf8.h"
 #include "common/checkpoint/durable_file.h"
 
@@ -19,7 +20,8 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& 
   if (fd < 0) return FileError(errno, path, "made");
   int error = 0;
   do {
-    error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    error = Failpoint("folder.lock");
+    if (error == 0) error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
   } while (error == EINTR);
   if (error == 0) return absl::WrapUnique(new FolderLock(fd));
   close(fd);

@@ -10,10 +10,16 @@
 
 namespace tessera {
 
+// What to do where the coordinator's state is to be kept on a file system without locks.
+constexpr char kNoLocksAdvice[] =
+    "a server 0 that is lost is not started again: name a folder on a file system with locks in "
+    "cluster.coordinator.directory, or start server 0 with --no-takeover, which keeps no state";
+
 // Held until it is destroyed or the process ends, however that ends.
 class FolderLock {
  public:
-  // Takes the lock of `folder`, which is there, without waiting. The file `name` is made in it, and stays.
+  // Takes the lock of `folder`, which is there, without waiting. The file `name` is made in it, and stays. Its failpoint
+  // (common/base/failpoint.h) is "folder.lock".
   //   kFailedPrecondition  another process has it
   //   kUnimplemented       this file system has no locks
   //   and durable_file.h's codes

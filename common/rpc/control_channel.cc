@@ -16,6 +16,7 @@ std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address, Ro
   // In gRPC this is how long an attempt is given.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMsMax);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMsMax);
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, kResolveMsMin);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kControlKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kControlKeepaliveTimeoutMs);
   // Who only listens sends nothing for hours.

@@ -18,6 +18,8 @@ constexpr int kReconnectMsMax = 500;
 // What an attempt may take, with TLS some three round trips: to the other side of the earth, or to a
 // machine that has much else to do.
 constexpr int kConnectMsMax = 2000;
+// A name is asked for again no sooner than this after the last answer: whoever it stands for may have moved.
+constexpr int kResolveMsMin = 500;
 // A peer that does not answer a ping for the timeout is gone, or its link: its calls end with UNAVAILABLE, and a new
 // connection is tried. Nothing large waits before a ping here. Servers take no more pings than transport.h says.
 constexpr int kControlKeepaliveTimeMs = 10000;

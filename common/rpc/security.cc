@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/host_port.h"
+#include "common/rpc/certificate_strength.h"
 
 namespace tessera {
 namespace {
@@ -95,27 +97,57 @@ absl::StatusOr<std::string> ReadPem(absl::string_view key, const std::string& pa
       absl::StrCat("security.", key, ": \"", path, "\" has no PEM block with a ", what));
 }
 
+using Certificates = std::vector<std::unique_ptr<X509, void (*)(X509*)>>;
+
 // gRPC takes what is damaged without a word, and then nobody can connect.
-absl::Status CheckCertificates(absl::string_view key, const std::string& path,
-                               const std::string& text) {
-  if (path.empty()) return absl::OkStatus();
+absl::StatusOr<Certificates> ReadCertificates(absl::string_view key, const std::string& path,
+                                              const std::string& text) {
+  Certificates all;
+  if (path.empty()) return all;
   const std::unique_ptr<BIO, void (*)(BIO*)> memory(
       BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free_all);
   ERR_clear_error();
-  int count = 0;
   while (X509* const certificate = PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr)) {
-    X509_free(certificate);
-    ++count;
+    all.emplace_back(certificate, X509_free);
   }
   const unsigned long error = ERR_get_error();
   ERR_clear_error();
   const bool is_end =
       ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
-  if (is_end && count > 0) return absl::OkStatus();
+  if (is_end && !all.empty()) return all;
   const char* const reason = ERR_reason_error_string(error);
   return absl::InvalidArgumentError(absl::StrCat(
-      "security.", key, ": certificate ", count + 1, " of \"", path, "\" cannot be read",
+      "security.", key, ": certificate ", all.size() + 1, " of \"", path, "\" cannot be read",
       reason == nullptr ? "" : ": ", reason == nullptr ? "" : reason));
+}
+
+absl::Status TooWeak(absl::string_view key, const std::string& path, size_t index,
+                     absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("security.", key, ": certificate ", index + 1, " of \"", path, "\" ", why));
+}
+
+// What is shown must be strong enough as a whole; of an authority's certificates that one which has signed what is shown,
+// or where none has, any: others in the file may be old.
+absl::Status CheckStrength(const SecurityFiles& files, const Certificates& shown,
+                           const Certificates& authority) {
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const std::string why = WhyTooWeak(shown[i].get(), /*is_shown=*/i == 0);
+    if (!why.empty()) return TooWeak("certificate", files.certificate, i, why);
+  }
+  absl::Status weak;
+  size_t weak_count = 0;
+  for (size_t i = 0; i < authority.size(); ++i) {
+    const std::string why = WhyTooWeak(authority[i].get(), /*is_shown=*/false);
+    if (why.empty()) continue;
+    ++weak_count;
+    absl::Status status = TooWeak("authority", files.authority, i, why);
+    for (const auto& each : shown) {
+      if (X509_check_issued(authority[i].get(), each.get()) == X509_V_OK) return status;
+    }
+    if (weak.ok()) weak = std::move(status);
+  }
+  return weak_count == authority.size() ? weak : absl::OkStatus();
 }
 
 // gRPC takes a key that is another certificate's, and then nobody can connect.
@@ -247,9 +279,12 @@ absl::StatusOr<std::shared_ptr<const Security>> Security::Load(const SecurityFil
                            ReadPem("private_key", files.private_key, "PRIVATE KEY"));
   TESSERA_ASSIGN_OR_RETURN(security->authority_,
                            ReadPem("authority", files.authority, "CERTIFICATE"));
-  TESSERA_RETURN_IF_ERROR(
-      CheckCertificates("certificate", files.certificate, security->certificate_));
-  TESSERA_RETURN_IF_ERROR(CheckCertificates("authority", files.authority, security->authority_));
+  TESSERA_ASSIGN_OR_RETURN(
+      const Certificates shown,
+      ReadCertificates("certificate", files.certificate, security->certificate_));
+  TESSERA_ASSIGN_OR_RETURN(const Certificates authority,
+                           ReadCertificates("authority", files.authority, security->authority_));
+  TESSERA_RETURN_IF_ERROR(CheckStrength(files, shown, authority));
   if (!files.certificate.empty()) {
     TESSERA_RETURN_IF_ERROR(CheckPair(security->certificate_, security->private_key_));
   }

@@ -60,8 +60,9 @@ class Security {
  public:
   // Plain text, and everybody may do everything.
   Security() = default;
-  // kInvalidArgument: a file cannot be read, is no plain one of at most 1 MiB, holds no PEM or no tokens,
-  // or files are missing that others need; the message names key and file. Never waits for a pipe.
+  // kInvalidArgument: a file cannot be read, is no plain one of at most 1 MiB, holds no PEM or no tokens, a
+  // certificate is weaker than OpenSSL takes, or files are missing that others need; the message names key and
+  // file. Never waits for a pipe.
   static absl::StatusOr<std::shared_ptr<const Security>> Load(const SecurityFiles& files);
 
   // This process can serve TLS; it can call with TLS.

@@ -17,6 +17,7 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/length_notes.h"
 #include "deploy/cli/plan/traffic.h"
+#include "deploy/cli/start_notes.h"
 #include "worker/data/dataset.h"
 
 namespace tessera {
@@ -87,6 +88,9 @@ int CheckJobFile(const CheckOptions& options) {
   std::printf("# codec       %s\n", Describe(recipe->codecs).c_str());
   PrintTraffic(reading.job, *recipe);
   for (const std::string& note : NotesOn(reading.job, *recipe, RowsOf(reading.job, *shape))) {
+    std::printf("# note        %s\n", note.c_str());
+  }
+  for (const std::string& note : StartNotesOn(reading.job, *recipe)) {
     std::printf("# note        %s\n", note.c_str());
   }
   std::fputs(PrintJob(reading.job).c_str(), stdout);

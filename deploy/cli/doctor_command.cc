@@ -26,6 +26,7 @@
 #include "common/layout/shard_map.h"
 #include "common/method/recipe.h"
 #include "common/rpc/control_channel.h"
+#include "common/rpc/host_addresses.h"
 #include "common/rpc/security.h"
 #include "common/rpc/status.h"
 #include "deploy/cli/check_notes.h"
@@ -40,6 +41,7 @@
 #include "deploy/doctor/machine_memory.h"
 #include "deploy/doctor/memory_check.h"
 #include "deploy/doctor/missing_server.h"
+#include "deploy/doctor/own_name_check.h"
 #include "deploy/doctor/reachability.h"
 #include "deploy/doctor/security_check.h"
 #include "deploy/doctor/server_check.h"
@@ -73,6 +75,8 @@ void Print(const Finding& finding) {
 struct Call {
   Reach reach = Reach::kRefused;
   OwnPort port;
+  // What the address is here.
+  Findings name;
   // Where somebody listens.
   absl::Status answer;
   v1::JobStatus status;
@@ -81,10 +85,12 @@ struct Call {
 };
 
 // With what UseSecurity has set.
-Call CallServer(const std::string& address) {
+Call CallServer(int rank, const std::string& address) {
   Call call;
   call.reach = TryConnect(address, kConnectMax);
   call.port = TryOwnPort(address);
+  call.name = CheckOwnName(rank, address, ResolveHost,
+                           [](int port) { return ListensOutside(port, kConnectMax); });
   if (call.reach != Reach::kOpen) return call;
   const auto stub = v1::Status::NewStub(OpenControlChannel(address, Role::kViewer));
   grpc::ClientContext context;
@@ -115,7 +121,8 @@ class Examination {
     // All at once, beside what follows: one that is silent takes seconds.
     std::vector<std::future<Call>> calls;
     for (const std::string& address : job_.cluster().servers().addresses()) {
-      calls.push_back(std::async(std::launch::async, [address] { return CallServer(address); }));
+      calls.push_back(
+          std::async(std::launch::async, CallServer, static_cast<int>(calls.size()), address));
     }
     if (!options_.no_data) {
       Data();
@@ -219,6 +226,7 @@ class Examination {
       const std::string& address = addresses[rank];
       const Call call = (*calls)[static_cast<size_t>(rank)].get();
       if (call.port.is_own) AddHost(address);
+      Add(call.name);
       if (call.reach == Reach::kOpen && call.answer.ok()) {
         Answer(rank, address, call);
         continue;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/folder_lock.h"
 #include "common/checkpoint/manifest.h"
 #include "common/rule/optimizer.h"
 #include "deploy/cli/counted.h"
@@ -38,8 +39,32 @@ std::string AdviceOn(int error) {
   }
 }
 
+// What server 0 locks a folder for.
+enum class Locked { kNothing, kCheckpoints, kCheckpointsAndState, kState };
+
+// `probe`: a folder on the file system of `directory`.
+void CheckLocks(absl::string_view key, const std::string& directory, const std::string& probe,
+                Locked locked, Findings* findings) {
+  if (locked == Locked::kNothing) return;
+  if (!absl::IsUnimplemented(FolderLock::Take(probe, "lock").status())) return;
+  const std::string what =
+      absl::StrCat(key, ": \"", directory, "\" is on a file system without locks: ");
+  if (locked == Locked::kState) {
+    findings->push_back(
+        {Finding::Kind::kProblem, absl::StrCat(what, "server 0 would end with 2"), kNoLocksAdvice});
+    return;
+  }
+  findings->push_back({Finding::Kind::kNote,
+                       absl::StrCat(what, "another job in that folder would not be noticed"),
+                       "give every job a folder of its own"});
+  if (locked != Locked::kCheckpointsAndState) return;
+  findings->push_back({Finding::Kind::kNote,
+                       absl::StrCat(what, "the coordinator's state is kept nowhere"),
+                       kNoLocksAdvice});
+}
+
 // Where a server writes `directory`, of whose last folders it makes `made`; empty: it cannot, and `findings` say so.
-std::string WritableAt(const char* key, const std::string& directory, int made,
+std::string WritableAt(const char* key, const std::string& directory, int made, Locked locked,
                        Findings* findings) {
   const auto problem = [&](std::string what, std::string advice) {
     findings->push_back({Finding::Kind::kProblem, absl::StrCat(key, ": \"", directory, "\" ", what),
@@ -65,7 +90,8 @@ std::string WritableAt(const char* key, const std::string& directory, int made,
             AdviceOn(why));
     return "";
   }
-  rmdir(probe.c_str());
+  CheckLocks(key, directory, probe, locked, findings);
+  fs::remove_all(probe, error);
   return at.string();
 }
 
@@ -112,12 +138,16 @@ double RoomWanted(const std::string& directory, double bytes, int64_t keep) {
 Findings CheckDisk(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   Findings findings;
   const v1::CoordinatorPlace& place = job.cluster().coordinator();
-  if (!place.directory().empty() && place.etcd().empty()) {
-    WritableAt("cluster.coordinator.directory", place.directory(), 2, &findings);
+  const bool keeps_elsewhere = !place.directory().empty();
+  if (keeps_elsewhere && place.etcd().empty()) {
+    WritableAt("cluster.coordinator.directory", place.directory(), 2, Locked::kState, &findings);
   }
   const std::string& directory = job.checkpoint().directory();
   if (directory.empty()) return findings;
-  const std::string at = WritableAt("checkpoint.directory", directory, 1, &findings);
+  const Locked locked = !place.etcd().empty() ? Locked::kNothing
+                        : keeps_elsewhere     ? Locked::kCheckpoints
+                                              : Locked::kCheckpointsAndState;
+  const std::string at = WritableAt("checkpoint.directory", directory, 1, locked, &findings);
   if (at.empty()) return findings;
   std::error_code error;
   const fs::space_info space = fs::space(at, error);

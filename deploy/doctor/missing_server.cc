@@ -4,6 +4,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/host_port.h"
+#include "common/rpc/host_addresses.h"
+#include "common/rpc/own_name.h"
 
 namespace tessera {
 namespace {
@@ -45,8 +48,13 @@ Finding JudgeRefused(const std::string& who, const MissingServer& server, bool j
             "name another port in cluster.servers, or see who has it: ss -tanp; ports below 1024 "
             "want more rights"};
   }
-  const std::string start =
-      absl::StrCat("start it there: tessera-server --job JOB --rank ", server.rank);
+  std::string start = absl::StrCat("start it there: tessera-server --job JOB --rank ", server.rank);
+  // What a name is on the server's own machine nobody here knows.
+  if (!server.port.is_own && HasName(server.address)) {
+    absl::StrAppend(&start, "; where \"", ParseHostPort(server.address)->host,
+                    "\" is a loopback address there (/etc/hosts), ",
+                    ListenEverywhere(server.address));
+  }
   if (job_runs) {
     return {Finding::Kind::kProblem,
             absl::StrCat(who, ": its machine refuses connections to that port"),

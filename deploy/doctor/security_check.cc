@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/rpc/certificate_strength.h"
 #include "deploy/cli/counted.h"
 
 namespace tessera {
@@ -107,6 +108,16 @@ void JudgeDays(const CertificateFile& file, absl::Time now, Finding::Kind kind,
   }
 }
 
+// Load has refused what nobody could do without.
+void NoteWeakAuthorities(const CertificateFile& file, Findings* findings) {
+  for (size_t i = 0; i < file.certificates.size(); ++i) {
+    const std::string why = WhyTooWeak(file.certificates[i].get(), /*is_shown=*/false);
+    if (why.empty()) continue;
+    findings->push_back({Finding::Kind::kNote, absl::StrCat(file.NameOf(i), " ", why),
+                         "take it out of the file; what it has signed is not believed"});
+  }
+}
+
 // Why a handshake would not believe what is shown; empty: it would. `purpose` is X509_PURPOSE_SSL_SERVER or _CLIENT.
 std::string WhyNotBelieved(const CertificateFile& shown, const CertificateFile& believed,
                            int purpose, absl::Time now) {
@@ -127,6 +138,7 @@ std::string WhyNotBelieved(const CertificateFile& shown, const CertificateFile& 
   X509_STORE_CTX_init(context.get(), store.get(), shown.certificates[0].get(), between.get());
   X509_STORE_CTX_set_purpose(context.get(), purpose);
   X509_STORE_CTX_set_time(context.get(), 0, absl::ToTimeT(now));
+  X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(context.get()), SecurityLevel());
   std::string why;
   if (X509_verify_cert(context.get()) != 1) {
     why = X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()));
@@ -236,6 +248,7 @@ Findings CheckSecurity(const SecurityFiles& files, const std::vector<std::string
   JudgeDays(authority, now, has_authority ? Finding::Kind::kNote : Finding::Kind::kProblem,
             has_authority ? "take it out of the file; what it has signed is not believed" : kNewOne,
             &findings);
+  NoteWeakAuthorities(authority, &findings);
   if (!shown.certificates.empty()) {
     X509* const own = shown.certificates[0].get();
     // Else that was told.

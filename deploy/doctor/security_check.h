@@ -14,6 +14,7 @@ namespace tessera {
 // `files` are those that Security::Load has taken. `hosts` are what others call servers on this machine; empty: none
 // runs here. Looks at what a TLS handshake does, and at nothing of other machines:
 //   every certificate's first and last day, at `now`; of the authority's the others may do without one that is over
+//   of which certificates of the authority's OpenSSL makes no use, as they are too weak
 //   whether `authority` believes the own certificate, as a server's and as a caller's
 //   whether the own certificate is for each of `hosts`
 //   whether there is a token that workers and servers can call with

@@ -18,7 +18,9 @@
 #include "common/base/check.h"
 #include "common/base/host_port.h"
 #include "common/base/wakeup.h"
+#include "server/monitor/health_pages.h"
 #include "server/monitor/status_metrics.h"
+#include "server/monitor/v6_socket.h"
 
 namespace tessera {
 namespace {
@@ -26,13 +28,16 @@ namespace {
 // Between two nudges of a server that is to stop.
 constexpr absl::Duration kNudgeInterval = absl::Milliseconds(10);
 
-// civetweb knows no IPv6 as Debian builds it.
+// As civetweb names sockets of IPv4.
+constexpr char kV4Loopback[] = "127.0.0.1";
+
 absl::StatusOr<HostPort> Parse(absl::string_view address) {
   const absl::optional<HostPort> parsed = ParseHostPort(address);
-  if (parsed.has_value() && !absl::StrContains(parsed->host, ":")) return *parsed;
-  return absl::InvalidArgumentError(absl::StrCat("--metrics: got \"", address,
-                                                 "\", want HOST:PORT, a name or an IPv4 address "
-                                                 "and a port from 0 to 65535; 0 takes a free one"));
+  if (parsed.has_value()) return *parsed;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--metrics: got \"", address,
+      "\", want HOST:PORT, a name, an IPv4 address or an IPv6 address in brackets, and a port from "
+      "0 to 65535; 0 takes a free one"));
 }
 
 // What civetweb says on this thread while it starts; it tells callers nothing else.
@@ -43,20 +48,36 @@ int OnLog(const mg_connection*, const char* message) {
   return 1;
 }
 
-absl::Status StartError(const HostPort& where, absl::string_view log) {
-  const std::string address = where.ToString();
-  if (absl::StrContains(log, "Address already in use")) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--metrics: port ", where.port, " of \"", address,
-                     "\" is taken, want a free one; stop its owner or take another"));
-  }
-  if (absl::StrContains(log, "invalid port spec")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--metrics: host of \"", address, "\" is not known, want a name or an IPv4 address"));
-  }
-  const absl::string_view first_line = log.substr(0, log.find('\n'));
+absl::Status IsTaken(const HostPort& where) {
   return absl::FailedPreconditionError(
-      absl::StrCat("--metrics: \"", address, "\" cannot be listened on: ", first_line));
+      absl::StrCat("--metrics: port ", where.port, " of \"", where.ToString(),
+                   "\" is taken, want a free one; stop its owner or take another"));
+}
+
+absl::Status IsUnknown(const HostPort& where) {
+  return absl::InvalidArgumentError(absl::StrCat("--metrics: host of \"", where.ToString(),
+                                                 "\" is not known, want a name or an IP address"));
+}
+
+absl::Status CannotListen(const HostPort& where, absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("--metrics: \"", where.ToString(), "\" cannot be listened on: ", why));
+}
+
+absl::Status StartError(const HostPort& where, absl::string_view log) {
+  if (absl::StrContains(log, "Address already in use")) return IsTaken(where);
+  if (absl::StrContains(log, "invalid port spec")) return IsUnknown(where);
+  return CannotListen(where, log.substr(0, log.find('\n')));
+}
+
+// A socket where the library knows none; -1: it knows the address.
+absl::StatusOr<int> ListenWhereV6(const HostPort& where) {
+  if (!absl::StrContains(where.host, ":") && !IsV6Alone(where.host)) return -1;
+  const absl::StatusOr<int> fd = ListenV6(where.host, where.port);
+  if (fd.ok()) return fd;
+  if (absl::IsNotFound(fd.status())) return IsUnknown(where);
+  if (absl::IsAlreadyExists(fd.status())) return IsTaken(where);
+  return CannotListen(where, fd.status().message());
 }
 
 class StatusCollectable final : public prometheus::Collectable {
@@ -72,13 +93,13 @@ class StatusCollectable final : public prometheus::Collectable {
 // Connects, and goes.
 void Nudge(const std::string& host, int port) {
   addrinfo hints{};
-  hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return;
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd >= 0) {
-    (void)connect(fd, found->ai_addr, found->ai_addrlen);
+  for (const addrinfo* to = found; to != nullptr; to = to->ai_next) {
+    const int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    (void)connect(fd, to->ai_addr, to->ai_addrlen);
     close(fd);
   }
   freeaddrinfo(found);
@@ -88,17 +109,21 @@ void Nudge(const std::string& host, int port) {
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options options) {
   TESSERA_ASSIGN_OR_RETURN(const HostPort where, Parse(options.address));
+  TESSERA_ASSIGN_OR_RETURN(const int v6, ListenWhereV6(where));
   std::unique_ptr<MetricsEndpoint> endpoint(new MetricsEndpoint);
   endpoint->collectable_ = std::make_shared<StatusCollectable>(std::move(options.status));
   std::string log;
   start_log = &log;
   CivetCallbacks callbacks;
   callbacks.log_message = OnLog;
+  callbacks.begin_request = AnswerHealth;
+  const HealthPages health(std::move(options.serves), &callbacks);
   bool has_started = false;
   try {
     endpoint->exposer_ = std::make_unique<prometheus::Exposer>(
-        std::vector<std::string>{"listening_ports", where.ToString(), "num_threads",
-                                 absl::StrCat(kScrapesMax), "request_timeout_ms",
+        std::vector<std::string>{"listening_ports",
+                                 (v6 < 0 ? where : HostPort{kV4Loopback, 0}).ToString(),
+                                 "num_threads", absl::StrCat(kScrapesMax), "request_timeout_ms",
                                  absl::StrCat(kScrapeStallMs)},
         &callbacks);
     endpoint->exposer_->RegisterCollectable(endpoint->collectable_);
@@ -108,7 +133,16 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
     absl::StrAppend(&log, error.what());
   }
   start_log = nullptr;
-  if (!has_started) return StartError(where, log);
+  if (!has_started) {
+    if (v6 >= 0) close(v6);
+    return StartError(where, log);
+  }
+  if (v6 >= 0) {
+    const int v4_port = std::exchange(endpoint->port_, PortOfSocket(v6));
+    TESSERA_CHECK(ReplaceListener(v4_port, v6));
+    // The library's thread may wait at the socket that is gone, for 2 s or until somebody connects.
+    Nudge(kV4Loopback, v4_port);
+  }
   endpoint->host_ = where.host;
   endpoint->address_ = HostPort{where.host, endpoint->port_}.ToString();
   return endpoint;

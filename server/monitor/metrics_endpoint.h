@@ -1,4 +1,5 @@
-// `GET /metrics` over plain HTTP, for Prometheus: each answer is the status of that moment (status_metrics.h).
+// `GET /metrics` over plain HTTP, for Prometheus: each answer is the status of that moment (status_metrics.h). Beside it
+// are the pages of health_pages.h.
 //
 // prometheus-cpp's Exposer does the serving, with civetweb's threads. Neither they nor their exceptions get
 // further than this file.
@@ -31,10 +32,12 @@ constexpr int kScrapeStallMs = 1000;
 class MetricsEndpoint {
  public:
   struct Options {
-    // HOST:PORT, where HOST is a name or an IPv4 address; port 0 takes a free one.
+    // HOST:PORT, where HOST is a name, an IPv4 address or an IPv6 address in brackets; port 0 takes a free one.
     std::string address;
     // Asked from the threads of scrapes, several at once; must not block for long.
     std::function<v1::JobStatus()> status;
+    // Whether the server serves, for /readyz (health_pages.h); as `status`. Empty: it does.
+    std::function<bool()> serves = nullptr;
   };
 
   // Messages name --metrics, the flag that the address is from.

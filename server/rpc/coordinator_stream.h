@@ -20,7 +20,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
+#include "common/rpc/host_addresses.h"
+#include "common/rpc/name_watch.h"
 #include "common/rpc/status.h"
 
 namespace tessera {
@@ -52,8 +56,10 @@ class CoordinatorStream {
       absl::MutexLock lock(&mutex_);
       // Where nobody says it is most likely where it was.
       if (!at.ok() && stub_ == nullptr) return at.status();
-      if (at.ok() && *at != address_) {
+      if (at.ok() && (*at != address_ || IsStale(SteadyNow()))) {
         stub_ = Service::NewStub(open_(*at));
+        opened_ = SteadyNow();
+        if (*at != address_) watch_ = std::make_unique<NameWatch>(*at);
         address_ = *at;
       }
       if (is_stopped_) return absl::CancelledError("this server is stopping");
@@ -61,6 +67,8 @@ class CoordinatorStream {
       context = context_.get();
     }
     stream_ = stub_->Attach(context);
+    absl::MutexLock lock(&mutex_);
+    is_attached_ = true;
     return absl::OkStatus();
   }
   // The other thread writes from now on.
@@ -82,6 +90,7 @@ class CoordinatorStream {
     stream_ = nullptr;
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;
+    is_attached_ = false;
     return status;
   }
 
@@ -111,10 +120,13 @@ class CoordinatorStream {
   }
   // Ends it if the coordinator is elsewhere by now: a connection to a machine that is gone may stand for long.
   void LookElsewhere() {
-    if (!find_) return;
-    const absl::StatusOr<std::string> at = find_();
+    absl::StatusOr<std::string> at = absl::UnavailableError("it stays where it is");
+    if (find_) at = find_();
     absl::MutexLock lock(&mutex_);
-    if (at.ok() && *at != address_ && context_ != nullptr) context_->TryCancel();
+    if (context_ == nullptr) return;
+    const bool has_moved = at.ok() && *at != address_;
+    const bool has_left = is_attached_ && watch_->HasLeft(context_->peer(), SteadyNow());
+    if (has_moved || has_left) context_->TryCancel();
   }
   // Where the coordinator was looked for last, host:port; "": it is not known.
   std::string address() const {
@@ -123,6 +135,10 @@ class CoordinatorStream {
   }
 
  private:
+  // A name that could not be found is not asked for again by a channel before long, a minute or two in the end.
+  bool IsStale(absl::Time now) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return HasName(address_) && now - opened_ >= absl::Milliseconds(kResolveMsMin);
+  }
   absl::StatusOr<std::string> Find() const {
     if (find_) return find_();
     return fixed_address_;
@@ -136,6 +152,9 @@ class CoordinatorStream {
   std::unique_ptr<Stream> stream_;
   mutable absl::Mutex mutex_;
   std::string address_ ABSL_GUARDED_BY(mutex_);
+  absl::Time opened_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<NameWatch> watch_ ABSL_GUARDED_BY(mutex_);  // of address_
+  bool is_attached_ ABSL_GUARDED_BY(mutex_) = false;          // context_ is a call's
   std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
   bool may_write_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;

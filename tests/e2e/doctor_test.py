@@ -9,7 +9,8 @@ import threading
 import unittest
 
 from authority import Authority
-from cluster import ROOT, TESSERA, Cluster, Test, die_with_parent, digits, free_ports, tessera, write_job
+from cluster import (ROOT, SERVER, TESSERA, WORKER, Cluster, Process, Test, die_with_parent, digits, free_ports, tessera,
+                     write_job)
 
 ENDLESS = 1000000
 
@@ -140,6 +141,20 @@ class Doctor(Test):
         examine(1, 'is for 10.0.0.1 and host, want "127.0.0.1"', "1 problem", certificate=certificate, private_key=key,
                 authority=authority.certificate)
 
+    def test_a_certificate_that_is_too_weak_is_refused_by_doctor_server_and_worker(self):
+        authority = Authority(self, "job")
+        certificate, key = authority.sign("weak", kind="rsa:1024")
+        files = {"certificate": certificate, "private_key": key, "authority": authority.certificate}
+        job = dict(self.job(free_ports(1)), security=files)
+        says = 'security.certificate: certificate 1 of "%s" has an RSA key of 1024 bits, want 2048 or more' % certificate
+        self.examine(job, 1, "PROBLEM " + says)
+        path = write_job(self, job)
+        for program in ([SERVER, "--rank", "0"], [WORKER]):
+            self.contains(Process(self, "refused", program + ["--job", path]).expect_exit(2), says)
+        code, out, _ = tessera("check", path)
+        self.assertEqual(code, 0)
+        self.contains(out, "# note        " + says, "a program that is started here ends with 2")
+
     def test_a_folder_for_checkpoints_is_judged_as_a_server_does(self):
         def examine(folder, code, *says):
             return self.examine(dict(digits(), checkpoint={"directory": folder}), code, *says)
@@ -168,6 +183,38 @@ class Doctor(Test):
         self.assertFalse(os.path.exists(self.path("none")))
         state(self.path("none/deep/below"), 1, "cluster.coordinator.directory: ", "the last two folders alone")
         state("/proc/x", 1, 'cluster.coordinator.directory: "/proc/x" cannot be made: ')
+
+    def test_a_file_system_without_locks_has_checkpoints_and_no_state_of_the_coordinators(self):
+        ways_out = ("cluster.coordinator.directory, or start server 0 with --no-takeover",)
+        port = free_ports(1)[0]
+        job = dict(self.job([port]), checkpoint={"directory": self.path("kept"), "every_steps": 100})
+        asked = dict(job, cluster=dict(job["cluster"], coordinator={"directory": self.path("state")}))
+        for error in ("enolck", "enosys", "eopnotsupp"):
+            with self.case(error):
+                without = {"TESSERA_FAILPOINTS": "folder.lock=" + error}
+                os.environ.update(without)
+                self.addCleanup(os.environ.pop, "TESSERA_FAILPOINTS")
+                # As a failpoint says itself on stderr, too.
+                code, out, _ = tessera("doctor", write_job(self, job))
+                self.assertEqual(code, 0, out)
+                self.contains(" ".join(out.split()), "note checkpoint.directory: ", "is on a file system without locks",
+                              "another job in that folder would not be noticed", *ways_out)
+                self.assertFalse(os.path.exists(self.path("kept")))
+                code, out, _ = tessera("doctor", write_job(self, asked))
+                self.assertEqual(code, 1, out)
+                self.contains(" ".join(out.split()), "PROBLEM cluster.coordinator.directory: ",
+                              "server 0 would end with 2", *ways_out)
+                server = [SERVER, "--job", write_job(self, asked), "--rank", "0"]
+                self.contains(Process(self, "server 0", server).expect_exit(2),
+                              "cluster.coordinator.directory: ", "cannot be locked", *ways_out)
+        os.environ["TESSERA_FAILPOINTS"] = "folder.lock=enolck"
+        self.addCleanup(os.environ.pop, "TESSERA_FAILPOINTS")
+        cluster = Cluster(self, job)
+        cluster.await_status("a checkpoint", lambda status: int(status["checkpoint"].get("number", 0)) > 0)
+        self.contains(cluster.servers[0].output(), "another job in the same folder would not be noticed",
+                      "the coordinator's state is kept nowhere", *ways_out)
+        cluster.drain()
+        cluster.finish()
 
     def test_checkpoints_that_no_server_would_take_are_problems(self):
         folder = self.path("checkpoints")

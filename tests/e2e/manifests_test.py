@@ -123,6 +123,9 @@ class Kubernetes(Test):
         self.assertIn("0.0.0.0:%d" % ports["metrics"], pod["spec"]["containers"][0]["command"])
         self.assertEqual(pod["metadata"]["annotations"]["prometheus.io/port"], str(ports["metrics"]))
         self.assertEqual([rule["ports"][0]["port"] for rule in policy["ingress"]], [ports["grpc"], ports["metrics"]])
+        probe = pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]
+        self.assertEqual(probe, {"path": "/readyz", "port": "metrics"})
+        self.assertIn(probe["port"], ports)
         for each in (servers, workers):
             self.assertLessEqual(callers, each["template"]["metadata"]["labels"].items())
             self.assertEqual(each["template"]["spec"]["volumes"][0]["configMap"]["name"], "tessera-job")

@@ -1,32 +1,324 @@
-"""What README shows works as it stands there."""
+"""What README and docs show works as it stands there: each command of theirs is run by a test, or is listed with the
+reason why it is not."""
 import os
 import re
-import textwrap
+import signal
+import subprocess
+import sys
 import unittest
 
-from cluster import ROOT, TEST_MAX, Test, tessera
+import yaml
 
-# Of those that end by themselves.
-COMMAND = re.compile(r"tessera ((?:check|doctor|plan|run|simulate) JOB\.yaml[^`#\n]*)")
+from cluster import DIGITS, ENDLESS, ROOT, SERVER, TESSERA, TEST_MAX, WORKER, Process, Test, die_with_parent
+from cluster import free_ports
+from commands import PAGES, blocks, commands_of, text_of
+from machines import Network, wanted, why_not
+
+README, OPERATING, METHODS, SIMULATING = "README.md", "docs/operating.md", "docs/methods.md", "docs/simulating.md"
+# How commands that are not run begin, and why.
+NOT_RUN = {
+    "bazel ": "builds, tests and benchmarks: Bazel runs this test",
+    "bench/": "a benchmark: its target's test runs it small",
+    "sudo bench/": "a benchmark",
+    "python3 bench/": "a benchmark: its target's test runs it small",
+    "bazel-bin/bench/": "a benchmark: its target's test runs it small",
+    "LD_PRELOAD=": "wants a library that this test does not build; bench and the tests for GPUs run it",
+    "./deploy/quickstart.sh": "installs packages and builds; tests/deploy/scripts_test.py runs its end",
+    "./deploy/test.sh": "runs this test",
+    "deploy/test.sh": "runs this test",
+    "deploy/install_deps.sh": "installs packages; tests/deploy/scripts_test.py has its list",
+    "deploy/build.sh": "builds; tests/deploy/scripts_test.py",
+    "deploy/bundle.sh": "builds; tests/deploy/bundle_test.py runs what it packs",
+    "deploy/fuzz.sh ": "builds with clang",
+    "tar -C /opt ": "writes to /opt; tests/deploy/bundle_test.py does it elsewhere",
+    "/opt/tessera/fetch_data.sh ": "downloads",
+    "bazel-bin/deploy/cli/tessera": "no command, but where the programs are",
+    "kernels/": "no command, but a file",
+    "git ls-files ": "changes the sources; tests/deploy/tidy_test.py looks at them",
+    "tessera run job.yaml --set cluster.device=cuda": "wants a GPU; tests/e2e/device_test.py",
+    "tessera-worker --job job.yaml --set cluster.device=cuda:1": "wants a GPU; tests/e2e/device_test.py",
+    "tessera run deploy/jobs/speech_ist.yaml ": "wants data that has no public address",
+    "tessera run deploy/jobs/fashion_mnist.yaml ": "wants data that are downloaded, and takes minutes",
+    "tessera plan deploy/jobs/speech.yaml ": "wants data that has no public address; tests/e2e/plan_test.py",
+}
 
 
-class Readme(Test):
-    def test_its_job_is_right_and_its_commands_on_it_end_well(self):
-        with open(os.path.join(ROOT, "README.md")) as file:
-            text = file.read()
-        block = text.split("## A job\n", 1)[1].lstrip("\n").split("\n\n", 1)[0]
-        folder = self.path("jobs")
-        os.mkdir(folder)
+# Those that a test here runs.
+RUN = {
+    README: [
+        "bazel-bin/deploy/cli/tessera check JOB.yaml",
+        "bazel-bin/deploy/cli/tessera run JOB.yaml --set train.epochs=5 --report report.json",
+        "bazel-bin/deploy/cli/tessera status HOST:PORT --watch",
+        "bazel-bin/deploy/cli/tessera doctor JOB.yaml",
+        "tessera-server --job JOB.yaml --rank 0",
+        "tessera-server --job JOB.yaml --rank 1",
+        "tessera-worker --job JOB.yaml",
+    ],
+    OPERATING: [
+        "tessera check job.yaml",
+        "tessera run job.yaml --report report.json",
+        "tessera run job.yaml --set cluster.workers=4 --logs logs",
+        "tessera run job.yaml --metrics 127.0.0.1:9464",
+        "tessera status 127.0.0.1:40643 --watch",
+        "tessera plan job.yaml --nodes 8 --bandwidth 10Gbit",
+        "tessera-server --job job.yaml --rank 0 --report report.json",
+        "tessera-server --job job.yaml --rank 1",
+        "tessera-worker --job job.yaml",
+        "tessera-worker --job job.yaml --set data.directory=/mnt/data --set cluster.threads=2",
+        "tessera-worker --job job.yaml --rank 0",
+        "tessera-worker --job job.yaml --rank 1",
+        "tessera-worker --job job.yaml --rank 2 --listen 10.0.0.3:7100",
+        "tessera-server --job job.yaml --rank 2",
+        "tessera-worker --job job.yaml --rank 2",
+        "tessera-server --job job.yaml --rank 4 --listen 10.0.0.9:7000",
+        "tessera-worker --job job.yaml --rank 4",
+        "tessera doctor job.yaml",
+        "openssl req -x509 -newkey rsa:3072 -nodes -keyout ca.key -out ca.pem -days 365 -subj /CN=tessera",
+        "openssl req -newkey rsa:3072 -nodes -keyout host.key -out host.csr -subj /CN=host",
+        "echo subjectAltName=IP:10.0.0.1,DNS:host > names",
+        "openssl x509 -req -in host.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 365 -extfile names -out host.pem",
+        "tessera status 10.0.0.1:7000 --authority ca.pem --certificate host.pem --private-key host.key "
+        "--token-file viewer",
+        "tessera-server --job job.yaml --rank 0 --metrics 10.0.0.1:9464",
+        "curl http://10.0.0.1:9464/metrics",
+    ],
+    METHODS: [
+        "tessera run deploy/jobs/digits.yaml --report r.json --set train.epochs=8 --set train.evaluate_every=0 "
+        "--set 'codec={push: bf16}' --set 'method={ist: {local_steps: 1}}' "
+        "--set 'train.optimizer={sgd: {learning_rate: 0.001}}' "
+        "--set 'model.layers=[linear: {units: 400, bias: false}, batch_norm: {}, relu: {}, "
+        "linear: {units: 400, bias: false}, batch_norm: {}, relu: {}, linear: {units: 10}]'",
+    ],
+    SIMULATING: [
+        "tessera simulate JOB.yaml --workers 64 --servers 8 --bandwidth 1Gbit --latency 200us --step-time 20ms "
+        "--speed-spread 0.3",
+    ],
+}
+
+
+class Commands(Test):
+    """In a folder with the job of the page, where a shell finds the programs."""
+
+    ran = set()  # (page, command)
+
+    def setUp(self):
+        super().setUp()
+        self.bin, self.jobs = self.path("bin"), self.path("jobs")
+        for folder in (self.bin, self.jobs, self.path("jobs/bazel-bin/deploy/cli")):
+            os.makedirs(folder)
+        for program in (TESSERA, SERVER, WORKER):
+            os.symlink(program, os.path.join(self.bin, os.path.basename(program)))
+        os.symlink(TESSERA, self.path("jobs/bazel-bin/deploy/cli/tessera"))
         os.symlink(os.path.join(ROOT, "deploy/data"), self.path("data"))
-        with open(os.path.join(folder, "JOB.yaml"), "w") as file:
-            file.write(textwrap.dedent(block))
-        os.chdir(folder)
-        commands = [command.split() for command in COMMAND.findall(text)]
-        self.assertEqual({command[0] for command in commands}, {"check", "doctor", "plan", "run", "simulate"})
-        for command in commands:
-            with self.case(" ".join(command)):
-                code, out, error = tessera(*command, within=TEST_MAX)
-                self.assertEqual(code, 0, out + error)
+        os.symlink(os.path.join(ROOT, "deploy"), self.path("jobs/deploy"))
+        self.env = dict(os.environ, PATH=self.bin + ":" + os.environ["PATH"])
+
+    def job(self, page, after, *more, name="job.yaml", **keys):
+        """The job that a page shows behind `after`, with the keys of other blocks of it."""
+        job = yaml.safe_load(blocks(page, after)[0])
+        for text in more:
+            found = [block for block in blocks(page) if re.match(text, block)]
+            self.assertEqual(len(found), 1, text)
+            job.update(yaml.safe_load(found[0]))
+        job.update(keys)
+        with open(os.path.join(self.jobs, name), "w") as file:
+            yaml.safe_dump(job, file)
+        return job
+
+    def command(self, page, command, **there):
+        """A command of a page, word for word but for what only a person there can know."""
+        self.assertIn(command, RUN[page])
+        self.ran.add((page, command))
+        for word, value in there.items():
+            command = command.replace(word, value)
+        return ["sh", "-c", 'cd "%s" && PATH="%s:$PATH" && exec %s' % (self.jobs, self.bin, command)]
+
+    def end_well(self, page, command, **there):
+        with self.subTest(command):
+            done = subprocess.run(self.command(page, command, **there), stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=TEST_MAX, preexec_fn=die_with_parent)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            return done.stdout
+
+    def run_and_watch(self, page, run, watch, place):
+        """`run` with its status from another terminal."""
+        running = Process(self, "run", self.command(page, run))
+        running.await_output("tessera status ")
+        address = re.search(r"tessera status (\S+)", running.output()).group(1)
+        watching = Process(self, "watch", ["sh", "-c", self.command(page, watch)[2].replace(place, address)])
+        running.expect_exit(0, within=TEST_MAX)
+        watching.expect_exit(0)
+
+    def test_the_readmes_job_and_its_commands(self):
+        self.job(README, "## A job\n", name="JOB.yaml")
+        program = "bazel-bin/deploy/cli/tessera "
+        for command in ("check JOB.yaml", "doctor JOB.yaml"):
+            self.end_well(README, program + command)
+        self.run_and_watch(README, program + "run JOB.yaml --set train.epochs=5 --report report.json",
+                           program + "status HOST:PORT --watch", "HOST:PORT")
+        # So many workers want more rows, or smaller minibatches.
+        with open(self.path("jobs/JOB.yaml")) as file:
+            text = file.read()
+        with open(self.path("jobs/JOB.yaml"), "w") as file:
+            file.write(text.replace("batch_size: 32", "batch_size: 16"))
+        self.end_well(SIMULATING, "tessera simulate JOB.yaml --workers 64 --servers 8 --bandwidth 1Gbit --latency 200us "
+                      "--step-time 20ms --speed-spread 0.3")
+        # Those within its text.
+        inline = re.findall(r"`tessera ((?:plan|simulate) JOB\.yaml[^`\n]*)`", text_of(README))
+        self.assertEqual(len(inline), 2)
+        for command in inline:
+            done = subprocess.run([TESSERA] + command.split(), cwd=self.jobs, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_one_machine(self):
+        self.job(OPERATING, "## The job file\n")
+        for command in ("tessera check job.yaml", "tessera doctor job.yaml",
+                        "tessera run job.yaml --set cluster.workers=4 --logs logs",
+                        "tessera plan job.yaml --nodes 8 --bandwidth 10Gbit"):
+            self.end_well(OPERATING, command)
+        self.run_and_watch(OPERATING, "tessera run job.yaml --report report.json",
+                           "tessera status 127.0.0.1:40643 --watch", "127.0.0.1:40643")
+
+    def test_a_method_of_another_page(self):
+        self.end_well(METHODS, *RUN[METHODS])
+
+    @wanted
+    def test_several_machines_as_the_readme_has_them(self):
+        self.job(README, "## A job\n", r"cluster: \{servers: \[10", name="JOB.yaml")
+        network = Network(self, first="10.0.0.1", second="10.0.0.2")
+        started = [
+            network.first.start("server 0", self.command(README, "tessera-server --job JOB.yaml --rank 0")),
+            network.second.start("server 1", self.command(README, "tessera-server --job JOB.yaml --rank 1")),
+            network.first.start("worker", self.command(README, "tessera-worker --job JOB.yaml")),
+            network.second.start("worker", self.command(README, "tessera-worker --job JOB.yaml"))]
+        for process in started:
+            process.expect_exit(0, within=TEST_MAX)
+
+    @wanted
+    def test_several_machines(self):
+        self.job(OPERATING, "## The job file\n", r"cluster: \{servers: \[10\S+ \S+\], workers: 3")
+        network = Network(self, first="10.0.0.1", second="10.0.0.2", third="10.0.0.3")
+        network.third.shell("mount -t tmpfs none /mnt && mkdir /mnt/data && mount --bind %s /mnt/data" %
+                            os.path.realpath(DIGITS))
+        start = "tessera-server --job job.yaml --rank "
+        started = [
+            network.first.start("server 0", self.command(OPERATING, start + "0 --report report.json")),
+            network.second.start("server 1", self.command(OPERATING, start + "1")),
+            network.first.start("worker", self.command(OPERATING, "tessera-worker --job job.yaml")),
+            network.second.start("worker", self.command(OPERATING, "tessera-worker --job job.yaml")),
+            network.third.start("worker", self.command(
+                OPERATING, "tessera-worker --job job.yaml --set data.directory=/mnt/data --set cluster.threads=2"))]
+        for process in started:
+            process.expect_exit(0, within=TEST_MAX)
+        self.assertTrue(os.path.exists(self.path("jobs/report.json")))
+
+    @wanted
+    def test_workers_that_train_different_layers(self):
+        self.job(OPERATING, "## The job file\n", r"cluster: \{servers: \[10\S+ \S+\], workers: 3",
+                 method={"layer_separation": {"linear_workers": 1}},
+                 model={"input": [1, 8, 8], "layers": [{"conv2d": {"channels": 4, "kernel": [3]}}, "relu",
+                                                       {"linear": {"units": 10}}]})
+        network = Network(self, first="10.0.0.1", second="10.0.0.2", third="10.0.0.3")
+        begin = "tessera-server --job job.yaml --rank "
+        started = [
+            network.first.start("server 0", self.command(OPERATING, begin + "0 --report report.json")),
+            network.second.start("server 1", self.command(OPERATING, begin + "1"))]
+        for machine, rest in ((network.first, "0"), (network.second, "1"), (network.third, "2 --listen 10.0.0.3:7100")):
+            started.append(machine.start("worker " + rest[0], self.command(
+                OPERATING, "tessera-worker --job job.yaml --rank " + rest)))
+        for process in started:
+            process.expect_exit(0, within=TEST_MAX)
+
+    @wanted
+    def test_without_central_servers(self):
+        # It would end before a fourth site has joined.
+        train = {"batch_size": 32, "epochs": ENDLESS, "optimizer": {"sgd": {"learning_rate": 0.2}}, "evaluate_every": 0}
+        self.job(OPERATING, "## The job file\n", method={"decentralized": {}}, security={"insecure": True}, train=train,
+                 cluster={"servers": ["10.0.0.%d:7000" % (1 + rank) for rank in range(3)], "workers": 3})
+        network = Network(self, one="10.0.0.1", two="10.0.0.2", three="10.0.0.3", nine="10.0.0.9")
+        servers, workers = [], []
+        for rank, machine in enumerate((network.one, network.two, network.three)):
+            # As the page says of rank 2.
+            commands = [self.command(OPERATING, "tessera-%s --job job.yaml --rank 2" % part)
+                        for part in ("server", "worker")]
+            if rank != 2:
+                commands = [each[:2] + [each[2].replace("--rank 2", "--rank %d" % rank)] for each in commands]
+            servers.append(machine.start("server %d" % rank, commands[0]))
+            workers.append(machine.start("worker %d" % rank, commands[1]))
+        for worker in workers:
+            worker.await_output("joined rank=")
+        servers.append(network.nine.start("server 4", self.command(
+            OPERATING, "tessera-server --job job.yaml --rank 4 --listen 10.0.0.9:7000")))
+        workers.append(network.nine.start("worker 4", self.command(
+            OPERATING, "tessera-worker --job job.yaml --rank 4")))
+        workers[-1].await_output("joined rank=4")
+        servers[0].signal(signal.SIGTERM)
+        for process in workers + servers:
+            process.expect_exit(0, within=TEST_MAX)
+
+    @wanted
+    def test_certificates_and_metrics(self):
+        for command in commands_of(OPERATING):
+            if command.startswith(("openssl ", "echo subjectAltName=")):
+                self.end_well(OPERATING, command)
+        with open(os.path.join(self.jobs, "viewer"), "w") as file:
+            file.write("viewer 0123456789abcdef0123\n")
+        self.job(OPERATING, "## The job file\n", cluster={"servers": ["10.0.0.1:7000"], "workers": 1},
+                 security={"certificate": "host.pem", "private_key": "host.key", "authority": "ca.pem",
+                           "token_file": "viewer"})
+        network = Network(self, first="10.0.0.1", second="10.0.0.2")
+        server = network.first.start("server 0", self.command(
+            OPERATING, "tessera-server --job job.yaml --rank 0 --metrics 10.0.0.1:9464"))
+        server.await_output("server: serving rank=0")
+        code, out = network.second.run(self.command(
+            OPERATING, "tessera status 10.0.0.1:7000 --authority ca.pem --certificate host.pem --private-key host.key "
+            "--token-file viewer"))
+        self.assertEqual(code, 0, out)
+        self.assertIn("waiting", out)
+        code, out = network.second.run(self.command(OPERATING, "curl http://10.0.0.1:9464/metrics"))
+        self.assertEqual(code, 0, out)
+        self.assertIn("tessera_job_info", out)
+        # In a network of its own the port is free.
+        self.job(OPERATING, "## The job file\n")
+        code, out = network.second.run(self.command(OPERATING, "tessera run job.yaml --metrics 127.0.0.1:9464"))
+        self.assertEqual(code, 0, out)
+
+    def test_the_python_clients_own_words(self):
+        with open(os.path.join(ROOT, "deploy/examples/python_client.py")) as file:
+            words = re.search(r'"""(.*?)"""', file.read(), re.S).group(1)
+        # The same two lines, at ports that are free here.
+        for port, free in zip(("7000", "7001"), free_ports(2)):
+            words = words.replace("127.0.0.1:" + port, "127.0.0.1:%d" % free)
+        shown = "\n".join(re.findall(r"^    (?!#)(.*)$", words, re.M))
+        self.assertEqual(shown.count("&\n"), 2)
+        shown = shown.replace("deploy/examples/python_client.py", "%s %s/deploy/examples/python_client.py --proto-root %s"
+                              % (sys.executable, ROOT, ROOT))
+        done = subprocess.run(["sh", "-c", shown + " || { kill $(jobs -p); exit 1; }\nwait"], cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=TEST_MAX, preexec_fn=die_with_parent)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertGreater(float(re.search(r"test accuracy ([0-9.]+)", done.stdout).group(1)), 0.9)
+
+
+class Complete(unittest.TestCase):
+    """Its name comes behind that of the tests whose commands it counts."""
+
+    def test_each_command_is_run_or_listed_with_a_reason_and_no_list_is_old(self):
+        listed = set()
+        for page in PAGES:
+            for command in commands_of(page):
+                begins = {begin for begin in NOT_RUN if command == begin or
+                          (begin[-1] in " /=" and command.startswith(begin))}
+                listed |= begins
+                with self.subTest(page):
+                    self.assertNotEqual(command in RUN.get(page, ()), bool(begins),
+                                        "%s: run it in a test (RUN), or list why not (NOT_RUN)" % command)
+        self.assertEqual(sorted(set(NOT_RUN) - listed), [], "listed, and shown no more")
+        for page, commands in RUN.items():
+            self.assertEqual(sorted(set(commands) - set(commands_of(page))), [], "run, and shown no more")
+
+    @unittest.skipIf([each for each in sys.argv[1:] if each[0] != "-"] or why_not(), "not all tests were run")
+    def test_what_is_to_be_run_was(self):
+        self.assertEqual(sorted(Commands.ran), sorted((page, each) for page in RUN for each in RUN[page]))
 
 
 if __name__ == "__main__":

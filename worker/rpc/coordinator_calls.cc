@@ -12,6 +12,7 @@
 #include "common/base/steady_clock.h"
 #include "common/base/wakeup.h"
 #include "common/rpc/control_channel.h"
+#include "common/rpc/host_addresses.h"
 #include "common/rpc/status.h"
 
 namespace tessera {
@@ -25,7 +26,9 @@ constexpr absl::Duration kCancelPoll = absl::Milliseconds(20);
 CoordinatorCalls::CoordinatorCalls(std::string address,
                                    std::function<absl::StatusOr<std::string>()> find)
     : find_(std::move(find)), address_(std::move(address)) {
-  if (!address_.empty()) stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
+  if (address_.empty()) return;
+  stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
+  opened_ = SteadyNow();
 }
 
 std::string CoordinatorCalls::address() const {
@@ -40,12 +43,18 @@ std::shared_ptr<v1::Coordinator::Stub> CoordinatorCalls::CurrentStub(std::string
 }
 
 absl::Status CoordinatorCalls::FindAgain() {
-  if (!find_) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(const std::string address, find_());
+  absl::StatusOr<std::string> found = address();
+  if (find_) found = find_();
+  if (!found.ok()) return found.status();
   absl::MutexLock lock(&mutex_);
-  if (address == address_) return absl::OkStatus();
-  address_ = address;
+  // A channel that is still connected to a machine which is gone, or that could not find a name, does not ask for the
+  // name's addresses before long.
+  const bool is_stale = HasName(address_) && stub_ != nullptr &&
+                        SteadyNow() - opened_ >= absl::Milliseconds(kResolveMsMin);
+  if (*found == address_ && !is_stale) return absl::OkStatus();
+  address_ = *found;
   stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
+  opened_ = SteadyNow();
   return absl::OkStatus();
 }
 

@@ -95,6 +95,7 @@ class CoordinatorCalls {
   mutable absl::Mutex mutex_;
   std::string address_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<v1::Coordinator::Stub> stub_ ABSL_GUARDED_BY(mutex_);
+  absl::Time opened_ ABSL_GUARDED_BY(mutex_);  // stub_'s channel
 };
 
 }  // namespace tessera

@@ -49,7 +49,7 @@ TEST_CASE("port 0 is one to listen at, of a host without brackets", "[host_port]
 
 TEST_CASE("what only this machine can reach", "[host_port]") {
   for (const char* address : {"127.0.0.1:7000", "localhost:0", "LocalHost:1", "[::1]:7000",
-                              "[0:0::1]:1", "127.9.9.9:1"}) {
+                              "[0:0::1]:1", "127.9.9.9:1", "localhost.:1"}) {
     INFO(address);
     CHECK(IsLoopback(address));
   }

@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -16,6 +17,25 @@ std::string EmptyFolder() {
   std::string path = std::string(getenv("TEST_TMPDIR")) + "/lock-XXXXXX";
   REQUIRE(mkdtemp(&path[0]) != nullptr);
   return path;
+}
+
+TEST_CASE("a file system without locks is told from a folder that cannot be used", "[checkpoint]") {
+  const std::string folder = EmptyFolder();
+  for (const auto& [action, is_unlockable] :
+       {std::make_pair("enolck", true), std::make_pair("enosys", true),
+        std::make_pair("eopnotsupp", true), std::make_pair("eio", false)}) {
+    // A process reads its failpoints once: this case comes before those that take a lock here.
+    const pid_t child = fork();
+    if (child == 0) {
+      setenv("TESSERA_FAILPOINTS", (std::string("folder.lock=") + action).c_str(), 1);
+      _exit(absl::IsUnimplemented(FolderLock::Take(folder, "lock").status()) ? 1 : 0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CAPTURE(action);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == (is_unlockable ? 1 : 0));
+  }
 }
 
 TEST_CASE("a lock is one's until it is given back", "[checkpoint]") {

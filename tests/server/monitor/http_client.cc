@@ -1,21 +1,25 @@
 #include "tests/server/monitor/http_client.h"
 
-#include <netinet/in.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 namespace tessera {
 
-HttpClient::HttpClient(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+HttpClient::HttpClient(int port, const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return;
+  fd_ = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   // The library forgets connections that come just when it stops.
   const timeval patience{10, 0};
   setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return;
+  const bool connected = connect(fd_, found->ai_addr, found->ai_addrlen) == 0;
+  freeaddrinfo(found);
+  if (connected) return;
   close(fd_);
   fd_ = -1;
 }
@@ -36,8 +40,8 @@ std::string HttpClient::ReadAll() {
   return all;
 }
 
-std::string Get(int port, const std::string& path) {
-  HttpClient client(port);
+std::string Get(int port, const std::string& path, const std::string& host) {
+  HttpClient client(port, host);
   client.Send("GET " + path + " HTTP/1.1\r\nHost: here\r\n\r\n");
   return client.ReadAll();
 }

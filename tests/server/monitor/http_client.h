@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-// One connection to 127.0.0.1:port.
+// One connection to a port of this machine.
 class HttpClient {
  public:
-  explicit HttpClient(int port);
+  explicit HttpClient(int port, const std::string& host = "127.0.0.1");
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
@@ -26,7 +26,7 @@ class HttpClient {
 };
 
 // The whole answer to `GET path`; empty: nobody answers.
-std::string Get(int port, const std::string& path);
+std::string Get(int port, const std::string& path, const std::string& host = "127.0.0.1");
 
 }  // namespace tessera
 

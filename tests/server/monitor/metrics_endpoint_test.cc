@@ -58,7 +58,7 @@ TEST_CASE("an address that is none is refused with what is wanted", "[monitor]")
   for (const char* address :
        {"", "127.0.0.1", ":9400", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:-1", "127.0.0.1:+1",
         "127.0.0.1:65536", "127.0.0.1:99999999999999999999", "127.0.0.1:9400s",
-        "127.0.0.1:0,127.0.0.1:0", "[::1]:0", "a b:0", "127.0.0.1: 0"}) {
+        "127.0.0.1:0,127.0.0.1:0", "::1:0", "[::1]", "[::g]:0", "a b:0", "127.0.0.1: 0"}) {
     const auto status = MetricsEndpoint::Start({address, [] { return Named("x"); }}).status();
     INFO(address << " " << status.message());
     CHECK(absl::IsInvalidArgument(status));
@@ -72,15 +72,65 @@ TEST_CASE("a host that nobody knows or that is not this machine is refused by na
   const auto unknown =
       MetricsEndpoint::Start({"no-such-host.invalid:0", [] { return Named("x"); }}).status();
   CHECK(absl::IsInvalidArgument(unknown));
-  CHECK(
-      unknown.message() ==
-      "--metrics: host of \"no-such-host.invalid:0\" is not known, want a name or an IPv4 address");
+  CHECK(unknown.message() ==
+        "--metrics: host of \"no-such-host.invalid:0\" is not known, want a name or an IP address");
   // Of a network that is for documentation.
   const auto elsewhere =
       MetricsEndpoint::Start({"192.0.2.1:0", [] { return Named("x"); }}).status();
   CHECK(absl::IsFailedPrecondition(elsewhere));
   CHECK(StrContains(elsewhere.message(), "--metrics: \"192.0.2.1:0\" cannot be listened on: "));
   CHECK(elsewhere.message().find('\n') == absl::string_view::npos);
+}
+
+TEST_CASE("metrics are served on an IPv6 address as on any other", "[monitor]") {
+  auto endpoint = MetricsEndpoint::Start({"[::1]:0", [] { return Named("six"); }});
+  if (!endpoint.ok() && StrContains(endpoint.status().message(), "Cannot assign")) {
+    WARN("this machine has no IPv6: not tested");
+    return;
+  }
+  REQUIRE(endpoint.ok());
+  CHECK(absl::StartsWith((*endpoint)->address(), "[::1]:"));
+  const int port = PortOf(**endpoint);
+  // Nobody waits for what the library does every 2 s.
+  const absl::Time begin = SteadyNow();
+  CHECK(StrContains(Get(port, "/metrics", "::1"), "job_name=\"six\""));
+  CHECK(SteadyNow() - begin < absl::Seconds(1));
+  CHECK(Get(port, "/metrics").empty());
+  CHECK(absl::IsFailedPrecondition(
+      MetricsEndpoint::Start({(*endpoint)->address(), [] { return Named("x"); }}).status()));
+  (*endpoint)->Stop();
+  CHECK(SteadyNow() - begin < absl::Seconds(2));
+  CHECK(MetricsEndpoint::Check((*endpoint)->address()).ok());
+  // All addresses of the machine, of both kinds.
+  const auto all = MetricsEndpoint::Start({"[::]:0", [] { return Named("all"); }});
+  REQUIRE(all.ok());
+  CHECK(StrContains(Get(PortOf(**all), "/metrics", "::1"), "job_name=\"all\""));
+  CHECK(StrContains(Get(PortOf(**all), "/metrics"), "job_name=\"all\""));
+  // A documentation address is nobody's.
+  const auto elsewhere = MetricsEndpoint::Start({"[2001:db8::1]:0", [] { return Named("x"); }});
+  CHECK(StrContains(elsewhere.status().message(), "--metrics: \"[2001:db8::1]:0\" cannot be"));
+}
+
+TEST_CASE("whether a server serves is asked over HTTP, too", "[monitor]") {
+  std::atomic<bool> serves{false};
+  MetricsEndpoint::Options options;
+  options.address = "127.0.0.1:0";
+  options.status = [] { return Named("x"); };
+  options.serves = [&] { return serves.load(); };
+  const auto endpoint = MetricsEndpoint::Start(std::move(options));
+  REQUIRE(endpoint.ok());
+  const int port = PortOf(**endpoint);
+  CHECK(absl::StartsWith(Get(port, "/healthz"), "HTTP/1.1 200 OK\r\n"));
+  CHECK(absl::StartsWith(Get(port, "/readyz"), "HTTP/1.1 503 "));
+  CHECK(absl::EndsWith(Get(port, "/readyz"), "\r\n\r\nnot serving\n"));
+  serves = true;
+  CHECK(absl::StartsWith(Get(port, "/readyz"), "HTTP/1.1 200 OK\r\n"));
+  CHECK(absl::StartsWith(Get(port, "/readyz2"), "HTTP/1.1 404"));
+  // Each has its own.
+  const auto other = Serve([] { return Named("y"); });
+  serves = false;
+  CHECK(absl::StartsWith(Get(PortOf(*other), "/readyz"), "HTTP/1.1 200 OK\r\n"));
+  CHECK(absl::StartsWith(Get(port, "/readyz"), "HTTP/1.1 503 "));
 }
 
 TEST_CASE("a port that is taken is refused, and is free once its endpoint has stopped",
