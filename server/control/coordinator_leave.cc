@@ -106,18 +106,23 @@ v1::LeaveAnswer Coordinator::Consider(Leaver* leaver, absl::Time now) {
 
 v1::LeaveAnswer Coordinator::AwaitCheckpoint(Leaver* leaver, absl::Time now) {
   if (!facts_.checkpoints) {
-    return DrainInstead(*leaver, "its parameters would be lost: no other server can take them "
-                                 "over, and there is no checkpoint.directory");
+    return DrainInstead(*leaver,
+                        "its parameters would be lost: no other server can take them "
+                        "over, and there is no checkpoint.directory");
   }
   if (leaver->checkpoint == 0) {
     leaver->checkpoint = checkpoints_.Ask();
     ++changes_;
   }
   if (checkpoints_.whole_number() >= leaver->checkpoint) {
+    const uint64_t step = checkpoints_.last()->manifest.step;
+    if (HasTrained(step, epochs_.EpochsDone(step))) return Stays("the job is about to end");
+    if (evaluation_.standing()) return Waits({"the evaluation to end"});
     const std::string lost =
-        facts_.synchronous ? ""
-                           : absl::StrCat("members are not in lockstep: what they learned since step ",
-                                          checkpoints_.last()->manifest.step, " is learned again");
+        facts_.synchronous
+            ? ""
+            : absl::StrCat("members are not in lockstep: what they learned since step ", step,
+                           " is learned again");
     return LetGo(*leaver, lost, now);
   }
   if (checkpoints_.failed_number() >= leaver->checkpoint) {

@@ -73,6 +73,7 @@ void ShardOwners::Detach(uint32_t host, uint64_t life, absl::Time now) {
 }
 
 void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl::Time now) {
+  if (!hosts_[host].known) return;  // It was given up, or may end, and has yet to hear of it.
   hosts_[host].last_heard = now;
   changed_.insert(host);  // So that it knows that the coordinator lives.
   for (const v1::ShardOrder& follows : message.follows()) {
@@ -265,9 +266,8 @@ std::vector<std::string> ShardOwners::LeavingWaitsFor(absl::Time now) const {
     const bool is_safe = shard.standby && shard.standby != leaving_ && shard.in_sync &&
                          hosts_[*shard.standby].attached;
     if (is_safe || (!is_its && !follower.has_value())) continue;
-    names.push_back(follower.has_value()
-                        ? absl::StrCat("standby of shard ", s)
-                        : absl::StrCat("another server to take over shard ", s));
+    names.push_back(follower.has_value() ? absl::StrCat("standby of shard ", s)
+                                         : absl::StrCat("another server to take over shard ", s));
   }
   return names;
 }
@@ -303,7 +303,8 @@ std::vector<ShardOwners::Absent> ShardOwners::Away(absl::Time now) const {
     const Host& host = hosts_[h];
     const absl::Time lease_end = host.last_heard + facts_.lease_timeout;
     if (host.known && !host.attached) {
-      away.push_back({h, true, host.detached, std::min(host.detached + GraceOf(facts_), lease_end)});
+      away.push_back(
+          {h, true, host.detached, std::min(host.detached + GraceOf(facts_), lease_end)});
     } else if (host.known && now - host.last_heard > facts_.lease_timeout / 2) {
       away.push_back({h, false, host.last_heard, lease_end});
     }

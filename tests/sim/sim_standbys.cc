@@ -32,6 +32,10 @@ void SimJob::StartHost(uint32_t rank) {
     HarmHost(*LatestHost(ended), kRestartMost);
     RestartHost(ended);
   };
+  host.on_left = [this](uint32_t left) {
+    ++left_;
+    RestartHost(left);
+  };
   hosts_.push_back(
       std::make_unique<SimHost>(&network_, coordinator_.get(), &checker_, std::move(host)));
 }
@@ -63,7 +67,19 @@ void SimJob::RestartHost(uint32_t rank) {
 // A shard that is lost for good ends the job, or takes it back to a checkpoint where there is one.
 double SimJob::ChanceOfLoss() const { return checker_.wholes() > 0 ? 0.6 : 0.1; }
 
+bool SimJob::OnlyLeaves() const { return options_.leaves && options_.seed % 2 == 1; }
+
+// Some ask while another one goes, or comes back.
+void SimJob::LeaveHost() {
+  for (int i = 0; i < 2; ++i) {
+    SimHost* const host = SomeHost();
+    if (host->is_alive()) host->Leave();
+    if (!dice_.Chance(0.3)) return;
+  }
+}
+
 void SimJob::StrikeHost() {
+  if (OnlyLeaves() || (options_.leaves && dice_.Chance(0.5))) return LeaveHost();
   switch (dice_.Below(8)) {
     case 0:
     case 1:
