@@ -61,6 +61,8 @@ constexpr absl::Duration kLingerAfterEnd = absl::Seconds(1);
 constexpr absl::Duration kDrainTime = absl::Seconds(2);
 constexpr absl::Duration kDrainPause = absl::Milliseconds(250);
 constexpr absl::Duration kTakeoverPause = absl::Milliseconds(10);
+// How long workers may ask who leads what was led here: they do as soon as this server no longer answers them.
+constexpr absl::Duration kTurnTime = absl::Seconds(1);
 
 // Everything of one server, in the order in which it is built; destroyed in the reverse order.
 class ServerProcess {
@@ -364,6 +366,10 @@ void ServerProcess::FinishLeave() {
     return is_coordinator() && !told.ok();
   };
   while (is_coordinator() && SteadyNow() < end && is_taking_over()) absl::SleepFor(kTakeoverPause);
+  if (is_coordinator() && job_.cluster().replicas() > 0) {
+    host_->Disconnect();
+    absl::SleepFor(kTurnTime);
+  }
   std::string next;
   if (is_coordinator() && !elects()) {
     next = absl::StrCat(

@@ -200,6 +200,7 @@ class SimJob {
   bool server_killed_ = false;
   uint64_t left_ = 0;
   Manifest last_whole_;
+  std::optional<uint64_t> lossy_at_;  // rollbacks, when a server last left with something to be done again
   Harm harm_;
   // That were judged. Whoever goes on as the coordinator has them, too.
   std::set<std::pair<MemberId, std::string>> losses_;

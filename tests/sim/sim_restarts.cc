@@ -127,7 +127,10 @@ void SimJob::OnServerLeft(int rank, const v1::LeaveAnswer& answer) {
   harm_.OnKilled(static_cast<uint32_t>(rank));
   coordinator_->Detach(ShardId(rank), server->connection());
   const Coordinator& coordinator = coordinator_->state();
-  const bool is_exact = OnlyLeaves() && coordinator.facts().synchronous && answer.lost().empty() &&
+  const uint64_t rollbacks = coordinator.Status(queue_.now()).checkpoint().rollbacks();
+  // Its disk has failed: whoever leaves while the job waits for it loses as much.
+  if (!answer.lost().empty()) lossy_at_ = rollbacks;
+  const bool is_exact = OnlyLeaves() && coordinator.facts().synchronous && lossy_at_ != rollbacks &&
                         coordinator_->is_here() && coordinator.membership().paused();
   if (is_exact) {
     for (int shard = 0; shard < servers_count_; ++shard) {

@@ -14,6 +14,8 @@ constexpr absl::Duration kProtectedWithinHung = absl::Seconds(25);
 // Leases of servers, of those that might come for a shard, and of members.
 constexpr absl::Duration kGoneBackWithin = absl::Seconds(10);
 constexpr absl::Duration kRestartMost = absl::Seconds(2);
+// Until a host that is asked to end has, and is back.
+constexpr absl::Duration kLeavesWithin = absl::Seconds(8);
 
 }  // namespace
 
@@ -73,6 +75,8 @@ bool SimJob::OnlyLeaves() const { return options_.leaves && options_.seed % 2 ==
 void SimJob::LeaveHost() {
   for (int i = 0; i < 2; ++i) {
     SimHost* const host = SomeHost();
+    // Until others have what it has it may be that nobody else does.
+    if (!OnlyLeaves()) HarmHost(*host, kLeavesWithin);
     if (host->is_alive()) host->Leave();
     if (!dice_.Chance(0.3)) return;
   }
@@ -138,7 +142,7 @@ void SimJob::CutHostLink() {
   const absl::Duration lease = coordinator_->state().facts().lease_timeout;
   const SimHost* const host = SomeHost();
   const ShardOwners& owners = *coordinator_->state().membership().owners();
-  switch (dice_.Below(4)) {
+  switch (OnlyLeaves() ? 2 + dice_.Below(2) : dice_.Below(4)) {
     case 0:
       harm_.OnLogBroken(queue_.now(), 2.5 * lease);
       return network_.CutLink(host->node(), SomeHost()->node(), 2.5 * lease);
