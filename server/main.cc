@@ -30,8 +30,10 @@ int main(int argc, char** argv) {
       ->check([](const std::string& address) {
         return address.empty() ? "is empty, want HOST:PORT" : std::string();
       });
-  app.add_flag("--no-takeover", options.no_takeover,
-               "rank 0: keep nothing of the coordinator; nobody will start this server again");
+  app.add_flag(
+      "--no-takeover", options.no_takeover,
+      "nobody will start this server again: it does not leave the job to wait for it; rank 0: keep "
+      "nothing of the coordinator");
   app.add_option(
       "--report", options.report_path,
       "write the report here at the end, as JSON: the coordinator does, which is rank 0, "

@@ -36,6 +36,10 @@ class ServerControl {
   ~ServerControl();
 
   bool is_elected() const { return etcd_ != nullptr; }
+  // Whoever comes in this process's place, or another server, can go on from where its coordinator was.
+  bool is_kept() const { return etcd_ != nullptr || !folder_.empty(); }
+  // Embedded: where that lies; empty: nowhere.
+  const std::string& folder() const { return folder_; }
   LiveCoordinator* live() { return &live_; }
 
   // Embedded: finds what an earlier process has left. Elected: looks at the members' addresses.

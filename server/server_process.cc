@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/address_file.h"
@@ -60,6 +61,9 @@ constexpr absl::Duration kLingerAfterEnd = absl::Seconds(1);
 // Of one call that asks for the job's end, and between two.
 constexpr absl::Duration kDrainTime = absl::Seconds(2);
 constexpr absl::Duration kDrainPause = absl::Milliseconds(250);
+constexpr absl::Duration kTakeoverPause = absl::Milliseconds(10);
+// How long workers may ask who leads what was led here: they do as soon as this server no longer answers them.
+constexpr absl::Duration kTurnTime = absl::Seconds(1);
 
 // Everything of one server, in the order in which it is built; destroyed in the reverse order.
 class ServerProcess {
@@ -84,6 +88,10 @@ class ServerProcess {
   Shard::Options ShardOptions(int rank) const;
   PortLimits Limits() const;
   void MakeHost(const JobFacts& facts);
+  // Why the job cannot go on without this process, or with another one in its place; empty: it can.
+  std::string WhyNotLeave() const;
+  // The job goes on without this server.
+  void FinishLeave();
   // Ends the process where nobody can be told that the job is to end.
   void DrainJob();
   // Once; it may be repeated without harm.
@@ -338,7 +346,9 @@ absl::Status ServerProcess::AwaitEnd() {
     outcome = *link_ended_;
   }
   const bool was_coordinator = is_coordinator();
-  if (was_coordinator) {
+  if (host_->has_left()) {
+    FinishLeave();
+  } else if (was_coordinator) {
     coordinator_->AwaitEnd(SteadyNow() + absl::Nanoseconds(job_.cluster().lease_timeout()) +
                            kEndMargin);
     if (const absl::Status job = coordinator_->outcome(); !job.ok()) outcome = job;
@@ -350,19 +360,67 @@ absl::Status ServerProcess::AwaitEnd() {
   if (elects()) control_->StopElection();
   host_->Disconnect();
   server_->SetServing(false);
-  server_->Shutdown(was_coordinator ? kLingerAfterEnd : absl::Milliseconds(100));
+  server_->Shutdown(was_coordinator && !host_->has_left() ? kLingerAfterEnd
+                                                          : absl::Milliseconds(100));
   if (metrics_ != nullptr) metrics_->Stop();
   return outcome;
 }
 
+// What others have taken over they are to have heard of before the coordinator goes.
+void ServerProcess::FinishLeave() {
+  const absl::Time end = SteadyNow() + absl::Nanoseconds(job_.cluster().lease_timeout());
+  const auto is_taking_over = [this] {
+    const absl::Status told = coordinator_->Run([](Coordinator& coordinator, absl::Time) {
+      return coordinator.IsTakingOver() ? absl::UnavailableError("") : absl::OkStatus();
+    });
+    return is_coordinator() && !told.ok();
+  };
+  while (is_coordinator() && SteadyNow() < end && is_taking_over()) absl::SleepFor(kTakeoverPause);
+  if (is_coordinator() && job_.cluster().replicas() > 0) {
+    host_->Disconnect();
+    absl::SleepFor(kTurnTime);
+  }
+  std::string next;
+  if (is_coordinator() && !elects()) {
+    next = absl::StrCat(
+        "; the coordinator was here, its state is in \"", control_->folder(),
+        "\": all wait for this server to be started again, at most ",
+        absl::FormatDuration(absl::Nanoseconds(job_.cluster().coordinator().away_timeout())));
+  }
+  Log(LogLevel::kInfo, absl::StrCat("server: left the job rank=", options_.rank, next));
+}
+
+std::string ServerProcess::WhyNotLeave() const {
+  const bool keeps_standbys = job_.cluster().replicas() > 0;
+  if (options_.no_takeover && options_.rank == 0) return "the coordinator is here";
+  if (control_ != nullptr && !control_->is_kept()) {
+    return "the coordinator is here, and its state is kept nowhere (checkpoint.directory or "
+           "cluster.coordinator.directory)";
+  }
+  if (is_replica_ || keeps_standbys) return "";
+  if (options_.no_takeover) return "nobody would start this server again";
+  if (!job_.checkpoint().directory().empty()) return "";
+  const int64_t bytes =
+      SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
+               ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count())))
+          .bytes();
+  return absl::StrFormat(
+      "the parameters of rank %d, %.1f MiB, would be lost: there is no standby (cluster.replicas) "
+      "and "
+      "no checkpoint.directory",
+      options_.rank, static_cast<double>(bytes) / (1 << 20));
+}
+
 void ServerProcess::OnSignal(int count) {
   if (count > 1) _exit(1);
-  if (is_replica_ && !is_coordinator()) {
+  const std::string why_not = WhyNotLeave();
+  if (why_not.empty()) {
     Log(LogLevel::kInfo, "server: signal received, leaving the job; again to end at once");
     host_->Leave();
     return;
   }
-  Log(LogLevel::kInfo, "server: signal received, draining the job; again to end at once");
+  Log(LogLevel::kInfo, absl::StrCat("server: signal received, draining the job, as ", why_not,
+                                    "; again to end at once"));
   // It may wait for a store that does not answer, and whoever asks again is not to wait for that.
   drainer_ = std::thread([this] { DrainJob(); });
 }

@@ -21,18 +21,19 @@ struct ServerOptions {
   std::string address_file;
   // HOST:PORT where metrics are served over plain HTTP, port 0 for a free one; empty: nowhere.
   std::string metrics;
-  // Rank 0: nobody will be started in this process's place, and the coordinator's state is kept nowhere.
+  // Nobody will be started in this process's place. Rank 0: the coordinator's state is kept nowhere.
   bool no_takeover = false;
   // Rank 0: where the report is written at the end; empty: nowhere.
   std::string report_path;
 };
 
 // Serves one job to its end and returns the process's exit code:
-//   0  the job ended normally
+//   0  the job ended normally, or the server was asked to leave and could
 //   1  it did not; the last log line says why
 //   2  wrong job, flag or address, before anybody was told of this server
-// SIGTERM and Ctrl-C let the job finish its exchange, evaluate and end; the second one ends this
-// process.
+// SIGTERM and Ctrl-C: this server leaves the job, which goes on, with standbys at once and otherwise from a checkpoint
+// once the server is started again; 0. Where neither is there the job finishes its exchange, evaluates and ends. The
+// second one ends this process.
 int RunServer(const ServerOptions& options);
 
 }  // namespace tessera

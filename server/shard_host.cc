@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -125,8 +126,33 @@ void ShardHost::End(absl::Status status) {
     absl::MutexLock lock(&mutex_);
     if (ended_ || disconnected_) return;
     ended_ = true;
+    // Others have its shards by now, and it has not heard that it may end.
+    if (leaving_ && absl::IsFailedPrecondition(status)) has_left_ = true;
+    if (has_left_) status = absl::OkStatus();
   }
   options_.on_end(std::move(status));
+}
+
+void ShardHost::OnLeave(const v1::LeaveAnswer& answer) {
+  absl::MutexLock lock(&mutex_);
+  if (!leaving_) return;
+  if (answer.may_end()) {
+    has_left_ = true;
+    if (answer.lost().empty()) return;
+    Log(LogLevel::kWarning,
+        absl::StrCat("server: leaves rank=", options_.rank, " lost=\"", answer.lost(), "\""));
+    return;
+  }
+  if (!answer.instead().empty()) {
+    leaving_ = false;
+    Log(LogLevel::kWarning,
+        absl::StrCat("server: does not leave, ends with the job why=\"", answer.instead(), "\""));
+    return;
+  }
+  const std::string waits = absl::StrJoin(answer.waits_for(), ", ");
+  if (waits == leave_told_) return;
+  leave_told_ = waits;
+  Log(LogLevel::kInfo, absl::StrCat("server: leaving, waits for ", waits));
 }
 
 void ShardHost::OnLinkEnded(uint32_t rank, absl::Status status) {
@@ -196,6 +222,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
         },
         std::move(done));
   };
+  link.on_leave = [this](const v1::LeaveAnswer& answer) { OnLeave(answer); };
   link.on_end = [this, rank](absl::Status status) { OnLinkEnded(rank, std::move(status)); };
   return link;
 }
@@ -231,6 +258,10 @@ absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64
 }
 
 void ShardHost::OnOrder(const v1::HostOrder& order) {
+  if (order.has_leave()) {
+    OnLeave(order.leave());
+    if (has_left()) return End(absl::OkStatus());
+  }
   absl::Status status;
   bool is_over = false;
   {
@@ -315,6 +346,7 @@ void ShardHost::Feed(const RoleChanges::Feed& feed) {
 v1::HostMessage ShardHost::Message() {
   v1::HostMessage message;
   absl::MutexLock lock(&mutex_);
+  message.set_leaves(leaving_);
   for (const auto& [rank, led] : led_) {
     if (led.replicator == nullptr) continue;
     led.replicator->CheckProgress(SteadyNow());
@@ -325,7 +357,12 @@ v1::HostMessage ShardHost::Message() {
 }
 
 void ShardHost::Leave() {
-  absl::MutexLock lock(&mutex_);
+  absl::ReleasableMutexLock lock(&mutex_);
+  leaving_ = true;
+  if (options_.keeps_standbys) {
+    lock.Release();
+    return SaySoon();
+  }
   const auto own = led_.find(options_.rank);
   if (own != led_.end() && own->second.link != nullptr) own->second.link->Leave();
 }

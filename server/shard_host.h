@@ -81,8 +81,14 @@ class ShardHost {
   // Nothing is said or heard afterwards; calls are still answered, but for what a standby has yet to get.
   void Disconnect();
 
-  // As AttachLink's, of the server's own shard.
+  // The process wants to end while the job goes on. What it waits for is in the log; on_end follows, with OK, when it
+  // may, or when the job has ended.
   void Leave();
+  // The process ends, and the job does not.
+  bool has_left() const {
+    absl::MutexLock lock(&mutex_);
+    return has_left_;
+  }
   v1::JobStatus OwnStatus() const;
   // Where the coordinator was heard last, and of which run of the job: 0 where it was not.
   std::string coordinator() const;
@@ -125,6 +131,8 @@ class ShardHost {
   void Feed(const RoleChanges::Feed& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::HostMessage Message();
   void OnLinkEnded(uint32_t rank, absl::Status status);
+  // What the coordinator says of Leave.
+  void OnLeave(const v1::LeaveAnswer& answer);
   void End(absl::Status status);
 
   const Options options_;
@@ -137,6 +145,9 @@ class ShardHost {
   std::map<uint32_t, Led> led_ ABSL_GUARDED_BY(mutex_);
   bool disconnected_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_left_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string leave_told_ ABSL_GUARDED_BY(mutex_);  // for whom it waits, as the log has it
   // Where the job keeps standbys.
   std::unique_ptr<FollowedShards> followed_;
   std::unique_ptr<StandbyHost> standbys_;

@@ -15,6 +15,7 @@
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/checkpoint_command.h"
 #include "deploy/cli/doctor_command.h"
+#include "deploy/cli/end_command.h"
 #include "deploy/cli/eval_command.h"
 #include "deploy/cli/export_command.h"
 #include "deploy/cli/plan/plan_command.h"
@@ -113,6 +114,16 @@ CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
   return command;
 }
 
+CLI::App* AddEnd(CLI::App* app, const char* name, const char* does, EndOptions* options) {
+  CLI::App* command = app->add_subcommand(name, does);
+  command->add_option("ADDRESS", options->address, "HOST:PORT of server 0, or of the elected one")
+      ->required();
+  command->add_option("--reason", options->reason, "for the logs");
+  command->add_flag("--quiet", options->quiet, "say nothing where all is well");
+  AddSecurity(command, "a token of the role operator", &options->security);
+  return command;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Trains neural networks through sharded parameter servers.", "tessera");
   app.require_subcommand(1);
@@ -179,6 +190,12 @@ int Main(int argc, char** argv) {
   checkpoint_command->add_flag("--quiet", checkpoint.quiet, "say nothing where all is well");
   AddSecurity(checkpoint_command, "a token of the role operator", &checkpoint.security);
 
+  EndOptions drain;
+  CLI::App* drain_command =
+      AddEnd(&app, "drain", "have a running job finish its exchange, evaluate and end", &drain);
+  EndOptions stop;
+  CLI::App* stop_command = AddEnd(&app, "stop", "end a running job at once, as failed", &stop);
+
   EvalOptions eval;
   CLI::App* eval_command =
       app.add_subcommand("eval", "score a checkpoint's model on a job's test data");
@@ -206,6 +223,8 @@ int Main(int argc, char** argv) {
   if (app.got_subcommand(check_command)) return CheckJobFile(check);
   if (app.got_subcommand(export_command)) return ExportCheckpoint(exported);
   if (app.got_subcommand(checkpoint_command)) return RequestCheckpoint(checkpoint);
+  if (app.got_subcommand(drain_command)) return RequestDrain(drain);
+  if (app.got_subcommand(stop_command)) return RequestStop(stop);
   if (app.got_subcommand(doctor_command)) return ExamineJob(doctor);
   if (app.got_subcommand(eval_command)) return EvaluateCheckpoint(eval);
   if (app.got_subcommand(simulate_command)) return SimulateJob(simulate);

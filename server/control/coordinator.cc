@@ -79,7 +79,7 @@ absl::Status Coordinator::Attach(const v1::ServerHello& hello, absl::Time now) {
 }
 
 void Coordinator::Detach(ShardId server, uint64_t life, absl::Time now) {
-  membership_.Detach(server, life);
+  membership_.Detach(server, life, now);
   Settle(now);
 }
 
@@ -87,6 +87,7 @@ void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message
   if (!membership_.Hears(server)) return;
   membership_.OnShardMessage(server, message, now);
   if (message.has_part()) checkpoints_.OnPart(server, message.part(), now);
+  if (message.leaves()) OnLeaves(static_cast<uint32_t>(server.value()), now);
   const bool selects = cores_ && phase_ == Phase::kRunning;
   if (selects && message.has_core_report() && membership_.HasItsParameters(server)) {
     for (const auto& [to, question] :
@@ -198,7 +199,7 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
   Settle(now);
   TESSERA_RETURN_IF_ERROR(renewed);
   v1::RenewReply reply;
-  for (std::string& name : WaitingFor()) reply.add_waiting_for(std::move(name));
+  for (std::string& name : WaitingFor(now)) reply.add_waiting_for(std::move(name));
   reply.set_drain_exchange(membership_.drain_exchange().value());
   reply.set_paused(membership_.paused());
   if (facts_.step_budgets) {
@@ -333,8 +334,8 @@ std::string Coordinator::StateWord() const {
 }
 
 // Where members advance on their own, the servers may wait for nobody while an evaluation does.
-std::vector<std::string> Coordinator::WaitingFor() const {
-  std::vector<std::string> names = membership_.WaitingFor();
+std::vector<std::string> Coordinator::WaitingFor(std::optional<absl::Time> now) const {
+  std::vector<std::string> names = membership_.WaitingFor(now);
   // Whoever has yet to come to an evaluation waits for these servers, too.
   if (membership_.paused()) return names;
   const ServerTable& servers = membership_.servers();
@@ -475,7 +476,7 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   status.set_method_description(facts_.method_description);
   status.set_state(StateWord());
   if (phase_ == Phase::kRunning) {
-    for (std::string& name : WaitingFor()) status.add_waiting_for(std::move(name));
+    for (std::string& name : WaitingFor(now)) status.add_waiting_for(std::move(name));
   }
   FillMembers(now, &status);
   FillServers(now, &status);

@@ -13,6 +13,7 @@
 #define TESSERA_SERVER_CONTROL_COORDINATOR_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -83,6 +84,8 @@ class Coordinator {
   void DetachHost(uint32_t host, uint64_t life, absl::Time now);
   void OnHostMessage(uint32_t host, const v1::HostMessage& message, absl::Time now);
   std::vector<HostOutgoing> TakeHostOutbox();
+  // A shard has a new leader that has yet to hear the plan.
+  bool IsTakingOver() const;
 
   // Leases. Call several times per lease.
   void Tick(absl::Time now);
@@ -118,7 +121,7 @@ class Coordinator {
   const std::vector<v1::TermState>& terms() const { return terms_; }
   // As the status has it: "waiting", "training" and so on; and for whom, if for anybody.
   std::string StateWord() const;
-  std::vector<std::string> WaitingFor() const;
+  std::vector<std::string> WaitingFor(std::optional<absl::Time> now = std::nullopt) const;
 
  private:
   enum class Phase { kRunning, kEnding, kEnded };
@@ -156,6 +159,22 @@ class Coordinator {
   void GoBack(absl::string_view why, absl::Time now);
   void BeginCores();
   void FollowLosses(absl::Time now);
+  // --- servers that were asked to end (coordinator_leave.cc), in the order in which they asked ---
+  struct Leaver {
+    uint32_t rank = 0;
+    uint64_t life = 0;
+    absl::Time since;
+    uint64_t checkpoint = 0;  // that it waits for; 0: none
+  };
+  void OnLeaves(uint32_t rank, absl::Time now);
+  // What becomes of the first of them, and then of the next.
+  void DriveLeaves(absl::Time now);
+  v1::LeaveAnswer Consider(Leaver* leaver, absl::Time now);
+  v1::LeaveAnswer AwaitCheckpoint(Leaver* leaver, absl::Time now);
+  v1::LeaveAnswer DrainInstead(const Leaver& leaver, absl::string_view why);
+  v1::LeaveAnswer LetGo(const Leaver& leaver, absl::string_view lost, absl::Time now);
+  void TellLeaver(const Leaver& leaver, const v1::LeaveAnswer& answer);
+  uint64_t LifeOf(uint32_t rank) const;
   void FillCheckpoint(absl::Time now, v1::JobStatus* status) const;
   void FillMembers(absl::Time now, v1::JobStatus* status) const;
   void FillServers(absl::Time now, v1::JobStatus* status) const;
@@ -186,6 +205,9 @@ class Coordinator {
   std::set<MemberId> untold_;
   // Those that waited to be admitted when training ended, and do not know yet.
   std::set<MemberId> late_;
+  std::vector<Leaver> leavers_;
+  // Not kept: said again by whoever goes on.
+  std::map<uint32_t, std::string> leave_told_;
   std::vector<EvaluateAnswer> refused_;
   uint64_t changes_ = 0;
 };

@@ -27,12 +27,14 @@ void Coordinator::DriveCheckpoint(absl::Time now) {
   }
   checkpoints_.DriveLast(now);
   if (checkpoints_.stage() == Stage::kAgreeing) {
+    const bool holds = !leavers_.empty() && leavers_.front().checkpoint != 0 &&
+                       leavers_.front().checkpoint <= checkpoints_.number();
     if (!checkpoints_.needs_agreement()) {
-      membership_.OrderCheckpoint(checkpoints_.OnAgreed(Exchange(0)));
+      membership_.OrderCheckpoint(checkpoints_.OnAgreed(Exchange(0)), /*holds=*/false);
     } else if (!membership_.agreed_checkpoint()) {
       membership_.ProposeCheckpoint(checkpoints_.first_promised());
     } else {
-      membership_.OrderCheckpoint(checkpoints_.OnAgreed(*membership_.agreed_checkpoint()));
+      membership_.OrderCheckpoint(checkpoints_.OnAgreed(*membership_.agreed_checkpoint()), holds);
     }
   }
   if (checkpoints_.IsComplete(members)) {

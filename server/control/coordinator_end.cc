@@ -131,6 +131,7 @@ void Coordinator::Settle(absl::Time now) {
     return;
   }
   if (phase_ == Phase::kRunning) FollowDrain(now);
+  DriveLeaves(now);
   DriveCheckpoint(now);
   evaluation_.OnPlans(membership_.servers().AppliedByAll() >= membership_.generation(), now);
   evaluation_.OnMembers(membership_.members(), now);

@@ -24,6 +24,7 @@ void Coordinator::DetachHost(uint32_t host, uint64_t life, absl::Time now) {
 void Coordinator::OnHostMessage(uint32_t host, const v1::HostMessage& message, absl::Time now) {
   if (membership_.owners() == nullptr) return;
   membership_.owners()->OnMessage(host, message, now);
+  if (message.leaves()) OnLeaves(host, now);
   membership_.OnProtected();
   Settle(now);
 }
@@ -37,6 +38,10 @@ void Coordinator::FollowLosses(absl::Time now) {
     part.set_error(absl::StrCat("the leader of shard ", shard.value(), " was lost"));
     checkpoints_.OnPart(shard, part, now);
   }
+}
+
+bool Coordinator::IsTakingOver() const {
+  return membership_.owners() != nullptr && membership_.owners()->IsTakingOver();
 }
 
 std::vector<HostOutgoing> Coordinator::TakeHostOutbox() {

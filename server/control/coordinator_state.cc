@@ -35,6 +35,13 @@ v1::CoordinatorState Coordinator::Save() const {
   state.set_rollbacks(rollbacks_);
   if (awaits_drain()) state.set_drain_since(absl::ToUnixNanos(drain_since_));
   for (const v1::TermState& term : terms_) *state.add_terms() = term;
+  for (const Leaver& leaver : leavers_) {
+    v1::LeaverState& saved_leaver = *state.add_leavers();
+    saved_leaver.set_rank(leaver.rank);
+    saved_leaver.set_life(leaver.life);
+    saved_leaver.set_since(absl::ToUnixNanos(leaver.since));
+    saved_leaver.set_checkpoint(leaver.checkpoint);
+  }
   *state.mutable_clock() = clock_.Save();
   membership_.Save(&saved, state.mutable_membership());
   *state.mutable_epochs() = epochs_.SaveAll();
@@ -86,6 +93,11 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   drain_since_ =
       state.has_drain_since() ? absl::FromUnixNanos(state.drain_since()) : absl::InfiniteFuture();
   terms_.assign(state.terms().begin(), state.terms().end());
+  leavers_.clear();
+  for (const v1::LeaverState& leaver : state.leavers()) {
+    leavers_.push_back({leaver.rank(), leaver.life(), absl::FromUnixNanos(leaver.since()),
+                        leaver.checkpoint()});
+  }
   clock_.Load(state.clock());
   TESSERA_RETURN_IF_ERROR(membership_.Load(state.membership(), saved));
   const MemberTable& members = membership_.members();
@@ -110,6 +122,7 @@ void Coordinator::Reconnect(absl::Time now) {
   evaluation_.Reconnect();
   checkpoints_.Reconnect(now);
   if (awaits_drain()) drain_since_ = now;
+  for (Leaver& leaver : leavers_) leaver.since = now;
   ++changes_;
   Settle(now);
 }

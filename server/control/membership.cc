@@ -41,6 +41,13 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
     ++changes_;
   }
   TESSERA_RETURN_IF_ERROR(attached);
+  if (servers_.at(server).left) {
+    // It has not heard that it may end.
+    v1::PlanMessage answer;
+    answer.mutable_leave()->set_may_end(true);
+    outbox_.push_back({server, answer});
+    return absl::OkStatus();
+  }
   if (owners_) ++server_list_generation_;
   Log(LogLevel::kInfo,
       absl::StrCat("control: server attached rank=", hello.rank(), " address=", hello.address()));
@@ -74,8 +81,8 @@ absl::Status Membership::Attach(const v1::ServerHello& hello, absl::Time now) {
   return absl::OkStatus();
 }
 
-void Membership::Detach(ShardId server, uint64_t life) {
-  servers_.Detach(server, life, started_);
+void Membership::Detach(ShardId server, uint64_t life, absl::Time now) {
+  servers_.Detach(server, life, started_, now);
   if (!closed_) {
     Log(LogLevel::kWarning, absl::StrCat("control: server connection ended rank=", server.value()));
   }
@@ -105,9 +112,6 @@ void Membership::OnShardMessage(ShardId server, const v1::ShardMessage& message,
     servers_.SetReady(server);
     Log(LogLevel::kInfo, absl::StrCat("control: server ready rank=", server.value()));
     ProposeNext();
-  }
-  if (message.leaves() && started_ && !closed_) {
-    LoseServer(server, "its server was asked to end");
   }
 }
 
@@ -385,6 +389,7 @@ void Membership::Settle() {
     ProposeNext();
     return;
   }
+  if (open_->hold) return;
   if (open_->checkpoint) {
     agreed_checkpoint_ = agreed;  // The promise holds until the order is out.
     return;

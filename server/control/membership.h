@@ -12,6 +12,8 @@
 //            -> all have heard -> withdraw, and all stop at the same place.
 //
 // Checkpoint propose an exchange as for a joiner -> all agree -> order -> withdraw.
+// Leave      where a server is to end without a standby, the order of its checkpoint comes with a proposal of the
+//            exchange after that, which stays open: nothing is done that would have to be done again.
 //
 // A lost server's parameters are gone: the job fails, unless it can go back to a checkpoint
 // (membership_restore.cc):
@@ -66,7 +68,7 @@ class Membership {
 
   // Codes as in ServerTable::Attach. A server that comes back gets the plan and the open proposal.
   absl::Status Attach(const v1::ServerHello& hello, absl::Time now);
-  void Detach(ShardId server, uint64_t life);
+  void Detach(ShardId server, uint64_t life, absl::Time now);
   // `server` is attached.
   void OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now);
 
@@ -110,8 +112,10 @@ class Membership {
   // All servers are to promise an exchange, `first` or a later one: agreed_checkpoint() says which.
   void ProposeCheckpoint(Exchange first);
   const std::optional<Exchange>& agreed_checkpoint() const { return agreed_checkpoint_; }
-  // Tells all servers, and those that connect anew; ends the promise.
-  void OrderCheckpoint(const v1::CheckpointOrder& order);
+  // Tells all servers, and those that connect anew; ends the promise. `holds`: nothing of the exchange after that is
+  // folded until EndHold, or until the job goes back.
+  void OrderCheckpoint(const v1::CheckpointOrder& order, bool holds);
+  void EndHold();
   // The order, or the proposal of one, is void.
   void DropCheckpoint();
   // What it says of its parameters counts: it has those that the job begins or goes on with.
@@ -136,6 +140,12 @@ class Membership {
   bool CanGoBack() const {
     return saved_ != nullptr && !training_over_ && !drain_wanted_ && !closed_;
   }
+  // The server was asked to end and may: nobody goes by it any more. Where its parameters are nowhere else the job
+  // waits for it, to go back to a checkpoint.
+  void LetGo(ShardId server);
+  void Tell(ShardId server, v1::PlanMessage message) {
+    outbox_.push_back({server, std::move(message)});
+  }
   // A server is lost, and the job waits for it.
   bool paused() const { return paused_; }
   // The member is told which checkpoints are not its to write, once and for all: `number`, or what it was
@@ -156,7 +166,9 @@ class Membership {
   ShardOwners* owners() { return owners_ ? &*owners_ : nullptr; }
   const ShardOwners* owners() const { return owners_ ? &*owners_ : nullptr; }
   // False: whoever speaks for the shard was given up, and has yet to hear of it.
-  bool Hears(ShardId shard) const { return !owners_ || servers_.at(shard).attached; }
+  bool Hears(ShardId shard) const {
+    return (!owners_ || servers_.at(shard).attached) && !servers_.at(shard).left;
+  }
   // Does what follows from lost leaders. Those of shards that were taken over are what it returns.
   std::vector<ShardId> FollowLosses(absl::Time now);
   // A standby is ready: the job may begin.
@@ -167,8 +179,9 @@ class Membership {
 
   // For whom this member waits ("server 1", "worker 0"). Empty once it is admitted.
   std::vector<std::string> WaitingFor(const MemberRecord& member) const;
-  // For whom the job waits: before the start as above, then whose pushes the shards wait for.
-  std::vector<std::string> WaitingFor() const;
+  // For whom the job waits: before the start as above, then whose pushes the shards wait for; and before all these
+  // servers that are known to be cut off. `now`: since when and for how long is said, too.
+  std::vector<std::string> WaitingFor(std::optional<absl::Time> now = std::nullopt) const;
   // All workers that this one must not overtake have heard: 0 until the drain's exchange is agreed.
   Exchange drain_exchange() const { return drain_exchange_; }
   bool draining() const { return drain_wanted_; }
@@ -237,6 +250,7 @@ class Membership {
     std::optional<Parts::Shares> shares;  // of the recut
     Agreement agreement;
     bool checkpoint = false;
+    bool hold = false;
   };
 
   void OnAgreement(Agreement::Outcome outcome);
@@ -272,6 +286,8 @@ class Membership {
   void BeginSites(Exchange agreed, const std::optional<Parts::Shares>& shares);
   // By rank, while the job runs.
   std::set<uint32_t> WaitedForByServers() const;
+  // Servers and hosts that are cut off, in words.
+  std::vector<std::string> CutOff(std::optional<absl::Time> now) const;
   bool AwaitsRecut() const;
   void AdmitPlanned();
   void ProposeNext();

@@ -17,6 +17,7 @@ void Membership::Drain() {
     Remove(open_->joiner, MemberState::kLeft, "the job is ending");
   }
   EndPause();
+  EndHold();
   ProposeNext();
 }
 

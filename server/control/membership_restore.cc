@@ -33,19 +33,42 @@ void Membership::ProposeCheckpoint(Exchange first) {
   ProposeNext();
 }
 
-void Membership::OrderCheckpoint(const v1::CheckpointOrder& order) {
+void Membership::OrderCheckpoint(const v1::CheckpointOrder& order, bool holds) {
   checkpoint_first_.reset();
   agreed_checkpoint_.reset();
   checkpoint_order_ = order;
   ++changes_;
   v1::PlanMessage message;
   *message.mutable_checkpoint() = order;
-  if (open_ && open_->checkpoint) {
+  if (open_ && open_->checkpoint && holds) {
+    // All promise it at once: nothing of the exchange before it is folded yet.
+    const uint64_t settled = open_->agreement.number();
+    open_ = OpenProposal{MemberId(), false, std::nullopt,
+                         Agreement(servers_.count(), ++last_proposal_,
+                                   Exchange(order.after_exchange()).Next()),
+                         /*checkpoint=*/false, /*hold=*/true};
+    *message.mutable_propose() = ProposalText();
+    message.set_withdraw(settled);
+    SendToAll(message);
+  } else if (open_ && open_->checkpoint) {
     WithdrawOpen(std::move(message));
   } else {
     SendToAll(message);
   }
   ProposeNext();
+}
+
+void Membership::EndHold() {
+  if (!open_ || !open_->hold) return;
+  WithdrawOpen();
+  ProposeNext();
+}
+
+void Membership::LetGo(ShardId server) {
+  servers_.SetHasLeft(server);
+  if (!started_) return servers_.Forget(server);
+  if (facts_.replicated) return LoseServer(server, "its server was asked to end");
+  OnServerLost(server, "it was asked to end");
 }
 
 void Membership::DropCheckpoint() {

@@ -20,6 +20,7 @@ void Membership::Save(SavedStates* saved, v1::MembershipState* state) const {
     open.set_joiner(open_->joiner.value());
     open.set_recut(open_->recut);
     open.set_checkpoint(open_->checkpoint);
+    open.set_hold(open_->hold);
     if (open_->shares) {
       v1::PartShares& shares = *open.mutable_shares();
       for (const auto& [member, share] : *open_->shares) {
@@ -81,7 +82,8 @@ absl::Status Membership::Load(const v1::MembershipState& state, const SavedState
       }
     }
     open_ = OpenProposal{MemberId(open.joiner()), open.recut(), std::move(shares),
-                         Agreement::Load(open, servers_.count()), open.checkpoint()};
+                         Agreement::Load(open, servers_.count()), open.checkpoint(),
+                         open.hold()};
   }
   const bool is_proposed = !members_.In(MemberState::kProposed).empty();
   // A job that ends asks nobody any more.

@@ -84,7 +84,7 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
         absl::StrCat(who, " was removed; the others have trained on, start it again to join"));
   }
   if (record.known && record.life != hello.life()) {
-    if (record.attached && !(facts_.replicated && record.gone)) {
+    if (record.attached && !record.left && !(facts_.replicated && record.gone)) {
       return absl::AlreadyExistsError(
           absl::StrCat(who, ": another process at ", record.address, " holds this rank"));
     }
@@ -121,10 +121,11 @@ bool ServerTable::KnowsProcess(uint64_t life) const {
                      [life](const ServerRecord& record) { return record.life == life; });
 }
 
-void ServerTable::Detach(ShardId server, uint64_t life, bool started) {
+void ServerTable::Detach(ShardId server, uint64_t life, bool started, absl::Time now) {
   ServerRecord& record = records_[server.value()];
   if (record.life != life) return;
   record.attached = false;
+  record.detached = now;
   if (!started) record = EmptiedOf(std::move(record));
 }
 
@@ -168,7 +169,7 @@ bool ServerTable::AllRestored(Generation generation) const {
 void ServerTable::GoBack() {
   ++changes_;
   for (ServerRecord& record : records_) {
-    if (!record.attached) {
+    if (!record.attached || record.left) {
       record = EmptiedOf(std::move(record));
       continue;
     }
@@ -185,7 +186,7 @@ bool ServerTable::IsReplaced(const v1::ServerHello& hello) const {
   if (hello.rank() >= records_.size()) return false;
   const ServerRecord& record = records_[hello.rank()];
   if (record.handed_over) return false;
-  return record.known && !record.attached && record.life != hello.life();
+  return record.known && (!record.attached || record.left) && record.life != hello.life();
 }
 
 bool ServerTable::OnHeard(ShardId server, absl::Time now) {
@@ -283,6 +284,8 @@ void ServerTable::Save(v1::MembershipState* state) const {
     server.set_attached(record.attached);
     server.set_last_heard(absl::ToUnixNanos(record.last_heard));
     server.set_handed_over(record.handed_over);
+    server.set_left(record.left);
+    server.set_detached(absl::ToUnixNanos(record.detached));
     server.set_refused_before(record.before.refused);
     server.set_refused_non_finite_before(record.before.refused_non_finite);
     server.set_duplicates_before(record.before.duplicates);
@@ -317,6 +320,8 @@ absl::Status ServerTable::Load(const v1::MembershipState& state) {
     record.attached = server.attached();
     record.last_heard = absl::FromUnixNanos(server.last_heard());
     record.handed_over = server.handed_over();
+    record.left = server.left();
+    record.detached = absl::FromUnixNanos(server.detached());
     record.before = {server.refused_before(), server.refused_non_finite_before(),
                      server.duplicates_before()};
   }
@@ -330,7 +335,10 @@ absl::Status ServerTable::Load(const v1::MembershipState& state) {
 }
 
 void ServerTable::Reconnect(absl::Time now) {
-  for (ServerRecord& record : records_) record.attached = false;
+  for (ServerRecord& record : records_) {
+    record.attached = false;
+    record.detached = now;
+  }
   ExtendLeases(now);
 }
 

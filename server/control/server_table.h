@@ -32,8 +32,12 @@ struct ServerRecord {
   bool gone = false;
   // Another process is to speak for it, with the same parameters.
   bool handed_over = false;
+  // It was told that it may end: what it says counts no more, and its place is another process's.
+  bool left = false;
   // A connection stands. A known server without one has a lease to come back.
   bool attached = false;
+  // When the last one ended.
+  absl::Time detached;
   // Of the process that came last, also once it is gone: where it comes again it counts on.
   uint64_t life = 0;
   std::string address;
@@ -64,7 +68,7 @@ class ServerTable {
   //                        of a replica, that it was removed, or has come too early
   absl::Status Attach(const v1::ServerHello& hello, bool started, absl::Time now);
   // The connection of `life` ended. Before the job has started that frees the rank at once.
-  void Detach(ShardId server, uint64_t life, bool started);
+  void Detach(ShardId server, uint64_t life, bool started, absl::Time now);
   void OnCounters(ShardId server, const v1::ServerCounters& counters, absl::Time now);
   // False: it was known.
   bool OnRestored(ShardId server, Generation generation, absl::Time now);
@@ -80,6 +84,10 @@ class ServerTable {
   void SetGone(ShardId server) {
     records_[server.value()].gone = true;
     records_[server.value()].handed_over = false;
+    ++changes_;
+  }
+  void SetHasLeft(ShardId server) {
+    records_[server.value()].left = true;
     ++changes_;
   }
   // Its standby leads from now on, and has a lease to say so.

@@ -15,6 +15,8 @@ constexpr absl::Duration kRetryPause = absl::Seconds(1);
 // In status.
 constexpr size_t kSecondsMax = 256;
 
+absl::Duration GraceOf(const JobFacts& facts) { return std::min(kGrace, facts.lease_timeout / 2); }
+
 std::string Ago(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
 }
@@ -78,6 +80,7 @@ void ShardOwners::Detach(uint32_t host, uint64_t life, absl::Time now) {
 }
 
 void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl::Time now) {
+  if (!hosts_[host].known) return;  // It was given up, or may end, and has yet to hear of it.
   hosts_[host].last_heard = now;
   changed_.insert(host);  // So that it knows that the coordinator lives.
   for (const v1::ShardOrder& follows : message.follows()) {
@@ -110,7 +113,7 @@ void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl:
 
 void ShardOwners::Tick(absl::Time now) {
   if (ended_) return;
-  const absl::Duration grace = std::min(kGrace, facts_.lease_timeout / 2);
+  const absl::Duration grace = GraceOf(facts_);
   for (uint32_t h = 0; h < hosts_.size(); ++h) {
     const Host& host = hosts_[h];
     if (!host.known) continue;
@@ -184,13 +187,18 @@ void ShardOwners::LeadLost(absl::Time now) {
 }
 
 void ShardOwners::Lose(uint32_t h, absl::string_view why, absl::Time now) {
-  Host& host = hosts_[h];
-  if (!host.known) return;
-  ++changes_;
+  if (!hosts_[h].known) return;
   Log(LogLevel::kWarning, absl::StrCat("standby: host lost rank=", h, " why=\"", why, "\""));
-  if (host.attached) {
+  if (hosts_[h].attached) {
     refusals_.emplace_back(h, absl::StrCat("server ", h, " was given up: ", why));
   }
+  Forget(h, why, now);
+}
+
+void ShardOwners::Forget(uint32_t h, absl::string_view why, absl::Time now) {
+  Host& host = hosts_[h];
+  ++changes_;
+  if (leaving_ == h) leaving_.reset();
   const uint64_t life = host.life;
   host = Host();
   host.lost_life = life;
@@ -220,23 +228,95 @@ void ShardOwners::Lose(uint32_t h, absl::string_view why, absl::Time now) {
 }
 
 // The next host in the ring, so that load is spread.
+std::optional<uint32_t> ShardOwners::FollowerFor(size_t s, uint32_t leader) const {
+  for (size_t i = 1; i <= hosts_.size(); ++i) {
+    const auto h = static_cast<uint32_t>((s + i) % hosts_.size());
+    if (hosts_[h].known && hosts_[h].attached && h != leader && leaving_ != h) return h;
+  }
+  return std::nullopt;
+}
+
 void ShardOwners::Assign(absl::Time now) {
   if (ended_) return;
   const auto is_led = [](const ShardOwnership& shard) { return shard.leader.has_value(); };
   if (!std::all_of(shards_.begin(), shards_.end(), is_led)) return;
   for (size_t s = 0; s < shards_.size(); ++s) {
     ShardOwnership& shard = shards_[s];
-    if (shard.standby || progress_[s].noticed || progress_[s].retry > now) continue;
-    for (size_t i = 1; i <= hosts_.size(); ++i) {
-      const auto h = static_cast<uint32_t>((s + i) % hosts_.size());
-      if (!hosts_[h].known || !hosts_[h].attached || h == *shard.leader) continue;
-      shard.standby = h;
-      ++shard.term;
-      ++changes_;
-      MarkShard(shard);
-      break;
+    if (progress_[s].noticed || progress_[s].retry > now) continue;
+    const std::optional<uint32_t> follower = FollowerFor(s, *shard.leader);
+    if (!follower.has_value()) continue;
+    if (shard.standby && shard.standby == leaving_) DropStandby(s);
+    if (shard.standby) continue;
+    shard.standby = follower;
+    ++shard.term;
+    ++changes_;
+    MarkShard(shard);
+  }
+}
+
+void ShardOwners::SetLeaving(std::optional<uint32_t> host, absl::Time now) {
+  if (leaving_ == host) return;
+  leaving_ = host;
+  leaving_since_ = now;
+  ++changes_;
+  Assign(now);
+}
+
+std::vector<std::string> ShardOwners::LeavingWaitsFor(absl::Time now) const {
+  std::vector<std::string> names;
+  const bool is_patient = now - leaving_since_ < kPatienceLeases * facts_.lease_timeout;
+  for (size_t s = 0; started_ && s < shards_.size(); ++s) {
+    const ShardOwnership& shard = shards_[s];
+    const bool is_its = shard.leader == leaving_;
+    if (!shard.leader || (!is_its && !is_patient)) continue;
+    const std::optional<uint32_t> follower = FollowerFor(s, *shard.leader);
+    const bool is_safe = shard.standby && shard.standby != leaving_ && shard.in_sync &&
+                         hosts_[*shard.standby].attached;
+    if (is_safe || (!is_its && !follower.has_value())) continue;
+    names.push_back(follower.has_value() ? absl::StrCat("standby of shard ", s)
+                                         : absl::StrCat("another server to take over shard ", s));
+  }
+  return names;
+}
+
+bool ShardOwners::LeavesNobodyBehind() const {
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    if (!shards_[s].leader || shards_[s].leader != leaving_) continue;
+    if (!shards_[s].in_sync && !FollowerFor(s, *leaving_).has_value()) return true;
+  }
+  return false;
+}
+
+void ShardOwners::LetGo(uint32_t host, absl::Time now) {
+  if (!hosts_[host].known) return;
+  Log(LogLevel::kInfo, absl::StrCat("standby: host leaves rank=", host));
+  let_go_.push_back({host, {}});
+  *let_go_.back().order.mutable_leave() = hosts_[host].leave;
+  let_go_.back().order.mutable_leave()->set_may_end(true);
+  Forget(host, "it was asked to end", now);
+  Assign(now);
+}
+
+void ShardOwners::SetLeaveAnswer(uint32_t host, const v1::LeaveAnswer& answer) {
+  if (!hosts_[host].known) return;
+  if (hosts_[host].leave.SerializeAsString() == answer.SerializeAsString()) return;
+  hosts_[host].leave = answer;
+  changed_.insert(host);
+}
+
+std::vector<ShardOwners::Absent> ShardOwners::Away(absl::Time now) const {
+  std::vector<Absent> away;
+  for (uint32_t h = 0; h < hosts_.size(); ++h) {
+    const Host& host = hosts_[h];
+    const absl::Time lease_end = host.last_heard + facts_.lease_timeout;
+    if (host.known && !host.attached) {
+      away.push_back(
+          {h, true, host.detached, std::min(host.detached + GraceOf(facts_), lease_end)});
+    } else if (host.known && now - host.last_heard > facts_.lease_timeout / 2) {
+      away.push_back({h, false, host.last_heard, lease_end});
     }
   }
+  return away;
 }
 
 void ShardOwners::GoBack() {
@@ -285,6 +365,11 @@ bool ShardOwners::MayStart() const {
   return started_ || AllProtected() || known < 2;
 }
 
+bool ShardOwners::IsTakingOver() const {
+  return std::any_of(progress_.begin(), progress_.end(),
+                     [](const Progress& progress) { return progress.noticed.has_value(); });
+}
+
 bool ShardOwners::AllProtected() const {
   return std::all_of(shards_.begin(), shards_.end(),
                      [](const ShardOwnership& shard) { return shard.leader && shard.in_sync; });
@@ -328,6 +413,7 @@ v1::HostOrder ShardOwners::OrderFor(uint32_t host) const {
   v1::HostOrder order;
   order.set_end(ended_);
   order.set_failure(failure_);
+  if (hosts_[host].leave.ByteSizeLong() > 0) *order.mutable_leave() = hosts_[host].leave;
   for (size_t s = 0; s < shards_.size(); ++s) {
     const ShardOwnership& shard = shards_[s];
     if (shard.leader != host && shard.standby != host) continue;
@@ -350,6 +436,7 @@ std::vector<HostOutgoing> ShardOwners::TakeOutbox() {
     outbox.push_back({host, {}});
     outbox.back().order.set_refuse(why);
   }
+  for (HostOutgoing& gone : std::exchange(let_go_, {})) outbox.push_back(std::move(gone));
   for (uint32_t host : std::exchange(changed_, {})) outbox.push_back({host, OrderFor(host)});
   return outbox;
 }

@@ -5,6 +5,8 @@
 //   a leader is lost     its standby leads, if it had all that was acknowledged. Otherwise the shard is
 //                        lost, and a host that comes anew leads it, with nothing in it. If none comes for
 //                        kPatienceLeases, one of those that are there does
+//   a host leaves       others follow what it followed; once the standbys of what it leads have all, and another
+//                       host follows where there is one, they lead, and it may end
 // A host is lost when it is silent for a lease, or when its connection has ended and no other one comes for a
 // moment, or when another process comes in its place. Every change raises the shard's term.
 //
@@ -79,6 +81,24 @@ class ShardOwners {
   // Nothing was heard of the shard for a lease, whatever its host says.
   void OnShardSilent(ShardId shard, absl::Time now);
 
+  // --- a host that was asked to end: one at a time ---
+
+  // Nobody: nullopt. From then on it follows nothing that another host could.
+  void SetLeaving(std::optional<uint32_t> host, absl::Time now);
+  // For what it has to wait yet ("standby of shard 1"); empty: nothing that was acknowledged is lost with it, and
+  // whatever somebody else can follow is followed. The latter is waited for kPatienceLeases and no longer.
+  std::vector<std::string> LeavingWaitsFor(absl::Time now) const;
+  // It leads a shard that no other host is there to take.
+  bool LeavesNobodyBehind() const;
+  // It is one no longer: as one that is lost, but that nobody had to notice.
+  void LetGo(uint32_t host, absl::Time now);
+  // What it is told with every order from now on.
+  void SetLeaveAnswer(uint32_t host, const v1::LeaveAnswer& answer);
+  // 0: there is none.
+  uint64_t LifeOf(uint32_t host) const {
+    return host < hosts_.size() && hosts_[host].known ? hosts_[host].life : 0;
+  }
+
   // --- the job ---
 
   // Shards are as they begin, and each has a standby, or can have none.
@@ -101,6 +121,8 @@ class ShardOwners {
   bool Leads(ShardId shard, uint64_t lead_term, absl::string_view address) const;
   // The shard's new leader has the plan of members.
   void OnLed(ShardId shard, absl::Time now);
+  // One has yet to have it.
+  bool IsTakingOver() const;
   // Every shard has a standby that could take over.
   bool AllProtected() const;
   // Nothing that was acknowledged is lost with this host.
@@ -115,6 +137,14 @@ class ShardOwners {
   std::vector<Loss> TakeLosses() { return std::exchange(losses_, {}); }
   // "standby of shard 1"
   std::vector<std::string> WaitingFor() const;
+  // Hosts whose connection has ended, or that were not heard for half a lease, and when they are given up.
+  struct Absent {
+    uint32_t host = 0;
+    bool is_cut_off = false;  // the connection has ended
+    absl::Time since;
+    absl::Time until;
+  };
+  std::vector<Absent> Away(absl::Time now) const;
   void Fill(v1::JobStatus* status) const;
   const std::vector<ShardOwnership>& shards() const { return shards_; }
 
@@ -129,6 +159,7 @@ class ShardOwners {
     std::string address;
     absl::Time last_heard;
     absl::Time detached;
+    v1::LeaveAnswer leave;
   };
   struct Progress {
     absl::Time retry;                   // no standby before that
@@ -138,11 +169,15 @@ class ShardOwners {
   };
 
   void Lose(uint32_t host, absl::string_view why, absl::Time now);
+  // Its shards are others' or nobody's from now on.
+  void Forget(uint32_t host, absl::string_view why, absl::Time now);
   void DropStandby(size_t shard);
   void Lead(size_t shard, uint32_t host);
   // A host that is there leads what nobody has come for.
   void LeadLost(absl::Time now);
   void Assign(absl::Time now);
+  // Who could follow the shard that `leader` leads.
+  std::optional<uint32_t> FollowerFor(size_t shard, uint32_t leader) const;
   v1::HostOrder OrderFor(uint32_t host) const;
   v1::ShardOwner OwnerText(size_t shard) const;
   void MarkShard(const ShardOwnership& shard);
@@ -154,9 +189,12 @@ class ShardOwners {
   bool started_ = false;
   bool ended_ = false;
   std::string failure_;
+  std::optional<uint32_t> leaving_;
+  absl::Time leaving_since_;
   std::vector<Loss> losses_;
   std::set<uint32_t> changed_;  // hosts whose order is to be sent
   std::vector<std::pair<uint32_t, std::string>> refusals_;
+  std::vector<HostOutgoing> let_go_;
   uint64_t takeovers_ = 0;
   std::vector<double> takeover_seconds_;
   uint64_t changes_ = 0;

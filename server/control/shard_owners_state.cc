@@ -32,6 +32,10 @@ v1::OwnersState ShardOwners::Save() const {
   state.set_failure(failure_);
   state.set_takeovers(takeovers_);
   for (const double seconds : takeover_seconds_) state.add_takeover_seconds(seconds);
+  if (leaving_) {
+    state.set_leaving(*leaving_);
+    state.set_leaving_since(absl::ToUnixNanos(leaving_since_));
+  }
   return state;
 }
 
@@ -86,6 +90,9 @@ absl::Status ShardOwners::Load(const v1::OwnersState& state) {
       progress.lost = absl::FromUnixNanos(state.shards(s).lost());
     }
   }
+  leaving_.reset();
+  if (state.has_leaving() && state.leaving() < hosts_.size()) leaving_ = state.leaving();
+  leaving_since_ = absl::FromUnixNanos(state.leaving_since());
   started_ = state.started();
   ended_ = state.ended();
   failure_ = state.failure();
@@ -108,6 +115,7 @@ void ShardOwners::ExtendLeases(absl::Time now) {
   for (Host& host : hosts_) {
     if (!host.known) continue;
     host.last_heard = now;
+    if (leaving_) leaving_since_ = now;
     if (!host.attached) host.detached = std::max(host.detached, now);
   }
 }

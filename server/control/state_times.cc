@@ -41,12 +41,18 @@ void ShiftTimes(const StateMoment& now, absl::Duration longest, v1::CoordinatorS
   for (v1::ServerState& server : *membership.mutable_servers()) {
     server.set_counters_at(shifted(server.counters_at()));
     server.set_last_heard(shifted(server.last_heard()));
+    server.set_detached(shifted(server.detached()));
   }
   for (v1::MemberState& member : *membership.mutable_members()) {
     member.set_progressed_at(shifted(member.progressed_at()));
     member.set_last_heard(shifted(member.last_heard()));
   }
+  for (v1::LeaverState& leaver : *state->mutable_leavers()) {
+    leaver.set_since(shifted(leaver.since()));
+  }
   if (membership.has_owners()) {
+    v1::OwnersState& owners = *membership.mutable_owners();
+    owners.set_leaving_since(shifted(owners.leaving_since()));
     for (v1::OwnersState::Host& host : *membership.mutable_owners()->mutable_hosts()) {
       host.set_last_heard(shifted(host.last_heard()));
       host.set_detached(shifted(host.detached()));

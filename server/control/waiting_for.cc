@@ -13,6 +13,25 @@ constexpr size_t kNamesMax = 16;
 
 std::string Name(ShardId server) { return absl::StrCat("server ", server.value()); }
 
+std::string Seconds(absl::Duration duration) {
+  return absl::FormatDuration(
+      absl::Trunc(std::max(duration, absl::ZeroDuration()), absl::Milliseconds(100)));
+}
+
+// "server 1 (connection lost 1.2s ago, lease ends in 8s)"; without a time "server 1 (connection lost)".
+std::string CutOffText(uint64_t server, bool is_cut_off, absl::Time since, absl::string_view ends,
+                       absl::Time until, std::optional<absl::Time> now) {
+  std::string text =
+      absl::StrCat("server ", server, is_cut_off ? " (connection lost" : " (last heard");
+  if (now) {
+    const absl::Duration left =
+        absl::Ceil(std::max(until - *now, absl::ZeroDuration()), absl::Seconds(1));
+    absl::StrAppend(&text, " ", Seconds(*now - since), " ago, ", ends, " in ",
+                    absl::FormatDuration(left));
+  }
+  return absl::StrCat(text, ")");
+}
+
 }  // namespace
 
 std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) const {
@@ -67,14 +86,39 @@ std::set<uint32_t> Membership::WaitedForByServers() const {
   return facts_.synchronous && !behind.empty() ? behind : all;
 }
 
-std::vector<std::string> Membership::WaitingFor() const {
+// Known at once, where who waits for whom is only known once everybody stands.
+std::vector<std::string> Membership::CutOff(std::optional<absl::Time> now) const {
+  std::vector<std::string> names;
+  // Without a time nobody is taken for silent.
+  const absl::Time then = now.value_or(absl::InfinitePast());
+  if (owners_) {
+    for (const ShardOwners::Absent& host : owners_->Away(then)) {
+      names.push_back(CutOffText(host.host, host.is_cut_off, host.since, "given up", host.until, now));
+    }
+    return names;
+  }
+  for (int i = 0; i < servers_.count(); ++i) {
+    const ServerRecord& server = servers_.at(ShardId(i));
+    if (!server.known || server.gone || server.left || !servers_.IsHere(ShardId(i))) continue;
+    const bool is_silent = then - server.last_heard > facts_.lease_timeout / 2;
+    if (server.attached && !is_silent) continue;
+    const absl::Time since = server.attached ? server.last_heard : server.detached;
+    names.push_back(CutOffText(static_cast<uint64_t>(i), !server.attached, since, "lease ends",
+                               server.last_heard + facts_.lease_timeout, now));
+  }
+  return names;
+}
+
+std::vector<std::string> Membership::WaitingFor(std::optional<absl::Time> now) const {
   std::vector<std::string> names;
   if (!started_ && owners_ && servers_.AllKnown() && !owners_->MayStart()) {
     names = owners_->WaitingFor();
   }
   if (paused_) {
     for (int i = 0; i < servers_.count(); ++i) {
-      if (servers_.IsLost(ShardId(i))) names.push_back(Name(ShardId(i)));
+      if (!servers_.IsLost(ShardId(i))) continue;
+      const bool left = servers_.at(ShardId(i)).left;
+      names.push_back(absl::StrCat("server ", i, left ? " (asked to end; start it again)" : ""));
     }
     return names;
   }
@@ -95,6 +139,7 @@ std::vector<std::string> Membership::WaitingFor() const {
     }
     return names;
   }
+  if (std::vector<std::string> cut_off = CutOff(now); !cut_off.empty()) return cut_off;
   // Those that have answered hold the exchange until all have, and wait for no worker.
   if (open_) {
     for (const ShardId server : open_->agreement.Missing()) names.push_back(Name(server));

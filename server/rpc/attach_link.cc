@@ -91,6 +91,11 @@ absl::Status AttachLink::State::Converse() {
       job_outcome = absl::AbortedError("the job has failed: " + job_failure);
     }
   }
+  if (!refusal.empty() && was_leaving && options.on_leave) {
+    v1::LeaveAnswer removed;
+    removed.set_may_end(true);
+    options.on_leave(removed);
+  }
   if (!refusal.empty()) {
     End(was_leaving ? absl::OkStatus() : absl::FailedPreconditionError(refusal));
   } else if (is_done) {

@@ -78,8 +78,11 @@ class AttachLink {
     // The coordinator is away for longer than a lease, or it is back. Called on a thread of the link, one call at
     // a time: the last one tells what is true.
     std::function<void(bool is_away)> on_away;
+    // What the coordinator says of Leave, on a thread of the link; on_end follows where the server may end. May be
+    // empty.
+    std::function<void(const v1::LeaveAnswer&)> on_leave;
     // Called once, on a thread of the link, when the link has ended by itself:
-    //   OK                   the job has ended, all is reported
+    //   OK                   the job has ended, all is reported; or the server may leave
     //   kUnavailable         the coordinator was lost
     //   any other            the coordinator refused this server
     std::function<void(absl::Status)> on_end;
@@ -89,7 +92,7 @@ class AttachLink {
   // Closes the connection. on_end is not called afterwards.
   ~AttachLink();
 
-  // Where servers are replicas: this one wants to end while the others go on. on_end follows, with OK.
+  // This server wants to end while the job goes on; where the job keeps standbys its host says so. on_leave follows.
   void Leave();
 
   // What a server that is not the coordinator's can say of the job: itself.

@@ -67,6 +67,15 @@ void AttachLink::State::HandlePropose(const v1::Proposal& proposal) {
                          });
 }
 
+void AttachLink::State::HandleLeave(const v1::LeaveAnswer& answer) {
+  {
+    absl::MutexLock lock(&mutex);
+    if (!answer.instead().empty()) leaving = false;
+  }
+  if (options.on_leave) options.on_leave(answer);
+  if (answer.may_end()) End(absl::OkStatus());
+}
+
 void AttachLink::State::HandleWithdraw(uint64_t last) {
   // Also those that the shard knows from the one that it followed.
   options.shard->Withdraw(last);
@@ -188,6 +197,7 @@ void AttachLink::State::Handle(const v1::PlanMessage& message) {
   if (message.has_propose()) HandlePropose(message.propose());
   if (message.withdraw() != 0) HandleWithdraw(message.withdraw());
   if (options.on_begun && (message.has_plan() || message.has_restore())) options.on_begun();
+  if (message.has_leave()) HandleLeave(message.leave());
   if (message.has_core_question()) options.shard->AskCore(FromMessage(message.core_question()));
   if (message.drain()) {
     {

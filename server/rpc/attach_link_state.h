@@ -52,6 +52,7 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
   void HandlePlan(const v1::Plan& message);
   void HandlePropose(const v1::Proposal& proposal);
   void HandleWithdraw(uint64_t last);
+  void HandleLeave(const v1::LeaveAnswer& answer);
   void HandleCheckpoint(const v1::CheckpointOrder& order);
   void HandleRestore(const v1::RestoreOrder& order);
   // Asks the shard for counters; they are sent when they come.

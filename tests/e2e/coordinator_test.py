@@ -92,6 +92,25 @@ class Embedded(Test):
         self.assertEqual(report["checkpoint"]["rollbacks"], 1)
         self.assertEqual(course(report), course(whole))
 
+    def test_servers_that_are_asked_to_end_go_on_from_the_checkpoint_that_they_left(self):
+        job = digits(steps=6000, batch=16, lease=LEASE)
+        whole = self.cluster(dict(job, cluster=dict(job["cluster"])), keep=False).finish(within=100)
+        cluster = self.cluster(job)
+        cluster.await_step(50)
+        gone = []
+        for rank in (1, 0):
+            server = [s for s in cluster.servers if s.name == "server %d" % rank and s.alive][0]
+            gone.append(server)
+            cluster.leave(server)
+            self.contains(server.output(), "leaving the job", "waits for", "left the job")
+            cluster.await_status("it went back", lambda s: int(s["checkpoint"]["rollbacks"]) == len(gone))
+            cluster.await_further()
+        report = cluster.finish(*gone, within=100)
+        self.assertEqual(report["outcome"], "finished")
+        # As one that nobody stopped: nothing is lost, or counted twice.
+        self.assertEqual(course(report), course(whole))
+        self.assertEqual(report["parameters_hash"], whole["parameters_hash"])
+
     def test_with_standbys_server_0_is_killed_and_nothing_is_lost(self):
         for name, method in METHODS.items():
             with self.case(name):

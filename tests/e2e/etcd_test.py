@@ -41,7 +41,8 @@ class Elected(Test):
         return found[0]
 
     def drain(self, cluster):
-        self.leader(cluster)[0].signal(15)
+        self.leader(cluster)
+        cluster.drain()
 
     def test_a_job_runs_and_any_server_may_be_asked_to_end_it(self):
         etcd = Etcd(self)

@@ -3,7 +3,7 @@ import signal
 import time
 import unittest
 
-from cluster import ENDLESS, SOON, TEST_MAX, Cluster, Test, digits, lost, members, run_to_end
+from cluster import ENDLESS, SOON, TEST_MAX, Cluster, Test, digits, lost, members, run_to_end, tessera
 
 LEASE = "1500ms"
 
@@ -229,6 +229,10 @@ class ServerFaults(Test):
         cluster.await_step(20)
         cluster.servers[1].kill()
         cluster.servers[1].exit_code()
+        # Not the worker that cannot push to it.
+        status = cluster.await_status("it is named, and no worker", lambda s: "server 1" in str(s.get("waiting_for")))
+        self.assertRegex(str(status["waiting_for"]),
+                         r"^\['server 1 \(connection lost [0-9.a-z]+ ago, lease ends in [0-9]+s\)'\]$")
         again = cluster.start_server(1)
         self.contains(again.expect_exit(1), "server 1 is gone", "it was restarted", "start the job again")
         self.assert_all_end(cluster, cluster.servers[1])
@@ -243,6 +247,29 @@ class ServerFaults(Test):
                 self.assertEqual(report["outcome"], "finished")
                 self.assertEqual(report["history"][-1]["step"], report["steps"])
                 self.assertIn("draining the job", cluster.servers[rank].output())
+                if rank == 1:
+                    self.contains(cluster.servers[rank].output(), "the parameters of rank 1", "MiB, would be lost")
+
+    def test_a_job_is_drained_or_stopped_by_a_command(self):
+        cluster = Cluster(self, endless(servers=2, workers=2))
+        cluster.await_step(20)
+        code, _, error = tessera("drain", cluster.servers[1].address)
+        self.assertEqual(code, 1)
+        self.assertIn("only server 0 ends the job", error)
+        code, out, _ = tessera("drain", cluster.coordinator)
+        self.assertEqual((code, out), (0, "the job drains: it finishes its exchange, evaluates and ends\n"))
+        report = cluster.finish()
+        self.assertEqual(report["history"][-1]["step"], report["steps"])
+
+        cluster = Cluster(self, endless(servers=1, workers=1))
+        cluster.await_step(20)
+        self.assertEqual(tessera("stop", cluster.coordinator, "--reason", "too slow", "--quiet")[:2], (0, ""))
+        for process in cluster.servers + cluster.workers:
+            self.contains(process.expect_exit(1), "stopped: too slow")
+        code, _, error = tessera("stop", cluster.coordinator)
+        self.assertEqual(code, 1)
+        self.assertIn("no stop of the job at", error)
+        self.assertEqual(tessera("drain", "nonsense")[0], 2)
 
     def test_a_server_asks_for_the_drain_again_where_the_coordinator_takes_long_to_answer(self):
         cluster = Cluster(self, digits(epochs=ENDLESS, lease="30s"))

@@ -1,7 +1,7 @@
 """Servers that die or freeze in mid-run while others follow their shards."""
 import unittest
 
-from cluster import ENDLESS, Cluster, Test, digits, job_size, run_to_end
+from cluster import ENDLESS, Cluster, Test, digits, free_ports, job_size, members, run_to_end
 
 # Long enough for a machine that is busy with other tests.
 LEASE = "3s"
@@ -107,6 +107,55 @@ class Standbys(Test):
                     cluster.await_further()
                 cluster.drain()
                 self.assertEqual(cluster.finish(*gone)["outcome"], "finished")
+
+    def rolled(self, name, **keys):
+        """A job whose servers may all be started again, server 0 with the coordinator among them."""
+        job = self.job(name, **keys)
+        job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in free_ports(3)]
+        job["cluster"]["coordinator"] = {"directory": self.path("coordinator-" + name.replace(" ", "-"))}
+        return job
+
+    def leave(self, cluster, rank):
+        """Server `rank` is asked to end, and started again; nobody waits for its standbys before the next one goes."""
+        server = [s for s in cluster.servers if s.name == "server %d" % rank and s.alive][0]
+        cluster.leave(server)
+        self.contains(server.output(), "leaving the job", "left the job")
+        return server
+
+    def test_a_rolling_restart_of_all_servers_changes_no_bit(self):
+        job = self.rolled("data_parallel", steps=4000)
+        wanted = run_to_end(self, self.job("data_parallel", steps=4000))
+        cluster = Cluster(self, job)
+        cluster.await_step(50)
+        gone = [self.leave(cluster, rank) for rank in (1, 2, 0)]
+        status = cluster.await_status("each was taken over from", takeovers(3))
+        self.assertEqual(status["state"], "training")
+        report = cluster.finish(*gone, within=60)
+        for key in ("parameters_hash", "examples", "rounds"):
+            self.assertEqual(report[key], wanted[key], key)
+        self.assertEqual(report["members"], {"joined": 3, "lost": 0, "partial_pushes": 0})
+        self.assertIn("its state is in", gone[2].output())
+
+    def test_a_rolling_restart_of_all_servers_and_workers_loses_and_repeats_nothing(self):
+        for name in ("data_parallel", "async_sgd"):
+            with self.case(name):
+                cluster = Cluster(self, self.rolled(name))
+                cluster.await_step(20)
+                gone = [self.leave(cluster, rank) for rank in (0, 1, 2)]
+                for rank in range(3):
+                    worker = [w for w in cluster.workers if w.name == "worker %d" % rank][0]
+                    gone.append(worker)
+                    cluster.leave(worker)
+                    cluster.await_status("it is back", lambda s: len(members(s, "training")) == 3)
+                cluster.await_further()
+                cluster.await_status("all have standbys again", protected)
+                cluster.drain()
+                report = cluster.finish(*gone)
+                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["members"], {"joined": 6, "lost": 0, "partial_pushes": 0})
+                # Every row that any of the six has trained on is in the parameters, and once.
+                self.assertEqual(report["examples"], report["parameter_examples"])
+                self.assertGreaterEqual(report["standbys"]["takeovers"], 3)
 
     def check_frozen(self, names):
         for name in names:

@@ -220,6 +220,7 @@ void SimHost::SaySoon() {
 
 v1::HostMessage SimHost::Message() {
   v1::HostMessage message;
+  message.set_leaves(leaving_);
   for (const auto& [shard, log] : logs_) {
     log->CheckProgress();
     v1::LeaderReport& report = *message.add_leads();
@@ -234,6 +235,12 @@ void SimHost::OnOrder(const v1::HostOrder& order) {
   last_heard_ = network_->now();
   heard_once_ = true;
   if (order.has_word()) word_ = order.word();
+  if (!order.leave().instead().empty()) leaving_ = false;
+  const bool may_end = leaving_ && (order.leave().may_end() || !order.refuse().empty());
+  if (may_end && is_alive()) {
+    Die(/*is_silent=*/false);
+    return options_.on_left(options_.rank);
+  }
   if (!order.refuse().empty()) return End();
   // At the end its shards have last words to say.
   if (order.end()) return;
@@ -308,6 +315,11 @@ void SimHost::Feed(const RoleChanges::Feed& feed) {
   shard->SetStandby(log);
 }
 
+void SimHost::Leave() {
+  leaving_ = true;
+  SaySoon();
+}
+
 void SimHost::BreakLink() {
   const uint64_t which = network_->dice().Below(led_.size() + 1);
   if (which < led_.size()) return std::next(led_.begin(), which)->second->BreakLink();
@@ -333,7 +345,8 @@ void SimHost::OnPeerDied(const SimHost* peer) {
 void SimHost::End() {
   const bool was_alive = is_alive();
   Die(/*is_silent=*/false);
-  if (was_alive) options_.on_end(options_.rank);
+  // Where others have its shards it may have heard so from them first.
+  if (was_alive) (leaving_ ? options_.on_left : options_.on_end)(options_.rank);
 }
 
 void SimHost::Die(bool is_silent) {

@@ -50,6 +50,8 @@ class SimHost final : public ShardDoor {
     bool has_faults = false;
     // The process has ended by itself.
     std::function<void(uint32_t rank)> on_end;
+    // So, as it was asked to end and may.
+    std::function<void(uint32_t rank)> on_left;
   };
   SimHost(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
 
@@ -58,6 +60,9 @@ class SimHost final : public ShardDoor {
   uint32_t rank() const { return options_.rank; }
   const std::string& address() const { return address_; }
   bool is_alive() const { return network_->IsAlive(node_); }
+
+  // It is asked to end.
+  void Leave();
 
   // --- faults ---
 
@@ -102,6 +107,7 @@ class SimHost final : public ShardDoor {
   bool heard_once_ = false;
   absl::Time last_heard_;
   bool says_soon_ = false;
+  bool leaving_ = false;
   HostRoles roles_;
   FollowedShards followed_;
   std::map<ShardId, uint64_t> follows_;  // terms

@@ -327,7 +327,7 @@ void SimJob::Strike() {
     if (what >= 15 && what < 18 && !options_.standbys) {
       servers_[dice_.Below(servers_.size())]->BreakLink();
     }
-    if (what == 18 && !options_.standbys && dice_.Chance(0.2)) KillServer();
+    if (what == 18 && !options_.standbys && !OnlyLeaves() && dice_.Chance(0.2)) KillServer();
     if (what == 19 && dice_.Chance(0.3) && coordinator_->state().membership().started() &&
         coordinator_->is_here()) {
       harm_.OnDrained();
@@ -423,6 +423,7 @@ void SimJob::StrikeCoordinator() {
   });
   // Its machine was others', too.
   if (dice_.Chance(0.2)) CrashWorker();
+  if (OnlyLeaves()) return;
   if (options_.standbys && dice_.Chance(0.3)) KillHost();
   if (options_.checkpoints && !options_.standbys && checker_.wholes() > 0 && dice_.Chance(0.5)) {
     EndServer(0);

@@ -63,6 +63,8 @@ struct SimOptions {
   bool checkpoints = false;
   // One matrix and f32, whatever the seed says.
   bool plain = false;
+  // Servers are asked to end, and started again when they have: of every other seed nothing else happens to them.
+  bool leaves = false;
 };
 
 struct SimOutcome {
@@ -75,6 +77,7 @@ struct SimOutcome {
   uint64_t joined_late = 0;
   uint64_t partial_pushes = 0;
   uint64_t takeovers = 0;
+  uint64_t left = 0;          // servers that were asked to end and did
   uint64_t coordinators = 1;  // processes
   bool forgiven = false;      // the job could not go on from what was kept
   uint64_t checkpoints = 0;   // whole ones
@@ -129,6 +132,10 @@ class SimJob {
   void RestartServer(int rank);
   void EndServer(int rank);
   void StrikeServer();
+  void LeaveServer(int rank);
+  // A server has ended as it was asked to: in lockstep nothing is done that would have to be done again.
+  void OnServerLeft(int rank, const v1::LeaveAnswer& answer);
+  bool OnlyLeaves() const;
   void Rejoin(uint32_t rank);
   // Its process stands still, or dies alone or with others.
   void StrikeCoordinator();
@@ -140,6 +147,7 @@ class SimJob {
   void HarmHost(const SimHost& host, absl::Duration lasts);
   double ChanceOfLoss() const;
   void StrikeHost();
+  void LeaveHost();
   void KillHost();
   void FreezeHosts();
   void CutHostLink();
@@ -190,6 +198,9 @@ class SimJob {
   NodeId chaos_;
   absl::Time faults_end_;
   bool server_killed_ = false;
+  uint64_t left_ = 0;
+  Manifest last_whole_;
+  std::optional<uint64_t> lossy_at_;  // rollbacks, when a server last left with something to be done again
   Harm harm_;
   // That were judged. Whoever goes on as the coordinator has them, too.
   std::set<std::pair<MemberId, std::string>> losses_;

@@ -71,6 +71,9 @@ void SimJob::CheckFailure(const std::string& why) {
 void SimJob::OnStatus(const v1::JobStatus& status, uint64_t coordinator) {
   checker_.OnStatus(status, coordinator);
   if (coordinator_ == nullptr) return;  // It is being made.
+  // A server that cannot be done without drains the job; where nothing else happens to servers there is none.
+  const bool may_drain = options_.leaves && !OnlyLeaves();
+  if (may_drain && coordinator_->state().membership().draining()) harm_.OnDrained();
   // Nobody is asked any more once the job has failed.
   const std::string why(coordinator_->state().outcome().message());
   if (failures_.count(why) > 0) return;
@@ -164,6 +167,7 @@ SimOutcome SimJob::Judge() {
   outcome.partial_pushes = membership.partial_pushes();
   if (options_.standbys) outcome.takeovers = coordinator.Status(queue_.now()).takeovers();
   outcome.protected_again = protected_again_;
+  outcome.left = left_;
   outcome.coordinators = coordinators_;
   outcome.forgiven = coordinator_->has_told_unkept();
   outcome.duration = queue_.now() - absl::UnixEpoch();

@@ -54,6 +54,7 @@ void SimJob::OnWhole(const SimFolder::Whole& whole) {
     workers.push_back({Rank(member.rank), Exchange(progress.exchange()), progress.step()});
   }
   checker_.OnWhole(whole.manifest, copies, workers);
+  last_whole_ = whole.manifest;
 }
 
 SimServer::Made SimJob::MakeShard(ShardId shard) {
@@ -80,6 +81,7 @@ void SimJob::StartServer(int rank) {
   server.has_faults = options_.faults;
   // Another process may hold the rank still, as far as the coordinator knows.
   if (options_.checkpoints) server.on_refused = [this, rank] { EndServer(rank); };
+  server.on_left = [this, rank](const v1::LeaveAnswer& answer) { OnServerLeft(rank, answer); };
   all_servers_.push_back(
       std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_, std::move(server)));
   servers_[rank] = all_servers_.back().get();
@@ -117,8 +119,33 @@ void SimJob::KillServer() {
   EndServer(static_cast<int>(dice_.Below(servers_.size())));
 }
 
+void SimJob::OnServerLeft(int rank, const v1::LeaveAnswer& answer) {
+  SimServer* const server = servers_[rank];
+  if (!network_.IsAlive(server->node())) return;
+  ++left_;
+  network_.Kill(server->node());
+  harm_.OnKilled(static_cast<uint32_t>(rank));
+  coordinator_->Detach(ShardId(rank), server->connection());
+  const Coordinator& coordinator = coordinator_->state();
+  const uint64_t rollbacks = coordinator.Status(queue_.now()).checkpoint().rollbacks();
+  // Its disk has failed: whoever leaves while the job waits for it loses as much.
+  if (!answer.lost().empty()) lossy_at_ = rollbacks;
+  const bool is_exact = OnlyLeaves() && coordinator.facts().synchronous && lossy_at_ != rollbacks &&
+                        coordinator_->is_here() && coordinator.membership().paused();
+  if (is_exact) {
+    for (int shard = 0; shard < servers_count_; ++shard) {
+      if (servers_[shard]->version() == last_whole_.shards[shard].version) continue;
+      checker_.Violate(absl::StrCat("server ", rank, " has left: shard ", shard, " is of version ",
+                                    servers_[shard]->version(), ", and the checkpoint of ",
+                                    last_whole_.shards[shard].version));
+    }
+  }
+  RestartServer(rank);
+}
+
 void SimJob::StrikeServer() {
   const int rank = static_cast<int>(dice_.Below(servers_.size()));
+  if (OnlyLeaves() || (options_.leaves && dice_.Chance(0.5))) return servers_[rank]->Leave();
   // A shard that is lost before there is a checkpoint ends the job: seldom.
   const bool may_lose = checker_.wholes() > 0 || dice_.Chance(0.05);
   const absl::Duration lease = coordinator_->state().facts().lease_timeout;

@@ -136,6 +136,8 @@ void SimServer::OnPlanMessage(const v1::PlanMessage& message) {
     if (options_.on_refused) options_.on_refused();
     return;
   }
+  if (!message.leave().instead().empty()) leaving_ = false;
+  if (leaving_ && message.leave().may_end()) return options_.on_left(message.leave());
   if (message.has_restore()) HearRestore(message.restore());
   if (message.drain()) checker_->OnClosing(copy_);
   if (message.has_plan()) ApplyPlan(message.plan());
@@ -194,6 +196,7 @@ void SimServer::ApplyPlan(const v1::Plan& text) {
 
 void SimServer::SendCounters(bool closing) {
   v1::ShardMessage message;
+  message.set_leaves(leaving_);
   v1::ServerCounters& text = *message.mutable_counters();
   text = ToMessage(shard().counters());
   if (mutation_ == Mutation::kCountsOneMore) text.set_examples(text.examples() + 1);

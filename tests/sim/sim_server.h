@@ -90,6 +90,8 @@ class SimServer final : public ShardDoor {
     std::string address;
     uint64_t lead_term = 0;
     std::function<void()> on_refused;
+    // It was asked to end, and may.
+    std::function<void(const v1::LeaveAnswer&)> on_left;
     // Set: checkpoints are kept there. Outlives it.
     SimFolder* folder = nullptr;
     std::function<Made()> make_shard;
@@ -111,6 +113,7 @@ class SimServer final : public ShardDoor {
   // The coordinator is not heard: nothing is taken, and nothing told.
   bool IsAway() const;
   uint64_t connection() const { return connection_; }
+  uint64_t version() const { return shard().counters().version.value(); }
 
   // A standby, or none, and what it has.
   void SetStandby(std::shared_ptr<LogSink> sink);
@@ -133,6 +136,8 @@ class SimServer final : public ShardDoor {
   void ReadOutside(MemberId member, Exchange after, RestWord word,
                    std::function<void(absl::StatusOr<ReadOfMoment>)> answer);
 
+  // It is asked to end.
+  void Leave() { leaving_ = true; }
   // Its connection to the coordinator breaks, with all that is on its way, and is made anew.
   void BreakLink();
   // For whom it waits, for people.
@@ -194,6 +199,7 @@ class SimServer final : public ShardDoor {
   SimCoordinator* const coordinator_;
   Checker* const checker_;
   Options options_;
+  bool leaving_ = false;
   const Mutation mutation_;
   const NodeId node_;
   const ShardId rank_;

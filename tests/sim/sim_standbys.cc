@@ -14,6 +14,8 @@ constexpr absl::Duration kProtectedWithinHung = absl::Seconds(25);
 // Leases of servers, of those that might come for a shard, and of members.
 constexpr absl::Duration kGoneBackWithin = absl::Seconds(10);
 constexpr absl::Duration kRestartMost = absl::Seconds(2);
+// Until a host that is asked to end has, and is back.
+constexpr absl::Duration kLeavesWithin = absl::Seconds(8);
 
 }  // namespace
 
@@ -31,6 +33,10 @@ void SimJob::StartHost(uint32_t rank) {
   host.on_end = [this](uint32_t ended) {
     HarmHost(*LatestHost(ended), kRestartMost);
     RestartHost(ended);
+  };
+  host.on_left = [this](uint32_t left) {
+    ++left_;
+    RestartHost(left);
   };
   hosts_.push_back(
       std::make_unique<SimHost>(&network_, coordinator_.get(), &checker_, std::move(host)));
@@ -63,7 +69,21 @@ void SimJob::RestartHost(uint32_t rank) {
 // A shard that is lost for good ends the job, or takes it back to a checkpoint where there is one.
 double SimJob::ChanceOfLoss() const { return checker_.wholes() > 0 ? 0.6 : 0.1; }
 
+bool SimJob::OnlyLeaves() const { return options_.leaves && options_.seed % 2 == 1; }
+
+// Some ask while another one goes, or comes back.
+void SimJob::LeaveHost() {
+  for (int i = 0; i < 2; ++i) {
+    SimHost* const host = SomeHost();
+    // Until others have what it has it may be that nobody else does.
+    if (!OnlyLeaves()) HarmHost(*host, kLeavesWithin);
+    if (host->is_alive()) host->Leave();
+    if (!dice_.Chance(0.3)) return;
+  }
+}
+
 void SimJob::StrikeHost() {
+  if (OnlyLeaves() || (options_.leaves && dice_.Chance(0.5))) return LeaveHost();
   switch (dice_.Below(8)) {
     case 0:
     case 1:
@@ -122,7 +142,7 @@ void SimJob::CutHostLink() {
   const absl::Duration lease = coordinator_->state().facts().lease_timeout;
   const SimHost* const host = SomeHost();
   const ShardOwners& owners = *coordinator_->state().membership().owners();
-  switch (dice_.Below(4)) {
+  switch (OnlyLeaves() ? 2 + dice_.Below(2) : dice_.Below(4)) {
     case 0:
       harm_.OnLogBroken(queue_.now(), 2.5 * lease);
       return network_.CutLink(host->node(), SomeHost()->node(), 2.5 * lease);

@@ -67,9 +67,9 @@ absl::Status JobChildren::StartServer() {
   if (job_.cluster().servers().addresses().empty()) {
     child.arguments.insert(child.arguments.end(), {"--listen", "127.0.0.1:0"});
   }
+  // Nobody here would start it again.
+  child.arguments.push_back("--no-takeover");
   if (rank == 0) {
-    // Nobody here would start it again.
-    child.arguments.push_back("--no-takeover");
     child.arguments.insert(child.arguments.end(),
                            {"--address-file", AddressPath(), "--report", ReportPath()});
     // It has the coordinator, and so the whole job's.

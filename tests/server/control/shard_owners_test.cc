@@ -300,6 +300,108 @@ TEST_CASE("a leader is told of its standby once that takes the log", "[standby][
   for (const v1::ShardOrder& role : hosts.orders[0].shards()) CHECK(role.standby() == "host-1");
 }
 
+TEST_CASE("a host that leaves hands over what it leads, and others follow what it followed",
+          "[standby][control][leave]") {
+  Hosts hosts(3);
+  hosts.owners.OnStarted();
+  const uint64_t lead_term = hosts.shard(1).lead_term;
+  hosts.owners.SetLeaving(1, hosts.now);
+  // Shard 0 has no standby while the next one copies it.
+  CHECK(hosts.shard(0).standby == 2u);
+  CHECK(hosts.owners.LeavingWaitsFor(hosts.now) == std::vector<std::string>{"standby of shard 0"});
+  CHECK(hosts.shard(1).leader == 1u);
+  hosts.Obey();
+  REQUIRE(hosts.owners.LeavingWaitsFor(hosts.now).empty());
+  CHECK(hosts.owners.AllProtected());
+  hosts.owners.LetGo(1, hosts.now);
+  hosts.Obey();
+  // Nobody had to notice.
+  CHECK(hosts.shard(1).leader == 2u);
+  CHECK(hosts.shard(1).lead_term > lead_term);
+  CHECK(hosts.orders[1].leave().may_end());
+  CHECK(hosts.orders[1].refuse().empty());
+  const auto losses = hosts.owners.TakeLosses();
+  REQUIRE(losses.size() == 1);
+  CHECK(losses[0].taken_over);
+  CHECK(hosts.owners.IsTakingOver());
+  hosts.owners.OnLed(ShardId(1), hosts.now);
+  CHECK_FALSE(hosts.owners.IsTakingOver());
+  hosts.Pass(absl::Seconds(1));
+  CHECK(hosts.owners.AllProtected());
+  // It is no member under its old life.
+  CHECK(absl::IsFailedPrecondition(hosts.Attach(1)));
+}
+
+TEST_CASE("each host in turn leaves and comes back, and every shard is led all the while",
+          "[standby][control][leave]") {
+  Hosts hosts(3);
+  hosts.owners.OnStarted();
+  for (uint32_t rank : {0, 1, 2, 0}) {
+    hosts.owners.SetLeaving(rank, hosts.now);
+    for (int i = 0; i < 40 && !hosts.owners.LeavingWaitsFor(hosts.now).empty(); ++i) {
+      hosts.Pass(absl::Milliseconds(100));
+    }
+    REQUIRE(hosts.owners.LeavingWaitsFor(hosts.now).empty());
+    hosts.owners.LetGo(rank, hosts.now);
+    hosts.Obey();
+    for (const ShardOwners::Loss& loss : hosts.owners.TakeLosses()) {
+      CHECK(loss.taken_over);
+      hosts.owners.OnLed(loss.shard, hosts.now);
+    }
+    hosts.lives_[rank] = 0;
+    REQUIRE(hosts.Attach(rank).ok());
+  }
+  hosts.Pass(absl::Seconds(2));
+  CHECK(hosts.owners.AllProtected());
+  for (int s = 0; s < 3; ++s) CHECK(hosts.shard(s).leader.has_value());
+}
+
+TEST_CASE("a host that leads what no other can take has to stay, and says what it lacks",
+          "[standby][control][leave]") {
+  Hosts hosts(2);
+  hosts.owners.OnStarted();
+  hosts.Kill(1);
+  hosts.Pass(absl::Seconds(1));
+  hosts.owners.TakeLosses();
+  hosts.owners.OnLed(ShardId(1), hosts.now);
+  hosts.owners.SetLeaving(0, hosts.now);
+  CHECK(hosts.owners.LeavesNobodyBehind());
+  CHECK(hosts.owners.LeavingWaitsFor(hosts.now) ==
+        std::vector<std::string>{"another server to take over shard 0",
+                                 "another server to take over shard 1"});
+  // One that comes takes both, once it has them.
+  REQUIRE(hosts.Attach(1).ok());
+  CHECK_FALSE(hosts.owners.LeavesNobodyBehind());
+  CHECK(hosts.owners.LeavingWaitsFor(hosts.now).size() == 2);
+  hosts.Obey();
+  CHECK(hosts.owners.LeavingWaitsFor(hosts.now).empty());
+}
+
+TEST_CASE("what a host follows and nobody else can is followed until it goes",
+          "[standby][control][leave]") {
+  Hosts hosts(2);
+  hosts.owners.OnStarted();
+  hosts.owners.SetLeaving(1, hosts.now);
+  CHECK(hosts.shard(0).standby == 1u);
+  CHECK(hosts.shard(0).in_sync);
+  CHECK(hosts.owners.LeavingWaitsFor(hosts.now).empty());
+  hosts.owners.LetGo(1, hosts.now);
+  CHECK_FALSE(hosts.shard(0).standby.has_value());
+  CHECK(hosts.shard(1).leader == 0u);
+}
+
+TEST_CASE("whoever follows for a host that leaves is not waited for without end",
+          "[standby][control][leave]") {
+  Hosts hosts(3);
+  hosts.owners.OnStarted();
+  hosts.frozen = 2;
+  hosts.owners.SetLeaving(1, hosts.now);
+  const absl::Duration patience = ShardOwners::kPatienceLeases * hosts.facts_.lease_timeout;
+  CHECK_FALSE(hosts.owners.LeavingWaitsFor(hosts.now + patience / 2).empty());
+  // Shard 1, which it leads, has its standby.
+  CHECK(hosts.owners.LeavingWaitsFor(hosts.now + patience).empty());
+}
+
 TEST_CASE("of another job, of another rank, or twice: a host is refused", "[standby][control]") {
   Hosts hosts(2);
   v1::HostHello hello;

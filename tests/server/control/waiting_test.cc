@@ -1,6 +1,7 @@
 // For whom a job waits: a lost server, and one that others wait for.
 #include <catch2/catch.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "server/core/core_messages.h"
 #include "tests/server/control/rejoin_fixture.h"
 
@@ -27,6 +28,49 @@ TEST_CASE("a job that waits for a lost server has nothing new to keep", "[rejoin
   CHECK(control.coordinator->changes() == changes);
   AttachAnew(&control);
   CHECK(control.coordinator->changes() > changes);
+}
+
+// After its death, and before its lease is over, the others stand, and their servers wait for whoever cannot push to it.
+TEST_CASE("a server that is cut off is waited for at once, with its lease", "[waiting]") {
+  ControlFixture control(RejoinFacts());
+  control.Start(2);
+  const auto waits_for = [&] {
+    return Words(control.coordinator->Status(control.now).waiting_for());
+  };
+  v1::ShardMessage others;
+  others.mutable_counters()->add_waits_for_ranks(0);
+  control.coordinator->OnShardMessage(ShardId(0), others, control.now);
+  control.Heartbeat();
+  control.coordinator->OnShardMessage(ShardId(0), others, control.now);
+  REQUIRE(waits_for() == "worker 0");
+  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
+  const absl::Duration lease = control.coordinator->facts().lease_timeout;
+  control.now += lease / 10;
+  control.coordinator->OnShardMessage(ShardId(0), others, control.now);
+  CHECK(waits_for() == absl::StrCat("server 1 (connection lost ", absl::FormatDuration(lease / 10),
+                                    " ago, lease ends in ", absl::FormatDuration(lease * 9 / 10),
+                                    ")"));
+  CHECK(Words(control.Renew(1)->waiting_for()) == waits_for());
+  // The log, which tells what has changed, has no times.
+  CHECK(control.coordinator->WaitingFor() ==
+        std::vector<std::string>{"server 1 (connection lost)"});
+  REQUIRE(control.Attach(1).ok());
+  CHECK(waits_for() == "worker 0");
+}
+
+TEST_CASE("a server that is silent for half a lease is waited for, though its connection stands",
+          "[waiting]") {
+  ControlFixture control(RejoinFacts());
+  control.Start(2);
+  control.Heartbeat();
+  const absl::Duration lease = control.coordinator->facts().lease_timeout;
+  control.now += 0.6 * lease;
+  v1::ShardMessage alive;
+  alive.mutable_counters()->add_waits_for_ranks(0);
+  control.coordinator->OnShardMessage(ShardId(0), alive, control.now);
+  const std::string waits = Words(control.coordinator->Status(control.now).waiting_for());
+  CHECK(waits == absl::StrCat("server 1 (last heard ", absl::FormatDuration(0.6 * lease),
+                              " ago, lease ends in ", absl::FormatDuration(0.4 * lease), ")"));
 }
 
 // Where it has promised, the other server holds the exchange, and its pushes are all there.
