@@ -22,8 +22,9 @@ struct ServerAddresses {
 //   kInvalidArgument  it cannot
 absl::Status CheckAddressFile(const std::string& path);
 
-// Whole or not at all: somebody waits for this file to appear.
-//   kInvalidArgument  it cannot be written
+// The file appears whole or not at all: somebody waits for it. What is written lies meanwhile under a name that is
+// nobody's (OutputFile), so that no file and no link of the caller's is touched.
+//   kUnavailable  it cannot be written
 absl::Status WriteAddressFile(const std::string& path, const ServerAddresses& addresses);
 
 // nullopt: it is not there yet.

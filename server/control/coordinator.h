@@ -112,6 +112,8 @@ class Coordinator {
   const absl::Status& outcome() const { return outcome_; }
   const JobFacts& facts() const { return facts_; }
   const Membership& membership() const { return membership_; }
+  // A server process has taken part in the job as this coordinator knows it: `life` is the number that it drew.
+  bool KnowsProcess(uint64_t life) const;
   // Of the coordinators before this one: which changes of earlier terms each went on from.
   const std::vector<v1::TermState>& terms() const { return terms_; }
   // As the status has it: "waiting", "training" and so on; and for whom, if for anybody.
@@ -157,9 +159,11 @@ class Coordinator {
   void FillCheckpoint(absl::Time now, v1::JobStatus* status) const;
   void FillMembers(absl::Time now, v1::JobStatus* status) const;
   void FillServers(absl::Time now, v1::JobStatus* status) const;
+  void FillResults(v1::JobStatus* status) const;
 
   JobFacts facts_;  // constant after construction
   absl::Time created_;
+  int64_t started_ns_ = 0;  // as JobOrigin has it
   JobClock clock_;
   Membership membership_;
   Epochs epochs_;

@@ -104,22 +104,28 @@ void KeptCoordinator::DropForHost(uint32_t host) {
   }
 }
 
-absl::Status KeptCoordinator::CheckHello(uint64_t rank, uint64_t term, uint64_t changes,
-                                         absl::Time now) {
-  if (term > word_.term()) {
-    return absl::UnavailableError(absl::StrCat(
-        "a coordinator of term ", term, " has spoken, and this one is of term ", word_.term()));
+absl::Status KeptCoordinator::CheckHello(const HelloClaim& claim, absl::Time now) {
+  if (claim.term > word_.term()) {
+    return absl::UnavailableError(absl::StrCat("a coordinator of term ", claim.term,
+                                               " has spoken, and this one is of term ",
+                                               word_.term()));
   }
-  if (term == word_.term()) return absl::OkStatus();
-  // What the next term went on from is all that is known of `term`.
+  if (claim.term == word_.term()) return absl::OkStatus();
+  // What the next term went on from is all that is known of `claim.term`.
   uint64_t kept = begun_at_;
   for (const v1::TermState& later : coordinator_->terms()) {
-    if (later.term() > term) kept = std::min(kept, later.begun_at());
+    if (later.term() > claim.term) kept = std::min(kept, later.begun_at());
   }
-  if (changes <= kept) return absl::OkStatus();
+  if (claim.changes <= kept) return absl::OkStatus();
+  if (!coordinator_->KnowsProcess(claim.life)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", claim.rank, ": says that it was told change ", claim.changes,
+                     " of term ", claim.term, ", want ", kept,
+                     " at most: no such process has taken part in this job; start it again"));
+  }
   const std::string why = absl::StrCat(
-      "server ", rank, " was told what the coordinator had not kept when it died (change ", changes,
-      ", kept ", kept,
+      "server ", claim.rank, " was told what the coordinator had not kept when it died (change ",
+      claim.changes, ", kept ", kept,
       "): its disk was too slow. Start the job again, with checkpoint.restore if there is one");
   coordinator_->GiveUp(why, now);
   return absl::FailedPreconditionError(why);

@@ -28,6 +28,20 @@
 
 namespace tessera {
 
+// What a server or a host says with its hello that it has heard from the coordinator of `term`.
+struct HelloClaim {
+  uint64_t rank = 0;
+  uint64_t life = 0;  // of its process
+  uint64_t term = 0;
+  uint64_t changes = 0;
+};
+
+// `Hello` is v1::ServerHello or v1::HostHello.
+template <typename Hello>
+HelloClaim ClaimOf(const Hello& hello) {
+  return {hello.rank(), hello.life(), hello.term(), hello.changes()};
+}
+
 // One process's stay as the coordinator. Pure: no I/O, no clock, no lock.
 class KeptCoordinator {
  public:
@@ -88,10 +102,12 @@ class KeptCoordinator {
   void DropFor(ShardId server);
   void DropForHost(uint32_t host);
 
-  // Whether a server or a host of `rank` that says that it has heard of `term` and `changes` may be answered.
+  // Whether a server or a host that says `claim` may be answered. What it claims to have been told ends the job only
+  // where its process is one that this coordinator knows: anybody may call, and say anything.
   //   kUnavailable         it has heard of a later coordinator than this one
-  //   kFailedPrecondition  it was told what this one does not know of: the job is given up
-  absl::Status CheckHello(uint64_t rank, uint64_t term, uint64_t changes, absl::Time now);
+  //   kFailedPrecondition  it was told what this one does not know of. If its process is known the job is given up;
+  //                        if not, that process alone is refused
+  absl::Status CheckHello(const HelloClaim& claim, absl::Time now);
 
  private:
   void DropReplyTo(MemberId member);

@@ -4,7 +4,8 @@ import re
 import subprocess
 import unittest
 
-LINES_MAX = 500
+# A hint that a file holds two concepts, and no reason to slice one class into several files.
+LINES_MAX = 700
 COLUMNS_MAX = 120
 # Columns are free where one thing must stay on one line: tables, addresses, the options of a key.
 FREE_COLUMNS = (".md", ".proto", "deploy/fetch_data.sh")

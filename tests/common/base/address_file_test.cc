@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 namespace tessera {
@@ -12,6 +13,11 @@ namespace {
 
 std::string Path(const std::string& name) {
   return std::string(getenv("TEST_TMPDIR")) + "/address_file_" + name;
+}
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 TEST_CASE("a file that is written is read with all addresses that it has", "[base]") {
@@ -31,13 +37,27 @@ TEST_CASE("a file that is not there yet, or is empty, has no address", "[base]")
 
 TEST_CASE("an address file that cannot be written is refused by name", "[base]") {
   const absl::Status status = WriteAddressFile(Path("no_folder") + "/file", {"127.0.0.1:7000", ""});
-  CHECK(absl::IsInvalidArgument(status));
+  CHECK(absl::IsUnavailable(status));
   CHECK(status.message() == "address file: \"" + Path("no_folder") +
                                 "/file\" cannot be written: No such file or directory");
   // /dev/full takes nothing.
-  std::filesystem::create_symlink("/dev/full", Path("full.part"));
-  CHECK(WriteAddressFile(Path("full"), {"127.0.0.1:7000", ""}).message() ==
-        "address file: \"" + Path("full") + "\" cannot be written: No space left on device");
+  CHECK(WriteAddressFile("/dev/full", {"127.0.0.1:7000", ""}).message() ==
+        "address file: \"/dev/full\" cannot be written: No space left on device");
+}
+
+TEST_CASE("files and links beside an address file are nobody's to write or remove", "[base]") {
+  std::ofstream(Path("mine.part")) << "the user's own\n";
+  std::ofstream(Path("target")) << "another file\n";
+  std::filesystem::create_symlink(Path("target"), Path("linked.part"));
+  for (const char* const name : {"mine", "linked"}) {
+    CAPTURE(name);
+    CHECK(CheckAddressFile(Path(name)).ok());
+    CHECK(WriteAddressFile(Path(name), {"127.0.0.1:7000", ""}).ok());
+    CHECK(ReadAddressFile(Path(name))->services == "127.0.0.1:7000");
+  }
+  CHECK(TextOf(Path("mine.part")) == "the user's own\n");
+  CHECK(TextOf(Path("target")) == "another file\n");
+  CHECK(std::filesystem::is_symlink(Path("linked.part")));
 }
 
 TEST_CASE("whether an address file can be written is known before, and nothing is left of asking",
