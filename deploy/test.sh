@@ -4,7 +4,7 @@
 # Tests that need more than the data inside the project read it from TESSERA_DATA (default ../shared/data; its layout:
 # docs/testing.md); those whose set is absent there are listed as excluded. So are tests that need a GPU where there is
 # none, those that need a CUDA toolkit to be built, where there is none, those that need etcd where that is not
-# installed, and those that need clang, clang-format 14 or promtool, which nothing here installs.
+# installed, and those that need clang, clang-format 14, prometheus or promtool, which nothing here installs.
 set -uo pipefail
 # A relative one is the caller's.
 [[ -z "${TESSERA_DATA:-}" ]] || TESSERA_DATA=$(realpath -m "$TESSERA_DATA")

@@ -1,11 +1,14 @@
 // tessera-server: owns slices of the parameters of one job.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <string>
+#include <utility>
 
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/base/uncaught.h"
 #include "common/config/command_line.h"
+#include "common/config/job_origin.h"
 #include "server/server_process.h"
 
 int main(int argc, char** argv) {
@@ -24,12 +27,9 @@ int main(int argc, char** argv) {
   tessera::AddCoordinator(&app, &options.coordinator);
   app.add_option("--address-file", options.address_file,
                  "write the address that was taken here, once reachable");
-  app.add_option(
-         "--metrics", options.metrics,
-         "serve metrics for Prometheus on HOST:PORT, over plain HTTP; port 0 takes a free one")
-      ->check([](const std::string& address) {
-        return address.empty() ? "is empty, want HOST:PORT" : std::string();
-      });
+  tessera::AddMetrics(
+      &app, &options.metrics, &options.metrics_linger,
+      "serve metrics for Prometheus on HOST:PORT, over plain HTTP; port 0 takes a free one");
   app.add_flag(
       "--no-takeover", options.no_takeover,
       "nobody will start this server again: it does not leave the job to wait for it; rank 0: keep "
@@ -38,6 +38,10 @@ int main(int argc, char** argv) {
       "--report", options.report_path,
       "write the report here at the end, as JSON: the coordinator does, which is rank 0, "
       "or with cluster.coordinator.etcd whichever server is elected");
+  std::string origin;
+  app.add_option("--origin", origin,
+                 "what the report says of how the job was started; tessera run gives it")
+      ->group("");
   tessera::LogLevel log_level = tessera::LogLevel::kInfo;
   tessera::AddLogLevel(&app, &log_level);
   try {
@@ -46,5 +50,16 @@ int main(int argc, char** argv) {
     return tessera::EndOfParsing(app, error);
   }
   tessera::SetLogLevel(log_level);
+  options.origin =
+      tessera::OriginOf({argv, static_cast<size_t>(argc)}, options.job_path, options.overrides);
+  if (!origin.empty()) {
+    absl::StatusOr<tessera::v1::JobOrigin> told = tessera::OriginOfText(origin);
+    if (!told.ok()) {
+      std::fprintf(stderr, "tessera-server: --origin: %s\n",
+                   std::string(told.status().message()).c_str());
+      return 2;
+    }
+    options.origin = *std::move(told);
+  }
   return tessera::RunServer(options);
 }

@@ -11,6 +11,9 @@
 #include <optional>
 #include <thread>
 
+#include <google/protobuf/stubs/common.h>
+#include <grpcpp/grpcpp.h>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -37,6 +40,7 @@
 #include "common/rpc/transport.h"
 #include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
+#include "server/monitor/last_scrape.h"
 #include "server/monitor/metrics_endpoint.h"
 #include "server/port_limits.h"
 #include "server/rpc/coordinator_service.h"
@@ -123,6 +127,8 @@ class ServerProcess {
   std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
   // Where the others reach it; empty: it does not serve yet.
   std::string reached_at_ ABSL_GUARDED_BY(mutex_);
+  // Once the job is over: what is asked for a status leaves it soon.
+  std::optional<v1::JobStatus> last_status_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<ServerControl> control_;  // where it may be the coordinator
   LiveCoordinator* coordinator_ = nullptr;  // control_'s
   std::unique_ptr<ServerCheckpoints> checkpoints_;
@@ -132,6 +138,7 @@ class ServerProcess {
   std::unique_ptr<AdminService> admin_service_;
   std::unique_ptr<StatusService> status_service_;
   std::unique_ptr<GrpcServer> server_;
+  LastScrape last_scrape_;
   std::unique_ptr<MetricsEndpoint> metrics_;
   std::thread drainer_;
 };
@@ -163,7 +170,11 @@ absl::Status ServerProcess::Start() {
   if (!options_.address_file.empty()) std::filesystem::remove(options_.address_file, none);
   TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
   TESSERA_RETURN_IF_ERROR(CheckMemory(recipe_, shape_));
-  const JobFacts facts = FactsOf(job_, recipe_, shape_, digest_);
+  JobFacts facts = FactsOf(job_, recipe_, shape_, digest_);
+  facts.origin = options_.origin;
+  auto& libraries = *facts.origin.mutable_libraries();
+  libraries["grpc"] = grpc::Version();
+  libraries["protobuf"] = google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION);
   checkpoints_ = std::make_unique<ServerCheckpoints>(job_, facts, options_.rank);
   if (may_coordinate()) {
     control_ = std::make_unique<ServerControl>(job_, facts, !options_.no_takeover);
@@ -187,6 +198,7 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host.rank = static_cast<uint32_t>(options_.rank);
   host.shard_count = static_cast<uint32_t>(facts.servers);
   host.job_digest = digest_;
+  host.job_text = facts.job_text;
   host.layout_hash = facts.layout_hash;
   host.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());
   host.half_open_pushes_per_host = Limits().half_open_pushes_per_host;
@@ -286,9 +298,13 @@ absl::Status ServerProcess::StartServices() {
 
 absl::Status ServerProcess::StartMetrics() {
   if (options_.metrics.empty()) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(
-      metrics_, MetricsEndpoint::Start({options_.metrics, [this] { return CurrentStatus(); },
-                                        [this] { return Serves(); }}));
+  MetricsEndpoint::Options endpoint;
+  endpoint.address = options_.metrics;
+  endpoint.status = [this] { return CurrentStatus(); };
+  endpoint.serves = [this] { return Serves(); };
+  endpoint.job_name = job_.name();
+  endpoint.on_scraped = [this](const v1::JobStatus& status) { last_scrape_.OnSent(status); };
+  TESSERA_ASSIGN_OR_RETURN(metrics_, MetricsEndpoint::Start(std::move(endpoint)));
   Log(LogLevel::kInfo, absl::StrCat("monitor: serving metrics address=", metrics_->address()));
   if (IsLoopback(options_.metrics)) return absl::OkStatus();
   Log(LogLevel::kWarning,
@@ -304,6 +320,10 @@ bool ServerProcess::Serves() const {
 }
 
 v1::JobStatus ServerProcess::CurrentStatus() const {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (last_status_.has_value()) return *last_status_;
+  }
   v1::JobStatus status;
   if (is_coordinator()) {
     status = coordinator_->Status();
@@ -357,12 +377,22 @@ absl::Status ServerProcess::AwaitEnd() {
       if (outcome.ok()) outcome = written;
     }
   }
+  v1::JobStatus last = CurrentStatus();
+  // Of another server there is nothing to be seen but that it is gone, and it may be wanted again at once.
+  const bool tells_end = was_coordinator && last.state() == "done";
+  {
+    absl::MutexLock lock(&mutex_);
+    last_status_ = std::move(last);
+  }
   if (elects()) control_->StopElection();
   host_->Disconnect();
   server_->SetServing(false);
   server_->Shutdown(was_coordinator && !host_->has_left() ? kLingerAfterEnd
                                                           : absl::Milliseconds(100));
-  if (metrics_ != nullptr) metrics_->Stop();
+  if (metrics_ != nullptr) {
+    if (tells_end) last_scrape_.Await(options_.metrics_linger);
+    metrics_->Stop();
+  }
   return outcome;
 }
 
@@ -412,6 +442,7 @@ std::string ServerProcess::WhyNotLeave() const {
 }
 
 void ServerProcess::OnSignal(int count) {
+  if (last_scrape_.OnAskedToEnd()) return;
   if (count > 1) _exit(1);
   const std::string why_not = WhyNotLeave();
   if (why_not.empty()) {

@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "proto/status.pb.h"
+
 namespace tessera {
 
 struct ServerOptions {
@@ -21,10 +24,14 @@ struct ServerOptions {
   std::string address_file;
   // HOST:PORT where metrics are served over plain HTTP, port 0 for a free one; empty: nowhere.
   std::string metrics;
+  // For so long at most the process of the coordinator serves the end of the job there, until that is scraped.
+  absl::Duration metrics_linger;
   // Nobody will be started in this process's place. Rank 0: the coordinator's state is kept nowhere.
   bool no_takeover = false;
   // Rank 0: where the report is written at the end; empty: nowhere.
   std::string report_path;
+  // How this process was started, for the report.
+  v1::JobOrigin origin;
 };
 
 // Serves one job to its end and returns the process's exit code:

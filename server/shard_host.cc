@@ -72,6 +72,7 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
   link.open_channel = options_.open_coordinator;
   link.hello.set_rank(options_.rank);
   link.hello.set_job_digest(options_.job_digest);
+  link.hello.set_job_text(options_.job_text);
   link.hello.set_address(address_);
   link.hello.set_layout_hash(options_.layout_hash);
   link.lease_timeout = options_.lease_timeout;
@@ -180,6 +181,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.on_away = [this, shard](bool is_away) { service_->SetAway(shard->shard_id(), is_away); };
   link.lead_term = led->lead_term;
   link.job_digest = options_.job_digest;
+  link.job_text = options_.job_text;
   link.address = address_;
   link.lease_timeout = options_.lease_timeout;
   link.shard = shard;

@@ -46,6 +46,8 @@ class ShardHost {
     // Of the job.
     uint32_t shard_count = 1;
     std::string job_digest;
+    // What the digest is of, for a coordinator that has another job.
+    std::string job_text;
     uint64_t layout_hash = 0;
     absl::Duration lease_timeout;
     // As ParameterService's.

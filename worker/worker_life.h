@@ -41,6 +41,8 @@ class WorkerProcess {
   // From the signal thread.
   void OnSignal(int count);
   bool joined() const { return admission_.admitted(); }
+  // After Train: it was asked to leave while the job went on, and did.
+  bool left_early() const { return left_early_; }
   // What Train returned is that it was asked to leave before it had begun, and did.
   bool has_left(const absl::Status& status) const {
     absl::MutexLock lock(&mutex_);
@@ -100,6 +102,7 @@ class WorkerProcess {
   std::unique_ptr<WorkerSaver> saver_;
   std::optional<LifeBefore> before_;
   v1::JoinReply admission_;
+  bool left_early_ = false;
 
   mutable absl::Mutex mutex_;
   // Set while they may be told to stop.

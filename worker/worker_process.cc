@@ -24,6 +24,7 @@
 #include "common/base/utf8.h"
 #include "common/base/wakeup.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/config/job_difference.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
 #include "common/etcd/coordinator_key.h"
@@ -123,6 +124,7 @@ absl::Status WorkerProcess::Connect() {
         options_.coordinator.empty() ? job_.cluster().servers().addresses(0) : options_.coordinator;
   }
   control.job_digest = digest_;
+  control.job_text = JobTextToSend(job_);
   const int shards =
       ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   control.layout_hash = LayoutHash(shape_, shards);
@@ -344,13 +346,16 @@ absl::Status WorkerProcess::Train() {
     const absl::Status word = coordinator_->AskMembership().status();
     if (absl::IsFailedPrecondition(word)) status = word;
   }
-  bool residual_lost = false;
+  bool residual_lost = false, was_asked = false;
   {
     absl::MutexLock lock(&mutex_);
     residual_lost = loop_->left_residual();
+    was_asked = asked_to_leave_ && loop_->left_early();
   }
   // Without the lock: it waits for the renewing thread, which may be about to say that all is lost.
-  const absl::Status left = coordinator_->Leave(Report(), ToUtf8(status.message()), residual_lost);
+  const absl::Status left =
+      coordinator_->Leave(Report(), ToUtf8(status.message()), residual_lost, was_asked);
+  left_early_ = was_asked;
   return status.ok() ? left : status;
 }
 
@@ -360,6 +365,7 @@ v1::WorkerReport WorkerProcess::Report() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   report.set_peak_rss_bytes(ReadProcessMemory().peak_rss_bytes);
   report.set_backend(backend_->description());
   report.set_cpu(CpuName());
+  report.set_version(kVersion);
   report.set_gpu(backend_->gpu());
   return report;
 }
@@ -453,7 +459,8 @@ int RunWorker(const WorkerOptions& options) {
   const absl::Status status = process.Train();
   absl::MutexLock lock(&mutex);
   if (status.ok() || process.has_left(status)) {
-    Log(LogLevel::kInfo, "worker: ended");
+    Log(LogLevel::kInfo,
+        process.left_early() ? "worker: ended, left before the job's end" : "worker: ended");
     outcome = 0;
   } else {
     Log(LogLevel::kError, absl::StrCat("worker: ended error=\"", status.message(), "\""));

@@ -118,6 +118,30 @@ void AddCoordinator(CLI::App* app, std::string* address) {
       });
 }
 
+void AddMetrics(CLI::App* app, std::string* address, absl::Duration* linger,
+                const std::string& description) {
+  *linger = kMetricsLingerDefault;
+  CLI::Option* const metrics = app->add_option("--metrics", *address, description);
+  metrics->check([](const std::string& given) {
+    return given.empty() ? "is empty, want HOST:PORT" : std::string();
+  });
+  app->add_option_function<std::string>(
+         "--metrics-linger",
+         [linger](const std::string& text) { (void)absl::ParseDuration(text, linger); },
+         "once the job has ended, serve its last metrics until they are scraped, for so long at "
+         "most "
+         "(15s by default); SIGTERM ends that, too")
+      ->needs(metrics)
+      ->check([](const std::string& text) {
+        absl::Duration given;
+        const bool is_one = absl::ParseDuration(text, &given);
+        const bool fits = is_one && given >= absl::ZeroDuration() && given <= kMetricsLingerMax;
+        return fits ? std::string()
+                    : absl::StrCat("got \"", text, "\", want a time from 0s to ",
+                                   absl::FormatDuration(kMetricsLingerMax), ", such as 15s");
+      });
+}
+
 void AddListen(CLI::App* app, std::string* address, const std::string& description) {
   app->add_option("--listen", *address, description)->check([](const std::string& text) {
     return ParseHostPort(text).has_value()

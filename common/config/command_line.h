@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "absl/time/time.h"
 #include "common/base/log.h"
 
 namespace tessera {
@@ -21,6 +22,15 @@ void AddLogLevel(CLI::App* app, LogLevel* level);
 
 // --coordinator HOST:PORT.
 void AddCoordinator(CLI::App* app, std::string* address);
+
+// How long after its job's end a process waits for a last scrape, and the most that may be asked for.
+constexpr absl::Duration kMetricsLingerDefault = absl::Seconds(15);
+constexpr absl::Duration kMetricsLingerMax = absl::Hours(1);
+
+// --metrics HOST:PORT, and --metrics-linger for how long the end of the job is served there: sets `linger` to its
+// default.
+void AddMetrics(CLI::App* app, std::string* address, absl::Duration* linger,
+                const std::string& description);
 
 // --listen HOST:PORT, where port 0 takes a free one.
 void AddListen(CLI::App* app, std::string* address, const std::string& description);

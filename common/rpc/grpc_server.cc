@@ -11,6 +11,7 @@
 
 #include "common/base/check.h"
 #include "common/rpc/control_channel.h"
+#include "common/rpc/reflection_service.h"
 #include "common/rpc/security.h"
 #include "common/rpc/transport.h"
 
@@ -25,6 +26,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
   std::call_once(plugins, [] {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    AddReflectionToServers();
   });
   grpc::ServerBuilder builder;
   ConfigureServer(&builder);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -17,6 +18,7 @@
 #include <grpcpp/security/auth_metadata_processor.h>
 #include <grpcpp/security/server_credentials.h>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -31,6 +33,7 @@ namespace {
 constexpr size_t kTokenCharactersMin = 16;
 // Of a file of certificates, keys or tokens.
 constexpr size_t kFileBytesMax = size_t{1} << 20;
+constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr absl::string_view kRoleNames[] = {"worker", "operator", "viewer"};
 
 absl::string_view NameOf(Role role) { return kRoleNames[static_cast<int>(role)]; }
@@ -208,6 +211,8 @@ std::shared_ptr<const Security>& ProcessSecurity() {
 absl::StatusOr<std::vector<Token>> ParseTokens(absl::string_view text) {
   std::vector<Token> tokens;
   int number = 0;
+  // Editors of some systems write a byte order mark; it is no part of the first token.
+  absl::ConsumePrefix(&text, kByteOrderMark);
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     line = line.substr(0, line.find('#'));
@@ -227,6 +232,15 @@ absl::StatusOr<std::vector<Token>> ParseTokens(absl::string_view text) {
     if (!is_known || words.size() > 2) {
       return absl::InvalidArgumentError(absl::StrCat(
           "line ", number, ": want a token, or a role (worker, operator, viewer) and a token"));
+    }
+    const bool can_be_sent = std::all_of(token.text.begin(), token.text.end(), [](char c) {
+      return absl::ascii_isgraph(static_cast<unsigned char>(c));
+    });
+    if (!can_be_sent) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", number,
+                       ": the token has characters that no call can carry, want ASCII without "
+                       "blanks; save the file as UTF-8"));
     }
     if (token.text.size() < kTokenCharactersMin) {
       return absl::InvalidArgumentError(absl::StrCat("line ", number, ": the token has ",

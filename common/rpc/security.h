@@ -6,7 +6,8 @@
 //   tokens                     what a caller may do; sent with every call, over TLS only
 //
 // A token file has lines `ROLE TOKEN`, ROLE one of worker, operator and viewer, or a TOKEN alone, which
-// may do everything; # begins a comment. Every token may look (viewer), too.
+// may do everything; # begins a comment. Lines may end as on Windows, and the file begin with a byte order mark; in
+// UTF-16 it is refused. Every token may look (viewer), too.
 //
 //   worker    the data plane and the coordinator: what workers and servers need
 //   operator  draining and ending the job

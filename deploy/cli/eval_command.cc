@@ -112,26 +112,34 @@ absl::StatusOr<Evaluated> Evaluate(const v1::Job& job, const Checkpoint& checkpo
   return evaluated;
 }
 
-void Print(const Evaluated& evaluated, bool json) {
+// `single_labels`: rows have one label each, not sets of them.
+void Print(const Evaluated& evaluated, bool single_labels, bool json) {
   const Scores& scores = evaluated.scores;
   const double rows = static_cast<double>(scores.rows);
   const double loss = scores.loss_sum / rows, accuracy = static_cast<double>(scores.correct) / rows;
   const double at[3] = {scores.precision_hits[0] / rows, scores.precision_hits[1] / (3 * rows),
                         scores.precision_hits[2] / (5 * rows)};
+  const double first[3] = {scores.precision_hits[0] / rows, scores.precision_hits[1] / rows,
+                           scores.precision_hits[2] / rows};
   if (json) {
-    const nlohmann::json text = {{"step", evaluated.step},
-                                 {"test_rows", scores.rows},
-                                 {"test_loss", loss},
-                                 {"test_accuracy", accuracy},
-                                 {"precision_at", {{"1", at[0]}, {"3", at[1]}, {"5", at[2]}}}};
+    nlohmann::json text = {{"step", evaluated.step},
+                           {"test_rows", scores.rows},
+                           {"test_loss", loss},
+                           {"test_accuracy", accuracy},
+                           {"precision_at", {{"1", at[0]}, {"3", at[1]}, {"5", at[2]}}},
+                           {"top_k_accuracy", {{"1", nullptr}, {"3", nullptr}, {"5", nullptr}}}};
+    if (single_labels) {
+      text["top_k_accuracy"] = {{"1", first[0]}, {"3", first[1]}, {"5", first[2]}};
+    }
     std::printf("%s\n", text.dump().c_str());
     return;
   }
+  const double(&shown)[3] = single_labels ? first : at;
   std::printf("step %" PRIu64 ", %" PRIu64
-              " test rows: loss %.4f, accuracy %.4f, precision at 1, 3, 5 "
-              "%.4f, %.4f, %.4f\n",
-              evaluated.step, static_cast<uint64_t>(scores.rows), loss, accuracy, at[0], at[1],
-              at[2]);
+              " test rows: loss %.4f, accuracy %.4f, %s %.4f, %.4f, %.4f\n",
+              evaluated.step, static_cast<uint64_t>(scores.rows), loss, accuracy,
+              single_labels ? "top-1, 3, 5 accuracy" : "precision at 1, 3, 5", shown[0], shown[1],
+              shown[2]);
 }
 
 }  // namespace
@@ -157,7 +165,7 @@ int EvaluateCheckpoint(const EvalOptions& options) {
   }
   const absl::StatusOr<Evaluated> evaluated = Evaluate(reading.job, **checkpoint, *data);
   if (!evaluated.ok()) return fail(evaluated.status(), false);
-  Print(*evaluated, options.json);
+  Print(*evaluated, reading.job.model().loss() == "softmax_cross_entropy", options.json);
   return 0;
 }
 

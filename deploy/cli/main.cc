@@ -12,6 +12,7 @@
 #include "common/base/process.h"
 #include "common/base/waiting_threads.h"
 #include "common/config/command_line.h"
+#include "common/config/job_origin.h"
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/checkpoint_command.h"
 #include "deploy/cli/doctor_command.h"
@@ -138,12 +139,8 @@ int Main(int argc, char** argv) {
       ->check(CheckNamed);
   run_command->add_option("--logs", run.log_directory, "keep the processes' logs in this folder")
       ->check(CheckNamed);
-  run_command
-      ->add_option("--metrics", run.metrics,
-                   "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one")
-      ->check([](const std::string& address) {
-        return address.empty() ? "is empty, want HOST:PORT" : std::string();
-      });
+  AddMetrics(run_command, &run.metrics, &run.metrics_linger,
+             "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one");
   run_command->add_flag("--quiet", run.quiet, "no progress and no table");
 
   CheckOptions check;
@@ -219,7 +216,10 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return EndOfParsing(app, error);
   }
-  if (app.got_subcommand(run_command)) return RunJob(run);
+  if (app.got_subcommand(run_command)) {
+    run.origin = OriginOf({argv, static_cast<size_t>(argc)}, run.job_path, run.overrides);
+    return RunJob(run);
+  }
   if (app.got_subcommand(check_command)) return CheckJobFile(check);
   if (app.got_subcommand(export_command)) return ExportCheckpoint(exported);
   if (app.got_subcommand(checkpoint_command)) return RequestCheckpoint(checkpoint);

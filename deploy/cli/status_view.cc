@@ -22,6 +22,8 @@ namespace {
 
 // Evaluations shown: the newest.
 constexpr int kHistoryShown = 5;
+// In place of what is not known.
+constexpr char kUnknown[] = "-";
 // Columns that a job's name gets at least.
 constexpr int kNameMin = 8;
 // Columns that a histogram gets on the line of its mean; fewer, and it has a line of its own.
@@ -116,11 +118,16 @@ std::string Servers(const v1::JobStatus& status, int width) {
               {9, 8, 7, 6, 5, 4, 3, 2});
   for (const v1::ServerStatus& server : status.servers()) {
     const v1::ServerCounters& c = server.counters();
-    const double stale = c.pushes() == 0 ? 0 : static_cast<double>(c.staleness_sum()) / c.pushes();
-    table.Add({absl::StrCat(server.rank()), Count(c.version()), Count(c.pushes()),
-               absl::StrFormat("%.2f", stale), absl::StrCat(c.parked_pulls()),
-               Bytes(c.parameter_bytes()), Bytes(c.rss_bytes()),
-               server.address().empty() ? "missing" : server.address()});
+    // Of one that never came nothing is known, and of what it has not told yet, or cannot know yet.
+    const bool is_there = !server.address().empty();
+    const auto known = [](bool is_known, std::string text) { return is_known ? text : kUnknown; };
+    const double stale = static_cast<double>(c.staleness_sum()) / c.pushes();
+    table.Add(
+        {absl::StrCat(server.rank()), known(is_there, Count(c.version())),
+         known(is_there, Count(c.pushes())), known(c.pushes() > 0, absl::StrFormat("%.2f", stale)),
+         known(is_there, absl::StrCat(c.parked_pulls())),
+         known(c.parameter_bytes() > 0, Bytes(c.parameter_bytes())),
+         known(c.rss_bytes() > 0, Bytes(c.rss_bytes())), is_there ? server.address() : "missing"});
   }
   return table.Text(width);
 }
@@ -150,22 +157,28 @@ std::string Workers(const v1::JobStatus& status, int width) {
   Table table(std::move(heads), std::move(priorities));
   for (const v1::MemberStatus* by : by_rank) {
     const v1::MemberStatus& member = *by;
-    std::vector<std::string> row = {absl::StrCat(member.rank()),
-                                    Clip(member.state(), 10),
-                                    Count(member.progress().step()),
-                                    Count(member.examples_per_second()),
-                                    Fraction(member.progress().train_loss()),
-                                    Seconds(member.progress_age_seconds()),
-                                    Seconds(member.lease_age_seconds()),
-                                    Clip(member.description(), 40)};
+    const v1::Progress& progress = member.progress();
+    // As of late, which there is once it has made a step.
+    const bool has_rate = member.examples_per_second() > 0 || progress.examples() > 0;
+    const std::string speed =
+        progress.steps_per_second() > 0 ? Count(progress.steps_per_second()) : kUnknown;
+    std::vector<std::string> row = {
+        absl::StrCat(member.rank()),
+        Clip(member.state(), 10),
+        Count(progress.step()),
+        has_rate ? Count(member.examples_per_second()) : kUnknown,
+        progress.has_train_loss() ? Fraction(progress.train_loss()) : kUnknown,
+        Seconds(member.progress_age_seconds()),
+        Seconds(member.lease_age_seconds()),
+        Clip(member.description(), 40)};
     if (budgets) {
       const std::string budget = member.step_budget() > 0 ? Count(member.step_budget()) : "-";
-      row.insert(row.begin() + 4, {Count(member.progress().steps_per_second()), budget});
+      row.insert(row.begin() + 4, {speed, budget});
     }
     if (parts) {
       const std::string part =
           member.part() > 0 ? absl::StrFormat("%.1f%%", 100 * member.part()) : "-";
-      row.insert(row.begin() + 4, {Count(member.progress().steps_per_second()), part});
+      row.insert(row.begin() + 4, {speed, part});
     }
     table.Add(std::move(row));
   }
@@ -313,7 +326,8 @@ std::string Head(const v1::JobStatus& status, int width) {
     say(absl::StrCat(Seconds(status.train_seconds()), " of training",
                      is_resumed ? " since the job began, " : ", ", Seconds(status.wall_seconds()),
                      is_resumed ? " in this run, " : " in all, ",
-                     Count(status.examples_per_second()), " examples/s"));
+                     status.examples() > 0 ? Count(status.examples_per_second()) : kUnknown,
+                     " examples/s"));
   }
   for (const std::string& line : Consistency(status, width)) say(line);
   if (status.members_lost() > 0) {

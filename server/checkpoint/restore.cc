@@ -1,9 +1,11 @@
 #include "server/checkpoint/restore.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -13,16 +15,13 @@
 #include "common/base/log.h"
 #include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/slices.h"
+#include "common/config/job_difference.h"
 #include "common/config/job_digest.h"
 #include "common/method/recipe.h"
 #include "server/checkpoint/checkpoint_directory.h"
 
 namespace tessera {
 namespace {
-
-std::set<std::string> LinesOf(const std::string& text) {
-  return absl::StrSplit(text, '\n', absl::SkipEmpty());
-}
 
 absl::StatusOr<SavedJob> SavedJobOf(const Manifest& manifest, const std::string& path) {
   return ParseSavedJob(absl::StrCat("\"", path, "/", kManifestName, "\": coordinator"),
@@ -55,16 +54,36 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& pa
   return newest;
 }
 
+namespace {
+
+// Those that decide what a model's parameters and states are. Empty: none of them differ.
+std::string DifferencesOfModel(const Manifest& saved, const Manifest& model) {
+  std::vector<KeyDifference> differences = DifferencesOf(model.job_text, saved.job_text);
+  const auto is_other = [](const KeyDifference& key) {
+    for (const absl::string_view room : {"model", "method", "codec", "train.optimizer"}) {
+      if (absl::StartsWith(key.key, room)) return false;
+    }
+    return true;
+  };
+  differences.erase(std::remove_if(differences.begin(), differences.end(), is_other),
+                    differences.end());
+  return differences.empty() ? "" : absl::StrCat(": ", Describe(differences));
+}
+
+}  // namespace
+
 absl::Status CheckRestorable(const Manifest& saved, const Manifest& model) {
   const std::string were = StatesIn(saved), are = StatesIn(model);
   if (were != are) {
     return absl::FailedPreconditionError(absl::StrCat(
         "checkpoint: states of the servers are ", were, " (", saved.method, "), want ", are, " (",
-        model.method, "); go on with the method and the optimizer that it was saved with"));
+        model.method, "); go on with the method and the optimizer that it was saved with",
+        DifferencesOfModel(saved, model)));
   }
-  const auto differs = [](absl::string_view what) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint: ", what, "; it is of another model or another method"));
+  const auto differs = [&](absl::string_view what) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint: ", what,
+                                                      "; it is of another model or another method",
+                                                      DifferencesOfModel(saved, model)));
   };
   if (saved.model_parameters != model.model_parameters) {
     return differs(absl::StrCat("parameters of the model are ", saved.model_parameters, ", want ",
@@ -114,13 +133,14 @@ absl::Status CheckFolder(const std::string& directory, const Manifest* restored)
 }
 
 std::vector<std::string> ChangedKeys(const Manifest& saved, const Manifest& model) {
-  const std::set<std::string> before = LinesOf(saved.job_text), now = LinesOf(model.job_text);
-  std::vector<std::string> lines;
-  std::set_symmetric_difference(before.begin(), before.end(), now.begin(), now.end(),
-                                std::back_inserter(lines));
-  std::set<std::string> keys;
-  for (const std::string& line : lines) keys.insert(line.substr(0, line.find('=')));
-  return std::vector<std::string>(keys.begin(), keys.end());
+  std::vector<std::string> keys;
+  const auto value = [](const std::optional<std::string>& text) {
+    return text.has_value() ? *text : "not set";
+  };
+  for (const KeyDifference& key : DifferencesOf(model.job_text, saved.job_text)) {
+    keys.push_back(absl::StrCat(key.key, " was ", value(key.wanted), " and is ", value(key.given)));
+  }
+  return keys;
 }
 
 absl::StatusOr<std::shared_ptr<const SavedState>> SavedStateOf(const Checkpoint& checkpoint,

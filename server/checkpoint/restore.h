@@ -22,14 +22,14 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& pa
 
 // Can a job of `model` (JobFacts::model_manifest) go on from `saved`? The parameters must be the same, and the
 // servers' states mean the same (ServerStates); the numbers of servers and workers need not.
-// kFailedPrecondition says what differs.
+// kFailedPrecondition says what differs, and which keys of the job that may come from, as model's and as saved's.
 absl::Status CheckRestorable(const Manifest& saved, const Manifest& model);
 // Whether a job that begins from `restored` (nullptr: anew) may write its checkpoints into `directory`: two lives of a
 // job in one folder would take each other's for their own. kFailedPrecondition says which are there, and what to do.
 absl::Status CheckFolder(const std::string& directory, const Manifest* restored);
 // With the key checkpoint.directory in front.
 absl::Status OfDirectory(const absl::Status& status);
-// The keys of the job that are others now, for people: "cluster.servers.count", "train.steps".
+// The keys of the job that are others now, for people: "train.steps was 100 and is 200".
 std::vector<std::string> ChangedKeys(const Manifest& saved, const Manifest& model);
 
 // For the coordinator. kInvalidArgument: its part of the manifest is broken.

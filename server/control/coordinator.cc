@@ -57,6 +57,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(JobFacts facts,
 Coordinator::Coordinator(JobFacts facts, absl::Time now)
     : facts_(std::move(facts)),
       created_(now),
+      started_ns_(facts_.origin.started_ns()),
       membership_(facts_),
       epochs_(facts_),
       evaluation_(facts_, &clock_, &epochs_),
@@ -267,7 +268,8 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now)
     TESSERA_RETURN_IF_ERROR(membership_.Touch(member, now));
     if (request.error().empty()) {
       if (request.residual_lost()) membership_.CountLostResidual(member);
-      membership_.Remove(member, MemberState::kLeft, "finished");
+      membership_.Remove(member, MemberState::kLeft,
+                         request.was_asked() ? "it was asked to leave" : "finished");
     } else {
       membership_.Remove(member, MemberState::kFailed, request.error());
     }
@@ -468,6 +470,21 @@ void Coordinator::FillServers(absl::Time now, v1::JobStatus* status) const {
   }
 }
 
+void Coordinator::FillResults(v1::JobStatus* status) const {
+  for (const v1::HistoryEntry& entry : evaluation_.history()) {
+    v1::HistoryEntry& shown = *status->add_history();
+    shown = entry;
+    // Of one label a row no more than one prediction can hit.
+    for (int i = 0; facts_.single_labels && i < entry.precision_at_size(); ++i) {
+      shown.add_top_k_accuracy(entry.precision_at(i) * kPrecisionAt[i]);
+    }
+  }
+  // Nobody has said in a simulation.
+  if (facts_.origin.started_ns() == 0) return;
+  *status->mutable_origin() = facts_.origin;
+  status->mutable_origin()->set_started_ns(started_ns_);
+}
+
 v1::JobStatus Coordinator::Status(absl::Time now) const {
   if (phase_ == Phase::kEnded) now = ended_at_;
   v1::JobStatus status;
@@ -482,7 +499,7 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   FillServers(now, &status);
   status.set_train_seconds(absl::ToDoubleSeconds(clock_.Trained(now)));
   status.set_wall_seconds(absl::ToDoubleSeconds(now - created_));
-  for (const v1::HistoryEntry& entry : evaluation_.history()) *status.add_history() = entry;
+  FillResults(&status);
   status.set_job_digest(facts_.digest);
   status.set_generation(membership_.generation().value());
   status.set_seed(facts_.seed);

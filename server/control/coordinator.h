@@ -178,9 +178,11 @@ class Coordinator {
   void FillCheckpoint(absl::Time now, v1::JobStatus* status) const;
   void FillMembers(absl::Time now, v1::JobStatus* status) const;
   void FillServers(absl::Time now, v1::JobStatus* status) const;
+  void FillResults(v1::JobStatus* status) const;
 
   JobFacts facts_;  // constant after construction
   absl::Time created_;
+  int64_t started_ns_ = 0;  // as JobOrigin has it
   JobClock clock_;
   Membership membership_;
   Epochs epochs_;

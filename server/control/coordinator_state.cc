@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "server/control/coordinator.h"
+#include "server/control/digest_check.h"
 
 namespace tessera {
 namespace {
@@ -23,6 +24,8 @@ v1::CoordinatorState Coordinator::Save() const {
   SavedStates saved;
   state.set_format(kFormat);
   state.set_job_digest(facts_.digest);
+  state.set_job_text(facts_.job_text);
+  state.set_started_ns(started_ns_);
   state.set_created(absl::ToUnixNanos(created_));
   state.set_phase(static_cast<uint32_t>(phase_));
   state.set_removed_late(removed_late_);
@@ -61,10 +64,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Load(JobFacts facts,
   if (state.format() != kFormat) {
     return wrong(absl::StrCat("format is ", state.format(), ", want ", kFormat));
   }
-  if (state.job_digest() != facts.digest) {
-    return wrong(
-        absl::StrCat("job digest is \"", state.job_digest(), "\", want \"", facts.digest, "\""));
-  }
+  TESSERA_RETURN_IF_ERROR(
+      CheckDigest("coordinator's state", state.job_digest(), state.job_text(), facts));
   absl::StatusOr<SavedStates> saved = SavedStates::Load(state);
   if (!saved.ok()) return wrong(saved.status().message());
   // What the job began from is in the state, whatever lies in checkpoint.restore by now.
@@ -84,6 +85,7 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
     return absl::InvalidArgumentError("it selects a core where the job does not, or the reverse");
   }
   TESSERA_RETURN_IF_ERROR(saved.Find(state.restored(), &facts_.restored));
+  if (state.started_ns() > 0) started_ns_ = state.started_ns();
   phase_ = static_cast<Phase>(state.phase());
   removed_late_ = state.removed_late();
   outcome_ = absl::Status(static_cast<absl::StatusCode>(state.outcome()), state.failure());

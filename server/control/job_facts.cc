@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/process.h"
+#include "common/config/job_difference.h"
 #include "common/config/job_digest.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
@@ -54,6 +55,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.method = recipe.name;
   facts.method_description = recipe.description;
   facts.digest = std::move(digest);
+  facts.job_text = JobTextToSend(job);
   facts.version = kVersion;
   facts.layout_hash =
       LayoutHash(shape, ShardCount(recipe.placement, static_cast<int>(cluster.servers().count())));
@@ -81,6 +83,8 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   if (recipe.split) facts.front_workers = recipe.split->front_workers;
   if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job.model(), shape));
   facts.holds_back = recipe.codecs.holds_back();
+  // The other loss is of sets of labels.
+  facts.single_labels = job.model().loss() == "softmax_cross_entropy";
   facts.insecure = job.security().certificate().empty();
   facts.rows_are_local = job.data().partition() == "local";
   facts.target_accuracy = job.train().target_accuracy();

@@ -16,6 +16,7 @@
 #include "common/method/recipe.h"
 #include "common/rule/schedule.h"
 #include "proto/job.pb.h"
+#include "proto/status.pb.h"
 
 namespace tessera {
 
@@ -28,6 +29,10 @@ struct JobFacts {
   std::string method_description;
   // SHA-256 of the job, hexadecimal.
   std::string digest;
+  // What it is of; empty: that is too long to be sent (common/config/job_difference.h).
+  std::string job_text;
+  // Empty where nobody said.
+  v1::JobOrigin origin;
   std::string version;
   uint64_t layout_hash = 0;
   uint64_t seed = 0;
@@ -76,6 +81,8 @@ struct JobFacts {
   bool rows_are_local = false;
   // Workers hold back what their codec does not send.
   bool holds_back = false;
+  // Rows have one label each, which a model may have right.
+  bool single_labels = false;
   // Training ends when an evaluation reaches it; 0: off.
   double target_accuracy = 0;
   // How the learning rate changes; nullopt: it does not.

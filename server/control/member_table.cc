@@ -12,6 +12,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/method/train_rows.h"
 #include "common/rpc/control_protocol.h"
+#include "server/control/digest_check.h"
 #include "server/control/saved_job.h"
 
 namespace tessera {
@@ -71,11 +72,7 @@ absl::Status MemberTable::Check(const v1::JoinRequest& request) const {
                                                    ", want ", kControlProtocol,
                                                    "; all must run the same build"));
   }
-  if (request.job_digest() != facts_.digest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("join: job digest is \"", request.job_digest().substr(0, kDigestQuoted),
-                     "\", want \"", facts_.digest, "\"; start it with the same job file"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckDigest("join", request.job_digest(), request.job_text(), facts_));
   // 0: a client that learns the layout from the reply.
   if (request.layout_hash() != 0 && request.layout_hash() != facts_.layout_hash) {
     return absl::InvalidArgumentError(
@@ -271,9 +268,11 @@ void MemberTable::SetReport(MemberId member, const v1::WorkerReport& report) {
   v1::WorkerReport& kept = record->report.emplace(report);
   kept.DiscardUnknownFields();
   kept.set_rank(static_cast<uint32_t>(record->rank.value()));
+  kept.set_member(member.value());
   Cut(kHardwareBytesMax, kept.mutable_backend());
   Cut(kHardwareBytesMax, kept.mutable_cpu());
   Cut(kHardwareBytesMax, kept.mutable_gpu());
+  Cut(kHardwareBytesMax, kept.mutable_version());
   // As of all progress (progress_limits.h), but one that leaves is not turned away for it.
   kept.set_steps(std::min<uint64_t>(kept.steps(), kSavedStepEnd - 1));
   kept.set_examples(std::min<uint64_t>(kept.examples(), kSavedCountEnd - 1));

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "common/metrics/staleness.h"
 #include "nlohmann/json.hpp"
 
@@ -19,41 +21,18 @@ using Json = nlohmann::ordered_json;
 
 Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-struct Worker {
-  v1::WorkerReport report;
-  Json member;  // its number, null where that is not known
-};
-
-// The coordinator shows of a member that has given a report what that says.
-bool IsOf(const v1::MemberStatus& member, const v1::WorkerReport& report) {
-  const v1::Progress& progress = member.progress();
-  const v1::Phases& phases = progress.phases();
-  return member.rank() == report.rank() && progress.examples() == report.examples() &&
-         phases.compute_seconds() == report.compute_seconds() &&
-         phases.pull_seconds() == report.pull_seconds() &&
-         phases.push_seconds() == report.push_seconds() &&
-         phases.wait_seconds() == report.wait_seconds() &&
-         phases.evaluate_seconds() == report.evaluate_seconds();
+// By rank; of one rank in the order in which they joined, which is that of the status.
+std::vector<v1::WorkerReport> WorkersOf(const v1::JobStatus& status) {
+  std::vector<v1::WorkerReport> workers(status.worker_reports().begin(),
+                                        status.worker_reports().end());
+  std::stable_sort(workers.begin(), workers.end(),
+                   [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
+  return workers;
 }
 
-// By rank; of one rank in the order in which they joined.
-std::vector<Worker> WorkersOf(const v1::JobStatus& status) {
-  std::vector<Worker> workers;
-  int next = 0;  // Reports are in the members' order.
-  for (const v1::WorkerReport& report : status.worker_reports()) {
-    int found = next;
-    while (found < status.members_size() && !IsOf(status.members(found), report)) ++found;
-    Json member;
-    if (found < status.members_size()) {
-      member = status.members(found).member();
-      next = found + 1;
-    }
-    workers.push_back({report, std::move(member)});
-  }
-  std::stable_sort(workers.begin(), workers.end(), [](const Worker& a, const Worker& b) {
-    return a.report.rank() < b.report.rank();
-  });
-  return workers;
+// Its number; null: it is not known.
+Json MemberOf(const v1::WorkerReport& worker) {
+  return worker.member() == 0 ? Json(nullptr) : Json(worker.member());
 }
 
 Json Entry(const v1::HistoryEntry& entry) {
@@ -66,20 +45,29 @@ Json Entry(const v1::HistoryEntry& entry) {
           {"test_accuracy", Number(entry.test_accuracy())}};
 }
 
+// Of the first 1, 3 and 5 predictions; null where there is none.
+Json AtFirst(const google::protobuf::RepeatedField<double>& values) {
+  Json result;
+  int i = 0;
+  for (const char* const name : {"1", "3", "5"}) {
+    result[name] = i < values.size() ? Number(values[i]) : Json(nullptr);
+    ++i;
+  }
+  return result;
+}
+
 Json Final(const v1::JobStatus& status) {
   Json result = {{"train_loss", nullptr}, {"test_loss", nullptr}, {"test_accuracy", nullptr}};
-  Json precisions = {{"1", nullptr}, {"3", nullptr}, {"5", nullptr}};
   if (status.history_size() > 0) {
     const v1::HistoryEntry& last = status.history(status.history_size() - 1);
     result["train_loss"] = Number(last.train_loss());
     result["test_loss"] = Number(last.test_loss());
     result["test_accuracy"] = Number(last.test_accuracy());
-    static constexpr const char* kNames[] = {"1", "3", "5"};
-    for (int i = 0; i < 3 && i < last.precision_at_size(); ++i) {
-      precisions[kNames[i]] = Number(last.precision_at(i));
-    }
   }
-  result["precision_at"] = precisions;
+  const v1::HistoryEntry last =
+      status.history().empty() ? v1::HistoryEntry() : *status.history().rbegin();
+  result["precision_at"] = AtFirst(last.precision_at());
+  result["top_k_accuracy"] = AtFirst(last.top_k_accuracy());
   return result;
 }
 
@@ -92,7 +80,7 @@ Json TrafficOf(const v1::WorkerReport& worker) {
           {"exchanges", worker.exchanges()}};
 }
 
-Json Traffic(const v1::JobStatus& status, const std::vector<Worker>& workers) {
+Json Traffic(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   v1::WorkerReport sum;
   const v1::Traffic& lost = status.unreported();
   sum.set_exchanges(lost.exchanges());
@@ -103,14 +91,14 @@ Json Traffic(const v1::JobStatus& status, const std::vector<Worker>& workers) {
   // What went between servers is nobody's of the workers.
   sum.set_other_payload_bytes(lost.other_payload_bytes() + status.replication_payload_bytes());
   Json by_worker = Json::array();
-  for (const auto& [worker, member] : workers) {
+  for (const v1::WorkerReport& worker : workers) {
     sum.set_pull_payload_bytes(sum.pull_payload_bytes() + worker.pull_payload_bytes());
     sum.set_push_payload_bytes(sum.push_payload_bytes() + worker.push_payload_bytes());
     sum.set_pull_wire_bytes(sum.pull_wire_bytes() + worker.pull_wire_bytes());
     sum.set_push_wire_bytes(sum.push_wire_bytes() + worker.push_wire_bytes());
     sum.set_other_payload_bytes(sum.other_payload_bytes() + worker.other_payload_bytes());
     sum.set_exchanges(sum.exchanges() + worker.exchanges());
-    Json entry = {{"worker", worker.rank()}, {"member", member}};
+    Json entry = {{"worker", worker.rank()}, {"member", MemberOf(worker)}};
     entry.update(TrafficOf(worker));
     by_worker.push_back(std::move(entry));
   }
@@ -136,7 +124,7 @@ Json ByRank(const std::map<uint32_t, uint64_t>& peaks) {
   return by_rank;
 }
 
-Json Memory(const v1::JobStatus& status, const std::vector<Worker>& workers) {
+Json Memory(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   std::map<uint32_t, uint64_t> of_servers, of_workers;
   uint64_t parameter_bytes = 0;
   for (const v1::ServerStatus& server : status.servers()) {
@@ -144,20 +132,20 @@ Json Memory(const v1::JobStatus& status, const std::vector<Worker>& workers) {
     parameter_bytes += server.counters().parameter_bytes();
   }
   for (const v1::MemberStatus& member : status.members()) of_workers[member.rank()] = 0;
-  for (const Worker& worker : workers) {
-    uint64_t& peak = of_workers[worker.report.rank()];
-    peak = std::max<uint64_t>(peak, worker.report.peak_rss_bytes());
+  for (const v1::WorkerReport& worker : workers) {
+    uint64_t& peak = of_workers[worker.rank()];
+    peak = std::max<uint64_t>(peak, worker.peak_rss_bytes());
   }
   return {{"server_peak_rss_bytes", ByRank(of_servers)},
           {"worker_peak_rss_bytes", ByRank(of_workers)},
           {"parameter_bytes", parameter_bytes}};
 }
 
-Json Phases(const std::vector<Worker>& workers) {
+Json Phases(const std::vector<v1::WorkerReport>& workers) {
   Json phases = Json::array();
-  for (const auto& [worker, member] : workers) {
+  for (const v1::WorkerReport& worker : workers) {
     phases.push_back({{"worker", worker.rank()},
-                      {"member", member},
+                      {"member", MemberOf(worker)},
                       {"compute_seconds", Number(worker.compute_seconds())},
                       {"pull_seconds", Number(worker.pull_seconds())},
                       {"push_seconds", Number(worker.push_seconds())},
@@ -186,11 +174,18 @@ Json Parts(const v1::JobStatus& status) {
 Json Checkpoint(const v1::JobStatus& status) {
   if (!status.has_checkpoint()) return nullptr;
   const v1::CheckpointStatus& checkpoint = status.checkpoint();
-  Json json = {
-      {"count", checkpoint.count()},     {"step", checkpoint.step()},
-      {"bytes", checkpoint.bytes()},     {"write_seconds", Number(checkpoint.write_seconds())},
-      {"failure", checkpoint.failure()}, {"rollbacks", checkpoint.rollbacks()},
-      {"resumed_step", nullptr}};
+  Json json = {{"count", checkpoint.count()},
+               {"step", nullptr},
+               {"bytes", nullptr},
+               {"write_seconds", nullptr},
+               {"failure", checkpoint.failure()},
+               {"rollbacks", checkpoint.rollbacks()},
+               {"resumed_step", nullptr}};
+  if (checkpoint.count() > 0) {
+    json["step"] = checkpoint.step();
+    json["bytes"] = checkpoint.bytes();
+    json["write_seconds"] = Number(checkpoint.write_seconds());
+  }
   if (checkpoint.has_resumed_step()) json["resumed_step"] = checkpoint.resumed_step();
   return json;
 }
@@ -214,20 +209,56 @@ Json ResidualsLost(const v1::JobStatus& status) {
   return status.has_residuals_lost() ? Json(status.residuals_lost()) : Json(nullptr);
 }
 
-Json Build(const v1::JobStatus& status, const std::vector<Worker>& workers) {
+Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   Json build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
   if (!workers.empty()) {
-    build["backend"] = workers.front().report.backend();
-    build["cpu"] = workers.front().report.cpu();
-    build["gpu"] = workers.front().report.gpu();
+    build["backend"] = workers.front().backend();
+    build["cpu"] = workers.front().cpu();
+    build["gpu"] = workers.front().gpu();
   }
   return build;
+}
+
+// Null: nobody said.
+Json Text(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+// By name, the programs' own first; of workers each once.
+Json Versions(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+  std::set<std::string> of_workers;
+  for (const v1::WorkerReport& worker : workers) {
+    if (!worker.version().empty()) of_workers.insert(worker.version());
+  }
+  Json versions = {{"server", Text(status.version())}, {"workers", of_workers}};
+  const std::map<std::string, std::string> libraries(status.origin().libraries().begin(),
+                                                     status.origin().libraries().end());
+  for (const auto& [name, version] : libraries) versions[name] = version;
+  return versions;
+}
+
+// What to type to run the job again, and when and where it ran.
+void AddOrigin(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers,
+               Json* report) {
+  const v1::JobOrigin& origin = status.origin();
+  (*report)["job_file"] = Text(origin.job_file());
+  (*report)["job_digest"] = Text(status.job_digest());
+  (*report)["overrides"] =
+      status.has_origin()
+          ? Json(std::vector<std::string>(origin.overrides().begin(), origin.overrides().end()))
+          : Json(nullptr);
+  (*report)["started"] =
+      origin.started_ns() == 0
+          ? Json(nullptr)
+          : Json(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixNanos(origin.started_ns()),
+                                  absl::UTCTimeZone()));
+  (*report)["host"] = Text(origin.host());
+  (*report)["command"] = Text(origin.command());
+  (*report)["versions"] = Versions(status, workers);
 }
 
 }  // namespace
 
 std::string ReportJson(const v1::JobStatus& status) {
-  const std::vector<Worker> workers = WorkersOf(status);
+  const std::vector<v1::WorkerReport> workers = WorkersOf(status);
   const uint64_t examples = status.examples();
   uint64_t parameters_hash = 0, rounds = status.round();
   for (const v1::ServerStatus& server : status.servers()) {
@@ -239,7 +270,7 @@ std::string ReportJson(const v1::JobStatus& status) {
     // Elsewhere it is the number of an exchange, and servers may have passed over some.
     if (status.free_running()) rounds = std::max<uint64_t>(rounds, entry.round());
   }
-  const Json report = {
+  Json report = {
       {"job", status.job()},
       {"method", status.method()},
       {"seed", status.seed()},
@@ -273,6 +304,7 @@ std::string ReportJson(const v1::JobStatus& status) {
       {"checkpoint", Checkpoint(status)},
       {"standbys", Standbys(status)},
   };
+  AddOrigin(status, workers, &report);
   // Names in a job file may be any bytes; a report is UTF-8.
   return report.dump(2, ' ', false, Json::error_handler_t::replace);
 }

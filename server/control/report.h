@@ -2,6 +2,8 @@
 //
 //   job, method, seed, wall_seconds, train_seconds, steps, rounds, examples, examples_per_second,
 //   final {train_loss, test_loss, test_accuracy, precision_at {"1", "3", "5"}},
+//     precision_at: hits among the first k predictions over k x rows, so that it is 1/k at most where rows have one
+//     label each
 //   history [{seconds, step, epoch, round, train_loss, test_loss, test_accuracy}],
 //   traffic {pull_payload_bytes, push_payload_bytes, pull_wire_bytes, push_wire_bytes,
 //            other_payload_bytes, exchanges, by_worker [{worker, the same of one process}]},
@@ -10,7 +12,13 @@
 //     each by rank, the most that any process of the rank had,
 //   phases [{worker, compute_seconds, pull_seconds, push_seconds, wait_seconds, evaluate_seconds}],
 //   members {joined, lost, partial_pushes}, build {version, backend, cpu, gpu}
-// and, beyond that contract: outcome, failure, refused_pushes, method_description,
+// and, beyond that contract:
+//   final.top_k_accuracy {"1", "3", "5"}: of rows with one label each, the share whose label is among the first k
+//     predictions; null where rows have sets of labels,
+//   job_file, job_digest, overrides [...], started, host, command, versions {server, workers [...], libraries by
+//     name}: how the job came to run, of the process that had the coordinator at the end, but `started`, which is of
+//     the first,
+//   outcome, failure, refused_pushes, method_description,
 // parameter_examples, layout_hash, parameters_hash, generation, parts,
 //   member, beside worker in by_worker and phases: which process of that rank, by the number that the status has
 //   of it,

@@ -8,7 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/metrics/staleness.h"
-#include "common/rpc/control_protocol.h"
+#include "server/control/digest_check.h"
 
 namespace tessera {
 namespace {
@@ -67,11 +67,7 @@ absl::Status ServerTable::CheckRank(uint32_t rank, bool started) const {
 absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, absl::Time now) {
   const std::string who = absl::StrCat("server ", hello.rank());
   TESSERA_RETURN_IF_ERROR(CheckRank(hello.rank(), started));
-  if (hello.job_digest() != facts_.digest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, ": job digest is \"", hello.job_digest().substr(0, kDigestQuoted),
-                     "\", want \"", facts_.digest, "\"; start it with the same job file"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckDigest(who, hello.job_digest(), hello.job_text(), facts_));
   if (hello.layout_hash() != facts_.layout_hash) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,

@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
+#include "server/control/digest_check.h"
 
 namespace tessera {
 namespace {
@@ -32,9 +35,11 @@ absl::Status ShardOwners::Attach(const v1::HostHello& hello, absl::Time now) {
     return absl::InvalidArgumentError(
         absl::StrCat(who, ": want a rank in [0, ", hosts_.size(), ")"));
   }
-  if (hello.job_digest() != facts_.digest || hello.layout_hash() != facts_.layout_hash) {
+  TESSERA_RETURN_IF_ERROR(CheckDigest(who, hello.job_digest(), hello.job_text(), facts_));
+  if (hello.layout_hash() != facts_.layout_hash) {
     return absl::InvalidArgumentError(
-        absl::StrCat(who, ": job or layout differ; start it with the same job file and build"));
+        absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,
+                        hello.layout_hash(), facts_.layout_hash));
   }
   Host& host = hosts_[hello.rank()];
   if (hello.life() == host.lost_life) {

@@ -116,8 +116,15 @@ void AddEvaluation(const v1::JobStatus& status, MetricSet* set) {
   const int count = std::min<int>(last.precision_at_size(), std::size(kFirst));
   for (int i = 0; i < count; ++i) {
     set->Gauge("tessera_evaluation_precision_ratio",
-               "Share of hits among the first k predictions in the newest evaluation, 0 to 1.",
+               "Share of hits among the first k predictions in the newest evaluation, 0 to 1; with "
+               "one label a row at most 1/k.",
                last.precision_at(i), {{"k", kFirst[i]}});
+  }
+  for (int i = 0; i < std::min<int>(last.top_k_accuracy_size(), std::size(kFirst)); ++i) {
+    set->Gauge("tessera_evaluation_top_k_accuracy_ratio",
+               "Share of the test rows whose label is among the first k predictions in the newest "
+               "evaluation, 0 to 1, where rows have one.",
+               last.top_k_accuracy(i), {{"k", kFirst[i]}});
   }
 }
 
@@ -136,10 +143,8 @@ void AddJobMetrics(const v1::JobStatus& status, MetricSet* set) {
   }
   // The rest is the coordinator's to say.
   if (status.job().empty()) return;
-  // Not `job`: that is what Prometheus calls its own list of targets.
-  set->Gauge(
-      "tessera_job_info", "Always 1: which job this is.", 1,
-      {{"job_name", status.job()}, {"method", status.method()}, {"digest", status.job_digest()}});
+  set->Gauge("tessera_job_info", "Always 1: which job this is.", 1,
+             {{"method", status.method()}, {"digest", status.job_digest()}});
   set->Gauge("tessera_job_failed", "1: the job has failed, and its log and status say why.",
              status.failure().empty() ? 0 : 1);
   AddProgress(status, set);

@@ -70,8 +70,10 @@ void AddMember(const v1::MemberStatus& member, MetricSet* set) {
         progress.exchange());
   gauge("tessera_member_examples_per_second",
         "Rows that the worker trains on per second, as of late.", member.examples_per_second());
-  gauge("tessera_member_train_loss", "Loss of the worker's last minibatch that is known.",
-        progress.train_loss());
+  if (progress.has_train_loss()) {
+    gauge("tessera_member_train_loss", "Loss of the worker's last minibatch that is known.",
+          progress.train_loss());
+  }
   if (progress.steps_per_second() > 0) {
     gauge("tessera_member_steps_per_second", "Minibatches per second of computing, as of late.",
           progress.steps_per_second());

@@ -30,6 +30,9 @@ class MetricSet {
  public:
   using Labels = std::initializer_list<MetricLabel>;
 
+  // Every value gets the label job_name, its first, unless that is empty.
+  explicit MetricSet(absl::string_view job_name = "") : job_name_(job_name) {}
+
   // A value that goes up and down.
   void Gauge(absl::string_view name, absl::string_view help, double value, Labels labels = {});
   // One that only grows. A value that is no number, infinite or negative counts as 0.
@@ -49,6 +52,7 @@ class MetricSet {
   prometheus::ClientMetric* Add(prometheus::MetricType type, absl::string_view name,
                                 absl::string_view help, Labels labels);
 
+  const std::string job_name_;
   std::vector<prometheus::MetricFamily> families_;
   absl::flat_hash_map<std::string, size_t> places_;  // in families_
 };

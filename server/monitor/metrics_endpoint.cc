@@ -27,6 +27,7 @@ namespace {
 
 // Between two nudges of a server that is to stop.
 constexpr absl::Duration kNudgeInterval = absl::Milliseconds(10);
+constexpr absl::string_view kMetricsPath = "/metrics";
 
 // As civetweb names sockets of IPv4.
 constexpr char kV4Loopback[] = "127.0.0.1";
@@ -80,15 +81,55 @@ absl::StatusOr<int> ListenWhereV6(const HostPort& where) {
   return CannotListen(where, fd.status().message());
 }
 
-class StatusCollectable final : public prometheus::Collectable {
+// What the library asks for metrics, in the middle of each scrape, and on its thread.
+class Scrapes final : public prometheus::Collectable {
  public:
-  explicit StatusCollectable(std::function<v1::JobStatus()> status) : status_(std::move(status)) {}
+  explicit Scrapes(MetricsEndpoint::Options options) : options_(std::move(options)) {}
 
-  std::vector<prometheus::MetricFamily> Collect() const override { return MetricsOf(status_()); }
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    v1::JobStatus status = options_.status();
+    std::vector<prometheus::MetricFamily> metrics = MetricsOf(status, options_.job_name);
+    answered_ = {this, std::move(status)};
+    return metrics;
+  }
+
+  // The request that this thread was at is over.
+  static void OnAnswered() {
+    const auto [scrapes, status] = std::exchange(answered_, {});
+    if (scrapes != nullptr && scrapes->options_.on_scraped) scrapes->options_.on_scraped(status);
+  }
 
  private:
-  const std::function<v1::JobStatus()> status_;
+  struct Answered {
+    const Scrapes* scrapes = nullptr;
+    v1::JobStatus status;
+  };
+  static thread_local Answered answered_;
+
+  const MetricsEndpoint::Options options_;
 };
+
+thread_local Scrapes::Answered Scrapes::answered_;
+
+void OnEndOfRequest(const mg_connection*, int) { Scrapes::OnAnswered(); }
+
+// The library knows GET alone. 0: it is left to that.
+int OnRequest(mg_connection* connection) {
+  if (const int answered = AnswerHealth(connection); answered != 0) return answered;
+  const mg_request_info& request = *mg_get_request_info(connection);
+  const absl::string_view method = request.request_method;
+  if (absl::string_view(request.local_uri) != kMetricsPath || method == "GET") return 0;
+  if (method == "HEAD") {
+    mg_printf(connection,
+              "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
+              "Connection: close\r\n\r\n");
+    return 200;
+  }
+  mg_printf(connection,
+            "HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, HEAD\r\nContent-Length: 0\r\n"
+            "Connection: close\r\n\r\n");
+  return 405;
+}
 
 // Connects, and goes.
 void Nudge(const std::string& host, int port) {
@@ -111,13 +152,15 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
   TESSERA_ASSIGN_OR_RETURN(const HostPort where, Parse(options.address));
   TESSERA_ASSIGN_OR_RETURN(const int v6, ListenWhereV6(where));
   std::unique_ptr<MetricsEndpoint> endpoint(new MetricsEndpoint);
-  endpoint->collectable_ = std::make_shared<StatusCollectable>(std::move(options.status));
+  std::function<bool()> serves = std::move(options.serves);
+  endpoint->scrapes_ = std::make_shared<Scrapes>(std::move(options));
   std::string log;
   start_log = &log;
   CivetCallbacks callbacks;
   callbacks.log_message = OnLog;
-  callbacks.begin_request = AnswerHealth;
-  const HealthPages health(std::move(options.serves), &callbacks);
+  callbacks.begin_request = OnRequest;
+  callbacks.end_request = OnEndOfRequest;
+  const HealthPages health(std::move(serves), &callbacks);
   bool has_started = false;
   try {
     endpoint->exposer_ = std::make_unique<prometheus::Exposer>(
@@ -126,7 +169,7 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
                                  "num_threads", absl::StrCat(kScrapesMax), "request_timeout_ms",
                                  absl::StrCat(kScrapeStallMs)},
         &callbacks);
-    endpoint->exposer_->RegisterCollectable(endpoint->collectable_);
+    endpoint->exposer_->RegisterCollectable(endpoint->scrapes_, std::string(kMetricsPath));
     endpoint->port_ = endpoint->exposer_->GetListeningPorts().at(0);
     has_started = true;
   } catch (const std::exception& error) {
@@ -150,7 +193,7 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
 
 absl::Status MetricsEndpoint::Check(const std::string& address) {
   if (address.empty()) return absl::OkStatus();
-  const absl::Status taken = Start({address, [] { return v1::JobStatus(); }}).status();
+  const absl::Status taken = Start({address, [] { return v1::JobStatus(); }, "", nullptr}).status();
   return taken.ok() ? taken : absl::InvalidArgumentError(taken.message());
 }
 
@@ -168,7 +211,7 @@ void MetricsEndpoint::Stop() {
     Nudge(host_, port_);
   } while (!stopped.WaitFor(kNudgeInterval));
   stopping.join();
-  collectable_.reset();
+  scrapes_.reset();
 }
 
 }  // namespace tessera

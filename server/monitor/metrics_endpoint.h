@@ -1,5 +1,6 @@
-// `GET /metrics` over plain HTTP, for Prometheus: each answer is the status of that moment (status_metrics.h). Beside it
-// are the pages of health_pages.h.
+// `GET /metrics` over plain HTTP, for Prometheus: each answer is the status of that moment (status_metrics.h). HEAD is
+// answered as GET is, without the metrics; other methods are not allowed (405). Beside it are the pages of
+// health_pages.h; nothing else is there (404).
 //
 // prometheus-cpp's Exposer does the serving, with civetweb's threads. Neither they nor their exceptions get
 // further than this file.
@@ -36,6 +37,10 @@ class MetricsEndpoint {
     std::string address;
     // Asked from the threads of scrapes, several at once; must not block for long.
     std::function<v1::JobStatus()> status;
+    // The label job_name of all series; empty: there is none.
+    std::string job_name = "";
+    // Told, on those threads, of each status that a client was sent; empty: nobody is.
+    std::function<void(const v1::JobStatus&)> on_scraped = nullptr;
     // Whether the server serves, for /readyz (health_pages.h); as `status`. Empty: it does.
     std::function<bool()> serves = nullptr;
   };
@@ -63,7 +68,7 @@ class MetricsEndpoint {
   std::string address_;
   std::string host_;
   int port_ = 0;
-  std::shared_ptr<prometheus::Collectable> collectable_;
+  std::shared_ptr<prometheus::Collectable> scrapes_;
   std::unique_ptr<prometheus::Exposer> exposer_;
 };
 

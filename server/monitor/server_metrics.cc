@@ -51,9 +51,12 @@ void AddCounters(const std::string& server, const v1::ServerCounters& counters, 
   gauge("tessera_server_staged_bytes", "Pushes that wait to be applied.", counters.staged_bytes());
   gauge("tessera_server_parameter_bytes", "Parameters that the server owns.",
         counters.parameter_bytes());
-  gauge("tessera_server_resident_memory_bytes", "Memory of the process.", counters.rss_bytes());
-  gauge("tessera_server_peak_resident_memory_bytes", "The most that it ever was.",
-        counters.peak_rss_bytes());
+  // 0: it has told nothing yet.
+  if (counters.rss_bytes() > 0) {
+    gauge("tessera_server_resident_memory_bytes", "Memory of the process.", counters.rss_bytes());
+    gauge("tessera_server_peak_resident_memory_bytes", "The most that it ever was.",
+          counters.peak_rss_bytes());
+  }
   const std::vector<uint64_t> staleness(counters.staleness_histogram().begin(),
                                         counters.staleness_histogram().end());
   set->Histogram(

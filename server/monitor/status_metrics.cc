@@ -8,8 +8,9 @@
 
 namespace tessera {
 
-std::vector<prometheus::MetricFamily> MetricsOf(const v1::JobStatus& status) {
-  MetricSet set;
+std::vector<prometheus::MetricFamily> MetricsOf(const v1::JobStatus& status,
+                                                absl::string_view job_name) {
+  MetricSet set(job_name);
   AddJobMetrics(status, &set);
   AddMemberMetrics(status, &set);
   AddServerMetrics(status, &set);

@@ -12,12 +12,15 @@
 
 #include <prometheus/metric_family.h>
 
+#include "absl/strings/string_view.h"
 #include "proto/status.pb.h"
 
 namespace tessera {
 
-// A family for each name, with one value or more.
-std::vector<prometheus::MetricFamily> MetricsOf(const v1::JobStatus& status);
+// A family for each name, with one value or more. All have the label job_name, which only the coordinator's status
+// has, unless `job_name` is empty.
+std::vector<prometheus::MetricFamily> MetricsOf(const v1::JobStatus& status,
+                                                absl::string_view job_name);
 
 }  // namespace tessera
 

@@ -51,9 +51,11 @@ void AddStandbys(const v1::JobStatus& status, MetricSet* set) {
 }
 
 void AddCoordinator(const v1::CoordinatorStatus& coordinator, MetricSet* set) {
-  set->Gauge("tessera_coordinator_term",
-             "One more with every process that takes the job over; 0: not known yet.",
-             coordinator.term());
+  if (coordinator.term() > 0) {
+    set->Gauge("tessera_coordinator_term",
+               "One more with every process that takes the job over; where it is known.",
+               coordinator.term());
+  }
   set->Gauge("tessera_coordinator_away",
              "1: this server has not heard the coordinator for longer than its lease, and nothing "
              "is trained.",

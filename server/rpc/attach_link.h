@@ -52,6 +52,8 @@ class AttachLink {
     // Where the job keeps standbys: ServerHello.lead_term.
     uint64_t lead_term = 0;
     std::string job_digest;
+    // As ServerHello has it.
+    std::string job_text;
     std::string address;
     absl::Duration lease_timeout;
     // Outlives the link.

@@ -33,6 +33,7 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
     hello.set_rank(options.rank);
     hello.set_lead_term(options.lead_term);
     hello.set_job_digest(options.job_digest);
+    hello.set_job_text(options.job_text);
     hello.set_address(options.address);
     hello.set_layout_hash(options.shard->layout_hash());
     hello.set_parameter_bytes(options.shard->slices().bytes());

@@ -91,6 +91,7 @@ class StandingCall final
   void OnAttached(const absl::Status& attached) {
     if (attached.ok()) {
       hello_ = incoming_.hello();
+      hello_->clear_job_text();  // It has said what it was for.
       return ReadNext();
     }
     if (absl::IsUnavailable(attached)) return this->Finish(ToGrpc(attached));

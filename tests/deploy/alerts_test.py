@@ -13,6 +13,7 @@ import yaml
 
 RULES = os.path.abspath("deploy/dashboards/alerts.yaml")
 INSTANCE = "10.0.0.1:9464"
+JOB = "digits"
 # The samples of an hour and a half.
 LONG = "x90"
 
@@ -24,22 +25,35 @@ def case(at, series, fires=()):
 
 # alert -> (summary, cases). In a summary braces name labels, or the value.
 ALERTS = {
-    "TesseraJobFailed": ("the job at {instance} has failed", [
+    "TesseraJobFailed": ("the job digits at {instance} has failed", [
         case(1, {"tessera_job_failed": "0 1"}, [{}]),
+        # The endpoint ends once it was scraped: Prometheus then marks the series stale.
+        case(6, {"tessera_job_failed": "0 1 stale _ _ _ _ _ _"}, [{}]),
+        # Not for ever, and not where another job is there by now.
+        case(20, {"tessera_job_failed": "0 1 stale"}),
+        case(6, {"tessera_job_failed": "0 1 stale _ 0 0 0 0"}),
         case(1, {"tessera_job_failed": "0 0"})]),
     "TesseraEndpointGone": ("{instance} answers no scrape any more", [
         case(5, {"up": "1 1 0 0 0 0", 'tessera_build_info{version="1"}': "1 1 _ _ _ _"}, [{}]),
         # Not yet, and back again, and one that never was a server's.
         case(3, {"up": "1 1 0 0", 'tessera_build_info{version="1"}': "1 1 _ _"}),
         case(5, {"up": "1 1 0 0 1 1", 'tessera_build_info{version="1"}': "1 1 _ _ 1 1"}),
+        # A job that was seen to end; but one that was not is missed.
+        case(5, {"up": "1 1 0 0 0 0", 'tessera_build_info{version="1"}': "1 1 stale _ _ _",
+                 'tessera_job_state{state="done"}': "0 1 stale _ _ _"}),
+        case(5, {"up": "1 1 0 0 0 0", 'tessera_build_info{version="1"}': "1 1 stale _ _ _",
+                 'tessera_job_state{state="done"}': "0 0 stale _ _ _"}, [{}]),
+        case(5, {"up": "1 1 0 0 0 0", 'tessera_build_info{version="1"}': "1 1 stale _ _ _",
+                 'tessera_job_state{state="done",job_name="the one before"}': "1 stale _ _ _ _",
+                 'tessera_job_state{state="done"}': "_ 0 stale _ _ _"}, [{}]),
         case(5, {"up": "0x5"})]),
-    "TesseraJobWaits": ("the job at {instance} waits for somebody and has made no step for 10 minutes", [
+    "TesseraJobWaits": ("the job digits at {instance} waits for somebody and has made no step for 10 minutes", [
         case(12, {"tessera_job_waiting_for": "0 1x20", "tessera_job_step": "40 50x20"}, [{}]),
         case(8, {"tessera_job_waiting_for": "0 1x20", "tessera_job_step": "40 50x20"}),
         # Somebody is waited for now and then in every job.
         case(12, {"tessera_job_waiting_for": "1x20", "tessera_job_step": "40+1x20"}),
         case(12, {"tessera_job_waiting_for": "0x20", "tessera_job_step": "50x20"})]),
-    "TesseraNoProgress": ("the job at {instance} trains and makes no step", [
+    "TesseraNoProgress": ("the job digits at {instance} trains and makes no step", [
         case(16, {'tessera_job_state{state="training"}': "1x20", "tessera_job_step": "50x20"},
              [{"state": "training"}]),
         case(16, {'tessera_job_state{state="training"}': "1x20", "tessera_job_step": "50+1x20"}),
@@ -79,7 +93,7 @@ ALERTS = {
                   "tessera_job_wall_seconds_total": "0+60" + LONG}),
         # The job keeps none.
         case(70, {"tessera_job_wall_seconds_total": "0+60" + LONG})]),
-    "TesseraJobWentBack": ("the job at {instance} went back to a checkpoint", [
+    "TesseraJobWentBack": ("the job digits at {instance} went back to a checkpoint", [
         case(10, {"tessera_checkpoint_rollbacks_total": "0x5 1x9"}, [{}]),
         case(10, {"tessera_checkpoint_rollbacks_total": "1x15"})]),
     "TesseraCoordinatorAway": ("{instance} does not hear the coordinator", [
@@ -97,9 +111,11 @@ ALERTS = {
 }
 
 
-def with_instance(series):
+def with_labels(series):
+    """With those that all have: `up` is Prometheus's own and of no job."""
     name, _, labels = series.partition("{")
-    return "%s{%s}" % (name, ",".join(filter(None, [labels.rstrip("}"), 'instance="%s"' % INSTANCE])))
+    job = "" if name == "up" or "job_name=" in labels else 'job_name="%s"' % JOB
+    return "%s{%s}" % (name, ",".join(filter(None, [labels.rstrip("}"), job, 'instance="%s"' % INSTANCE])))
 
 
 class Alerts(unittest.TestCase):
@@ -119,13 +135,16 @@ class Alerts(unittest.TestCase):
         fired = dict(fired)
         summary = ALERTS[name][0].format(value=fired.pop("value", None), instance=INSTANCE, **fired)
         rule = self.rules[name]
-        return {"exp_labels": dict(rule["labels"], instance=INSTANCE, **fired),
+        labels = dict(rule["labels"], instance=INSTANCE, **fired)
+        if name != "TesseraEndpointGone":
+            labels["job_name"] = JOB
+        return {"exp_labels": labels,
                 "exp_annotations": {"summary": summary, "description": rule["annotations"]["description"]}}
 
     @unittest.skipUnless(shutil.which("promtool"), "promtool is not installed: Debian's prometheus has it")
     def test_alerts_fire_when_what_they_tell_of_happens(self):
         tests = [{"interval": "1m",
-                  "input_series": [{"series": with_instance(series), "values": values}
+                  "input_series": [{"series": with_labels(series), "values": values}
                                    for series, values in c["series"].items()],
                   "alert_rule_test": [{"eval_time": "%dm" % c["at"], "alertname": name,
                                        "exp_alerts": [self.expected(name, fired) for fired in c["fires"]]}]}

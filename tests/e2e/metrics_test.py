@@ -1,5 +1,8 @@
 """The metrics that Prometheus scrapes: of real jobs, while they run and when they end."""
+import json
+import os
 import re
+import shutil
 import signal
 import socket
 import time
@@ -12,27 +15,38 @@ import grpc
 from cluster import ENDLESS, SERVER, TESSERA, Cluster, Process, Test, await_true, digits, status_of, tessera
 from cluster import write_job
 
-# StatusRequest{interval_ns: 3600000000000}
-HOURLY = b"\x08\x80\xc0\xe2\x85\xe3\x68"
+JOB_NAME = re.compile(r'job_name="digits-test",?')
 SAMPLE = re.compile(r'(tessera_\w+(?:\{.*\})?) (\S+)')
 
 
 def scrape(address):
-    """sample -> value, of all that begins with tessera_; None while nobody answers."""
+    """sample -> value, of all that begins with tessera_, without the label job_name that all have; None while nobody
+    answers."""
     try:
         with urllib.request.urlopen("http://%s/metrics" % address, timeout=20) as answer:
             text = answer.read().decode()
     except (OSError, urllib.error.URLError):
         return None
-    return {match.group(1): float(match.group(2)) for match in map(SAMPLE.fullmatch, text.splitlines()) if match}
+    samples = {}
+    for match in filter(None, map(SAMPLE.fullmatch, text.splitlines())):
+        sample, named = JOB_NAME.subn("", match.group(1))
+        assert named == 1, match.group(1)
+        samples[sample.replace("{}", "")] = float(match.group(2))
+    return samples
+
+
+def drain(coordinator):
+    """As an operator asks for it: a server that gets SIGTERM itself does not wait for a last scrape."""
+    with grpc.insecure_channel(coordinator) as channel:
+        channel.unary_unary("/tessera.v1.Admin/Drain")(b"", timeout=20)
 
 
 class Metrics(Test):
-    def cluster(self, workers=None, **keys):
+    def cluster(self, workers=None, linger="0s", **keys):
         """Every server has an endpoint."""
         cluster = Cluster(self, digits(epochs=ENDLESS, batch=16, evaluate_every=5, **keys), start=False)
         for rank in range(cluster.server_count):
-            cluster.start_server(rank, "--metrics", "127.0.0.1:0")
+            cluster.start_server(rank, "--metrics", "127.0.0.1:0", "--metrics-linger", linger)
         for rank in range(cluster.job["cluster"]["workers"] if workers is None else workers):
             cluster.start_worker(rank)
         return cluster
@@ -48,7 +62,7 @@ class Metrics(Test):
         cluster.await_status("an evaluation", lambda status: status.get("history"))
         address = cluster.servers[0].metrics
         before, got, after = cluster.status(), scrape(address), cluster.status()
-        self.assertEqual(got['tessera_job_info{job_name="digits-test",method="ssp",digest="%s"}'
+        self.assertEqual(got['tessera_job_info{method="ssp",digest="%s"}'
                              % before["job_digest"]], 1)
         self.assertEqual(got['tessera_members{state="training"}'] + got['tessera_members{state="evaluating"}'], 2)
         self.assertEqual(got["tessera_job_lease_timeout_seconds"], 10)
@@ -72,27 +86,32 @@ class Metrics(Test):
         self.assertEqual(other["tessera_coordinator_away"], 0)
         self.none_of(other, "tessera_job_step", "tessera_member", 'server="0"')
         cluster.drain()
-        cluster.finish()
+        report = cluster.finish()
+        self.assertEqual((report["job_file"], report["overrides"]), (cluster.path, []))
+        self.assertEqual(report["job_digest"], before["job_digest"])
+        self.contains(report["command"], "tessera-server --job %s --rank 0 " % cluster.path)
+        # Rows have one label: top-1 is the accuracy, and more predictions hit no less.
+        final = report["final"]
+        self.assertEqual(final["top_k_accuracy"]["1"], final["test_accuracy"])
+        self.assertLessEqual(final["top_k_accuracy"]["1"], final["top_k_accuracy"]["3"])
+        self.assertAlmostEqual(final["top_k_accuracy"]["5"], 5 * final["precision_at"]["5"])
 
     def none_of(self, samples, *parts):
         for part in parts:
             self.assertEqual([sample for sample in samples if part in sample], [])
 
     def test_counters_grow_and_end_as_the_report_has_them(self):
-        cluster = self.cluster(method={"local_sgd": {"local_steps": 5}})
+        # Without anybody who asks the end would be served for an hour.
+        cluster = self.cluster(linger="1h", method={"local_sgd": {"local_steps": 5}})
         address, series = cluster.servers[0].metrics, []
         cluster.await_status("training", lambda status: int(status["step"]) > 0)
-        # Server 0 waits at its end for a call that is under way, a second at most.
-        channel = grpc.insecure_channel(cluster.coordinator)
-        self.addCleanup(channel.close)
-        next(iter(channel.unary_stream("/tessera.v1.Status/Watch")(HOURLY, timeout=100)))
         draining = False
         while cluster.servers[0].alive:
             if (got := scrape(address)) is not None:
                 series.append(got)
             if not draining and len(series) > 20 and series[-1].get("tessera_evaluations_total", 0) > 1:
                 draining = True
-                cluster.drain()
+                drain(cluster.coordinator)
         report = cluster.finish()
         counters = [sample for sample in series[-1] if sample.split("{")[0].endswith("_total")]
         self.assertGreater(len(counters), 40)
@@ -179,9 +198,82 @@ class Metrics(Test):
         plain = Process(self, "plain", [TESSERA, "run", path, "--set", "train.epochs=2"])
         self.assertNotIn("metrics", plain.expect_exit(0))
 
+    def test_a_job_that_fails_is_served_until_it_is_scraped_and_then_told_of(self):
+        path = write_job(self, digits(epochs=ENDLESS, workers=1, servers=1))
+        report = self.path("failed.json")
+        run = Process(self, "run", [TESSERA, "run", path, "--metrics", "127.0.0.1:0", "--metrics-linger", "1h",
+                                    "--report", report, "--set", "name=a name"])
+        run.await_output("/metrics\n")
+        address = re.search(r"metrics: http://(\S+)/metrics\n", run.output()).group(1)
+        status_address = re.search(r"tessera status (\S+) --watch", run.output()).group(1)
+        await_true("it trains", lambda: int(status_of(status_address).get("step", 0)) > 0, explain=run.output)
+        with grpc.insecure_channel(status_address) as channel:
+            # AdminRequest{reason: "enough"}
+            channel.unary_unary("/tessera.v1.Admin/Stop")(b"\x0a\x06enough", timeout=20)
+        run.await_output("says so until it is scraped, for 1h at most")
+        # All is written by then, but for how it ended.
+        with open(report) as file:
+            told = json.load(file)
+        self.assertEqual((told["outcome"], told["failure"]), ("failed", "enough"))
+        # As a person would look: nobody has scraped yet.
+        with urllib.request.urlopen(urllib.request.Request("http://%s/metrics" % address, method="HEAD")) as answer:
+            self.assertEqual((answer.status, answer.read()), (200, b""))
+        self.assertTrue(run.alive)
+        with urllib.request.urlopen("http://%s/metrics" % address, timeout=20) as answer:
+            text = answer.read().decode()
+        self.contains(text, 'tessera_job_failed{job_name="a name"} 1\n',
+                      'tessera_job_state{job_name="a name",state="done"} 1\n')
+        self.contains(run.expect_exit(1), "tessera: the job has failed: enough")
+        # The report names its job whole.
+        self.assertEqual(told["job_file"], path)
+        self.assertEqual(told["overrides"], ["name=a name"])
+        self.assertEqual(told["job"], "a name")
+        self.contains(told["command"], "tessera run " + path, "--set 'name=a name'")
+        self.assertEqual(told["host"], socket.gethostname())
+        self.assertRegex(told["started"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        self.assertEqual(told["versions"]["workers"], [told["versions"]["server"]])
+        self.assertRegex(told["versions"]["grpc"], r"^\d+\.\d+")
+
+    @unittest.skipUnless(shutil.which("prometheus"), "prometheus is not installed: Debian's prometheus has it")
+    def test_a_job_that_fails_raises_its_alert_in_prometheus(self):
+        path = write_job(self, digits(epochs=ENDLESS, workers=1, servers=1))
+        run = Process(self, "run", [TESSERA, "run", path, "--metrics", "127.0.0.1:0", "--metrics-linger", "1m"])
+        run.await_output("/metrics\n")
+        address = re.search(r"metrics: http://(\S+)/metrics\n", run.output()).group(1)
+        config = self.path("prometheus.yml")
+        with open(config, "w") as file:
+            json.dump({"global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                       "rule_files": [os.path.abspath("deploy/dashboards/alerts.yaml")],
+                       "scrape_configs": [{"job_name": "tessera", "static_configs": [{"targets": [address]}]}]}, file)
+        prometheus = Process(self, "prometheus", ["prometheus", "--config.file", config, "--storage.tsdb.path",
+                                                  self.path("prometheus"), "--web.listen-address", "127.0.0.1:0"])
+        prometheus.await_output('msg="Listening on" address=')
+        at = re.search(r'msg="Listening on" address=(\S+)', prometheus.output()).group(1)
+
+        def ask(query):
+            with urllib.request.urlopen("http://%s/api/v1/%s" % (at, query), timeout=20) as answer:
+                return json.load(answer)["data"]
+
+        await_true("it is scraped", lambda: ask("query?query=tessera_job_failed==0")["result"], explain=prometheus.output)
+        status_address = re.search(r"tessera status (\S+) --watch", run.output()).group(1)
+        with grpc.insecure_channel(status_address) as channel:
+            channel.unary_unary("/tessera.v1.Admin/Stop")(b"\x0a\x06enough", timeout=20)
+        run.expect_exit(1)
+        # The endpoint is gone by then.
+        self.assertIsNone(scrape(address))
+
+        def failed():
+            return [a for a in ask("alerts")["alerts"] if a["labels"]["alertname"] == "TesseraJobFailed"]
+
+        await_true("the alert fires", failed, explain=prometheus.output)
+        (alert,) = failed()
+        self.assertEqual(alert["state"], "firing")
+        self.assertEqual(alert["annotations"]["summary"], "the job digits-test at %s has failed" % address)
+        prometheus.end()
+
     def test_an_endpoint_that_others_can_reach_is_warned_of(self):
         cluster = Cluster(self, digits(epochs=ENDLESS, servers=1, workers=1), start=False)
-        cluster.start_server(0, "--metrics", "0.0.0.0:0")
+        cluster.start_server(0, "--metrics", "0.0.0.0:0", "--metrics-linger", "0s")
         cluster.start_worker(0)
         cluster.await_step(10)
         self.contains(cluster.servers[0].output(), "monitor: serving metrics address=0.0.0.0:",

@@ -19,10 +19,10 @@ def call(address, method, request):
         return channel.unary_unary(method)(request, timeout=20)
 
 
-def reflected(address):
+def reflected(address, version="v1"):
     """The reflection service's list_services, as bytes."""
     with grpc.insecure_channel(address) as channel:
-        ask = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+        ask = channel.stream_stream("/grpc.reflection.%s.ServerReflection/ServerReflectionInfo" % version)
         return next(iter(ask(iter([field(7, b"")]), timeout=20)))
 
 
@@ -148,6 +148,7 @@ class Status(Test):
         first = reflected(cluster.servers[0].address)
         self.contains(first, b"tessera.v1.Coordinator", b"tessera.v1.Admin", *everywhere)
         self.contains(reflected(cluster.servers[1].address), *everywhere)
+        self.contains(reflected(cluster.servers[1].address, "v1alpha"), *everywhere)
         self.end(cluster)
 
     def test_nonsense_from_the_network_does_not_disturb_the_job(self):

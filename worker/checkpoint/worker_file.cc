@@ -1,5 +1,7 @@
 #include "worker/checkpoint/worker_file.h"
 
+#include <optional>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,7 +14,7 @@ namespace {
 
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
 
-// Metadata that must be there.
+// Metadata, as numbers.
 class Facts {
  public:
   Facts(const SafetensorsReader& file) : file_(file) {}
@@ -25,7 +27,10 @@ class Facts {
     const std::string text = Find(key);
     if (!absl::SimpleAtod(text, value)) Wrong(key, text);
   }
-  // Not one that must be there.
+  // These need not be there.
+  void GetAny(const char* key, std::optional<double>* value) {
+    if (!Find(key).empty()) Get(key, &value->emplace());
+  }
   bool Is(const char* key, absl::string_view text) const { return Find(key) == text; }
   const absl::Status& status() const { return status_; }
 
@@ -57,15 +62,15 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
     tensors.push_back(std::move(tensor));
   }
   const TrainProgress& progress = copy.cursor.progress;
-  const TensorMetadata metadata = {{"step", absl::StrCat(progress.step)},
-                                   {"exchange", absl::StrCat(progress.exchange)},
-                                   {"epoch", absl::StrCat(progress.epoch)},
-                                   {"examples", absl::StrCat(progress.examples)},
-                                   {"train_loss", Text(progress.train_loss)},
-                                   {"loss_sum", Text(copy.cursor.loss_sum)},
-                                   {"loss_count", absl::StrCat(copy.cursor.loss_count)},
-                                   {"evaluation_due", copy.cursor.evaluation_due ? "1" : "0"},
-                                   {"local_steps", absl::StrCat(copy.local_steps)}};
+  TensorMetadata metadata = {{"step", absl::StrCat(progress.step)},
+                             {"exchange", absl::StrCat(progress.exchange)},
+                             {"epoch", absl::StrCat(progress.epoch)},
+                             {"examples", absl::StrCat(progress.examples)},
+                             {"loss_sum", Text(copy.cursor.loss_sum)},
+                             {"loss_count", absl::StrCat(copy.cursor.loss_count)},
+                             {"evaluation_due", copy.cursor.evaluation_due ? "1" : "0"},
+                             {"local_steps", absl::StrCat(copy.local_steps)}};
+  if (progress.train_loss.has_value()) metadata["train_loss"] = Text(*progress.train_loss);
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<SafetensorsWriter> writer,
       SafetensorsWriter::CreatePart(folder, WorkerFileName(rank.value()), tensors, metadata));
@@ -86,7 +91,7 @@ absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const Priva
   facts.Get("exchange", &cursor.progress.exchange);
   facts.Get("epoch", &cursor.progress.epoch);
   facts.Get("examples", &cursor.progress.examples);
-  facts.Get("train_loss", &cursor.progress.train_loss);
+  facts.GetAny("train_loss", &cursor.progress.train_loss);
   facts.Get("loss_sum", &cursor.loss_sum);
   facts.Get("loss_count", &cursor.loss_count);
   facts.Get("local_steps", &local_steps);

@@ -1,7 +1,8 @@
 // A worker's file in a checkpoint: worker-<rank>.safetensors.
 //
 //   __metadata__   {"step", "exchange", "epoch", "examples", "train_loss", "loss_sum", "loss_count",
-//                   "evaluation_due" (1 or 0), "local_steps"}: where the worker was, as decimal text
+//                   "evaluation_due" (1 or 0), "local_steps"}: where the worker was, as decimal text;
+//                   train_loss is not there where none is known yet
 //   tensors        PrivateState's arrays, F32, one dimension each: "state.<name>.<parameter>" of the worker's
 //                  optimizer (StateNames; older files have the place there), "replica.<parameter>" where
 //                  the worker's values are its own, "residual.<i>" of its codec, "codec": what that has

@@ -133,6 +133,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
   std::random_device device;
   v1::JoinRequest request;
   request.set_job_digest(options_.job_digest);
+  request.set_job_text(options_.job_text);
   request.set_layout_hash(options_.layout_hash);
   request.set_protocol(kControlProtocol);
   request.set_description(options_.description);
@@ -162,6 +163,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
     if (status.ok()) {
       request.set_run(reply.word().run());
       request.set_member(reply.member());
+      request.clear_job_text();  // It has the same.
       const absl::Duration lease = absl::Nanoseconds(reply.lease_timeout_ns());
       if (lease <= absl::ZeroDuration()) {
         return absl::InvalidArgumentError(
@@ -391,13 +393,14 @@ absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateReques
 }
 
 absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::string_view error,
-                                      bool residual_lost) {
+                                      bool residual_lost, bool was_asked) {
   StopRenewing();
   v1::LeaveRequest request;
   request.set_member(member_.value());
   *request.mutable_report() = report;
   request.set_error(std::string(error));
   request.set_residual_lost(residual_lost);
+  request.set_was_asked(was_asked);
   request.set_run(word().run());
   // Work that is done is worth waiting with its report.
   const bool may_return = error.empty() && word().away_timeout_ns() > 0;

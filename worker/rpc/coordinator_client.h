@@ -46,6 +46,8 @@ class CoordinatorClient {
     // failed; empty: it stays at `address`. May block for two seconds. Any thread.
     std::function<absl::StatusOr<std::string>()> find;
     std::string job_digest;
+    // What that is of, for a coordinator that has another job (JoinRequest.job_text).
+    std::string job_text;
     uint64_t layout_hash = 0;
     // nullopt: the lowest free one.
     std::optional<Rank> rank;
@@ -117,10 +119,10 @@ class CoordinatorClient {
   absl::StatusOr<v1::EvaluateReply> Evaluate(v1::EvaluateRequest request);
   // A file of a checkpoint is written, or is to be (coordinator.proto). Any thread.
   absl::StatusOr<v1::SavedReply> Saved(v1::SavedRequest request);
-  // An empty `error`: the work is done; `residual_lost` as LeaveRequest has it. Not cancelled by Cancel, but
-  // bounded to a few seconds. Ends the renewals.
+  // An empty `error`: the work is done, or `was_asked` to leave before; that and `residual_lost` are LeaveRequest's.
+  // Not cancelled by Cancel, but bounded to a few seconds. Ends the renewals.
   absl::Status Leave(const v1::WorkerReport& report, absl::string_view error,
-                     bool residual_lost = false);
+                     bool residual_lost = false, bool was_asked = false);
   // Leaves with nothing to report. Unheard it is lost after its lease.
   void Withdraw(absl::string_view error);
 

@@ -34,7 +34,7 @@ v1::Progress ToProto(const TrainProgress& progress) {
   result.set_exchange(progress.exchange);
   result.set_examples(progress.examples);
   result.set_epoch(progress.epoch);
-  result.set_train_loss(progress.train_loss);
+  if (progress.train_loss.has_value()) result.set_train_loss(*progress.train_loss);
   result.set_steps_per_second(progress.steps_per_second);
   result.set_speed_steps(progress.speed_steps);
   result.set_work(static_cast<v1::Progress::Work>(progress.work));

@@ -90,6 +90,8 @@ class TrainLoop {
   Traffic traffic() const;
   uint64_t steps() const { return step_; }
   uint64_t examples() const { return examples_; }
+  // After Run: Stop ended it before its work was done.
+  bool left_early() const { return !stop_ && !Finished() && stopping_; }
   // After Run: what its codec holds back goes nowhere, as Stop ended it, or its last minibatch came to nothing and
   // could not bring it.
   bool left_residual() const {
@@ -206,7 +208,7 @@ class TrainLoop {
   bool cannot_flush_ = false;  // the last one had nothing to push
   double loss_sum_ = 0;
   uint64_t loss_count_ = 0;
-  double last_loss_ = 0;
+  std::optional<double> last_loss_;
   // The exchange that goes on, or ended last, beside training, and where the loop was when it began.
   struct Overlapped {
     Exchange exchange;

@@ -15,11 +15,9 @@
 namespace tessera {
 
 absl::StatusOr<std::unique_ptr<JobChildren>> JobChildren::Create(
-    const v1::Job& job, std::string metrics, const RunFolders* folders,
-    std::function<void(const std::string&)> tell) {
+    const v1::Job& job, const RunFolders* folders, std::function<void(const std::string&)> tell) {
   auto children = absl::WrapUnique(new JobChildren(job, folders));
   children->tell_ = std::move(tell);
-  children->metrics_ = std::move(metrics);
   TESSERA_ASSIGN_OR_RETURN(children->server_program_, FindProgram("tessera-server", "server"));
   TESSERA_ASSIGN_OR_RETURN(children->worker_program_, FindProgram("tessera-worker", "worker"));
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
@@ -72,8 +70,8 @@ absl::Status JobChildren::StartServer() {
   if (rank == 0) {
     child.arguments.insert(child.arguments.end(),
                            {"--address-file", AddressPath(), "--report", ReportPath()});
-    // It has the coordinator, and so the whole job's.
-    if (!metrics_.empty()) child.arguments.insert(child.arguments.end(), {"--metrics", metrics_});
+    child.arguments.insert(child.arguments.end(), first_server_flags_.begin(),
+                           first_server_flags_.end());
   }
   child.log_path = LogPath(absl::StrCat("server-", rank));
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
@@ -168,10 +166,13 @@ bool JobChildren::OthersGoOn(size_t rank, const v1::JobStatus& status) {
   });
 }
 
-bool JobChildren::HaveEnded() {
+bool JobChildren::HaveEnded(bool but_first_server) {
   bool all = true;
   for (ChildProcess& child : workers_) all = child.Poll().has_value() && all;
-  for (ChildProcess& child : servers_) all = child.Poll().has_value() && all;
+  for (ChildProcess& child : servers_) {
+    const bool is_passed_over = but_first_server && &child == &servers_[0];
+    all = (child.Poll().has_value() || is_passed_over) && all;
+  }
   return all;
 }
 

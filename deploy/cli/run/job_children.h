@@ -29,17 +29,19 @@ constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
 // Owns the processes, and kills those that are left when it goes: workers first. One thread.
 class JobChildren {
  public:
-  // `job` and `folders` outlive it. `tell` gets a sentence on each child that has ended without the job. HOST:PORT of
-  // `metrics` is for server 0; empty: none.
+  // `job` and `folders` outlive it. `tell` gets a sentence on each child that has ended without the job.
   //   kInvalidArgument, kUnimplemented  the job's method is none
   //   kNotFound                         a program is not where it should be
   static absl::StatusOr<std::unique_ptr<JobChildren>> Create(
-      const v1::Job& job, std::string metrics, const RunFolders* folders,
-      std::function<void(const std::string&)> tell);
+      const v1::Job& job, const RunFolders* folders, std::function<void(const std::string&)> tell);
   ~JobChildren();
 
   // The file that they read the job from, and "a.b=v" on top of it.
   void SetJob(std::string path, std::vector<std::string> overrides);
+  // Flags of server 0 beside those that all have.
+  void SetFirstServerFlags(std::vector<std::string> flags) {
+    first_server_flags_ = std::move(flags);
+  }
   // Where those that are started from now on find the coordinator.
   void SetCoordinator(std::string address) { coordinator_ = std::move(address); }
 
@@ -61,8 +63,8 @@ class JobChildren {
   // The same of workers; and where all have ended, but the servers do not for long.
   absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
 
-  // Whether all have ended.
-  bool HaveEnded();
+  // Whether all have ended; `but_first_server`, whether that has or not.
+  bool HaveEnded(bool but_first_server = false);
   // "server 1, worker 0": those that have not.
   std::string NamesOfRunning();
   void Kill();
@@ -89,7 +91,7 @@ class JobChildren {
   std::function<void(const std::string&)> tell_;
   std::string server_program_;
   std::string worker_program_;
-  std::string metrics_;
+  std::vector<std::string> first_server_flags_;
   bool servers_may_go_ = false;  // they are replicas, or have standbys
   std::string job_path_;
   std::vector<std::string> overrides_;

@@ -1,5 +1,7 @@
 #include "deploy/cli/run/run_command.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -23,6 +25,7 @@
 #include "common/base/printable.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
+#include "common/config/job_origin.h"
 #include "common/config/job_output.h"
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
@@ -59,6 +62,7 @@ class JobRun {
 
  private:
   absl::Status Prepare();
+  std::vector<std::string> FirstServerFlags() const;
   absl::Status StartAll(const std::atomic<int>& signals);
   absl::Status AwaitFirstServer(const std::atomic<int>& signals);
   void OpenStatus();
@@ -66,6 +70,10 @@ class JobRun {
   void Tell(absl::string_view text);
   bool JobHasEnded(absl::Duration patience) const;
   void AwaitChildren(bool failed, const std::atomic<int>& signals);
+  bool lingers() const {
+    return !options_.metrics.empty() && options_.metrics_linger > absl::ZeroDuration();
+  }
+  void AwaitLastScrape(const std::atomic<int>& signals);
   std::optional<v1::JobStatus> LastStatus() const;
   absl::Status Conclude(const std::atomic<int>& signals);
   void ReportFailure(const absl::Status& why);
@@ -91,13 +99,22 @@ absl::Status JobRun::Prepare() {
   TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
   const auto tell = [this](const std::string& text) { Tell(text); };
-  TESSERA_ASSIGN_OR_RETURN(children_,
-                           JobChildren::Create(job_, options_.metrics, folders_.get(), tell));
+  TESSERA_ASSIGN_OR_RETURN(children_, JobChildren::Create(job_, folders_.get(), tell));
+  children_->SetFirstServerFlags(FirstServerFlags());
   children_->SetJob(options_.job_path, options_.overrides);
   if (!CanBeReadOnce(options_.job_path)) return absl::OkStatus();  // The children read it as well.
   const std::string copy = folders_->PrivatePath("job.yaml");
   children_->SetJob(copy, {});
   return WriteOutput("the job", copy, PrintJob(job_));
+}
+
+std::vector<std::string> JobRun::FirstServerFlags() const {
+  std::vector<std::string> flags = {"--origin", OriginText(options_.origin)};
+  // It has the coordinator, and so the whole job's metrics.
+  if (options_.metrics.empty()) return flags;
+  flags.insert(flags.end(), {"--metrics", options_.metrics, "--metrics-linger",
+                             absl::FormatDuration(options_.metrics_linger)});
+  return flags;
 }
 
 absl::Status JobRun::StartAll(const std::atomic<int>& signals) {
@@ -219,9 +236,11 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
   absl::Time end = begin + kChildEndMax;
   bool shortened = false, told = false;
   while (true) {
-    const bool all_ended = children_->HaveEnded();
+    const bool all_ended = children_->HaveEnded(/*but_first_server=*/lingers());
     const absl::Time now = SteadyNow();
-    if (failed && !shortened && children_->first_server().Poll().has_value()) {
+    const bool all_is_said =
+        children_->first_server().Poll().has_value() || (lingers() && HasReport(LastStatus()));
+    if (failed && !shortened && all_is_said) {
       shortened = true;
       end = std::min(end, now + kLastWordsMax);
     }
@@ -234,6 +253,30 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
                    absl::FormatDuration(absl::Ceil(end - now, absl::Seconds(1))).c_str());
     }
     absl::SleepFor(absl::Milliseconds(5));
+  }
+}
+
+// Server 0 goes on serving metrics until whoever watches them has seen the end, and then ends by itself.
+void JobRun::AwaitLastScrape(const std::atomic<int>& signals) {
+  if (!lingers() || children_->first_server().Poll().has_value()) return;
+  bool told = options_.quiet || signals > 0, ends = false;
+  const absl::Time begin = SteadyNow();
+  absl::Time end = begin + options_.metrics_linger + kChildEndMax;
+  while (!children_->first_server().Poll().has_value() && SteadyNow() < end) {
+    if (!ends && signals > 0) {
+      ends = true;
+      end = std::min(end, SteadyNow() + kChildEndMax);
+      children_->first_server().Signal(SIGTERM);
+    }
+    if (!told && SteadyNow() - begin > kLastWordsMax) {
+      told = true;
+      progress_.Clear();
+      std::fprintf(stderr,
+                   "tessera: the job has ended; http://%s/metrics says so until it is scraped, for "
+                   "%s at most; Ctrl-C ends that\n",
+                   metrics_.c_str(), absl::FormatDuration(options_.metrics_linger).c_str());
+    }
+    absl::SleepFor(kPollInterval);
   }
 }
 
@@ -286,7 +329,8 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
 
 // Of a job that this process ends: nobody is told as soon as it that a child is gone, and the lease is not waited for.
 void JobRun::ReportFailure(const absl::Status& why) {
-  if (options_.report_path.empty() || children_->first_server().Poll().has_value()) return;
+  const bool is_wanted = !options_.report_path.empty() || lingers();
+  if (!is_wanted || children_->first_server().Poll().has_value()) return;
   const absl::string_view text = why.message();
   if (!status_->Stop(std::string(text.substr(0, text.find(kLastLines)))).ok()) return;
   absl::Time limit = SteadyNow() + kEndHeardMax;
@@ -340,6 +384,11 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
     status = Conclude(signals);
   } else if (!absl::IsCancelled(status) && !absl::IsInvalidArgument(status)) {
     ReportFailure(status);
+  }
+  if (is_report_told_) AwaitLastScrape(signals);
+  if (status.ok() && lingers()) {
+    children_->ForgiveFirstServer();
+    status = children_->CheckServers(LastStatus());
   }
   // How the job ended is told last; this would be lost beside it.
   if (status != written_ && !written_.ok()) Tell(written_.message());

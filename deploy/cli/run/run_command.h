@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "proto/status.pb.h"
+
 namespace tessera {
 
 struct RunOptions {
@@ -15,10 +18,14 @@ struct RunOptions {
   std::string report_path;
   // HOST:PORT where server 0 serves the job's metrics over plain HTTP, port 0 for a free one; empty: nowhere.
   std::string metrics;
+  // For so long at most it serves the end of the job, until that is scraped.
+  absl::Duration metrics_linger;
   // No progress and no table; errors only.
   bool quiet = false;
   // Folder for the children's logs; empty: a temporary one, kept only when something went wrong.
   std::string log_directory;
+  // How this run was started, for the report.
+  v1::JobOrigin origin;
 };
 
 // Runs the job to its end and returns the process's exit code:

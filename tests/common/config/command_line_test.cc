@@ -18,10 +18,13 @@ std::string Said(const std::vector<std::string>& words) {
   std::string job, report, listen;
   int workers = 0;
   LogLevel level = LogLevel::kInfo;
+  absl::Duration linger;
   run->add_option("JOB", job, "the job file")->required();
   run->add_option("--report", report, "where to");
   run->add_option("--workers", workers, "how many");
   AddListen(run, &listen, "where");
+  std::string metrics;
+  AddMetrics(run, &metrics, &linger, "where");
   AddLogLevel(run, &level);
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
@@ -29,6 +32,31 @@ std::string Said(const std::vector<std::string>& words) {
     return ParseErrorLine(app, error);
   }
   return level == LogLevel::kInfo ? "" : "other level";
+}
+
+TEST_CASE("how long metrics linger is a time, and wants metrics", "[command_line]") {
+  const auto linger_of = [](const std::vector<std::string>& words) {
+    CLI::App app("Serves.", "tessera-server");
+    std::string metrics;
+    absl::Duration linger;
+    AddMetrics(&app, &metrics, &linger, "where");
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    return linger;
+  };
+  CHECK(linger_of({}) == kMetricsLingerDefault);
+  CHECK(linger_of({"--metrics", "a:1"}) == absl::Seconds(15));
+  CHECK(linger_of({"--metrics", "a:1", "--metrics-linger", "1m30s"}) == absl::Seconds(90));
+  CHECK(linger_of({"--metrics-linger", "0s", "--metrics", "a:1"}) == absl::ZeroDuration());
+  CHECK(Said({"run", "a", "--metrics", "a:1", "--metrics-linger", "1h"}).empty());
+  for (const char* text : {"15", "-1s", "2h", "inf", "", "soon"}) {
+    INFO(text);
+    CHECK(Said({"run", "a", "--metrics", "a:1", "--metrics-linger", text}) ==
+          absl::StrCat("tessera run: --metrics-linger: got \"", text,
+                       "\", want a time from 0s to 1h, such as 15s; see tessera run --help"));
+  }
+  CHECK(Said({"run", "a", "--metrics-linger", "1s"}) ==
+        "tessera run: --metrics-linger requires --metrics; see tessera run --help");
+  CHECK(Said({"run", "a", "--metrics", ""}).find("want HOST:PORT") != std::string::npos);
 }
 
 TEST_CASE("a wrong command is told with the one that was meant", "[command_line]") {

@@ -42,6 +42,7 @@ TEST_CASE("a token may do what its role allows, and everybody who has one may lo
       {"/tessera.v1.Status/Get", true, true, true},
       {"/grpc.health.v1.Health/Check", true, true, true},
       {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", true, true, true},
+      {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", true, true, true},
       // What nobody has thought of is the operator's.
       {"/tessera.v1.Parameter/Push", false, true, false},
       {"", false, true, false},
@@ -78,6 +79,27 @@ TEST_CASE("a token file that is not one is refused, and no token is quoted", "[r
   CHECK(refused("admin " + kAll) == unknown);
   CHECK(refused("worker viewer " + kAll) == unknown);
   CHECK(refused("secret-of-some-length secret-of-some-length") == unknown);
+}
+
+TEST_CASE("a token file may be another system's: a byte order mark, line ends of two characters",
+          "[rpc][security]") {
+  for (const std::string& text : {"\xef\xbb\xbf" + kAll + "\r\nworker " + kWorker + "\r\n",
+                                  "\xef\xbb\xbf# all\r\n" + kAll + "\nworker " + kWorker}) {
+    const auto tokens = ParseTokens(text);
+    REQUIRE(tokens.ok());
+    REQUIRE(tokens->size() == 2);
+    CHECK(tokens->at(0).text == kAll);
+    CHECK(tokens->at(1).text == kWorker);
+  }
+  // A mark anywhere else, and the one of UTF-16, are part of no token that anybody sends.
+  std::string wide = "\xff\xfe";
+  for (const char c : kAll) wide += std::string{c, '\0'};
+  for (const std::string& text : {kAll + "\n\xef\xbb\xbf" + kWorker, wide}) {
+    CHECK(ParseTokens(text).status().message() ==
+          absl::StrCat("line ", text == wide ? 1 : 2,
+                       ": the token has characters that no call can "
+                       "carry, want ASCII without blanks; save the file as UTF-8"));
+  }
 }
 
 TEST_CASE("files that do not fit together are named", "[rpc][security]") {

@@ -68,6 +68,31 @@ TEST_CASE("it says which shards have a standby, and what takeovers took", "[cli]
   CHECK(text.find("none of shard 0; 2 takeovers, the last in 0.") != std::string::npos);
 }
 
+TEST_CASE("what is not known yet is shown as such, not as 0", "[cli][status]") {
+  v1::JobStatus status;
+  status.set_wall_seconds(1);
+  v1::MemberStatus& member = *status.add_members();
+  member.set_state("training");
+  status.add_servers();  // It has not come.
+  const std::string text = StatusText(status, 100);
+  INFO(text);
+  for (const char* zero : {"0.0000", "0.00", "0 examples", "0B", "0 B"}) {
+    INFO(zero);
+    CHECK(text.find(zero) == std::string::npos);
+  }
+  CHECK(text.find(", - examples/s\n") != std::string::npos);
+  // What is known may be 0.
+  member.mutable_progress()->set_train_loss(0);
+  member.mutable_progress()->set_examples(1);
+  v1::ServerStatus& server = *status.mutable_servers(0);
+  server.set_address("here:7000");
+  server.mutable_counters()->set_pushes(1);
+  const std::string known = StatusText(status, 100);
+  INFO(known);
+  CHECK(known.find("0.0000") != std::string::npos);
+  CHECK(known.find("0.00 ") != std::string::npos);
+}
+
 TEST_CASE("no line is wider than the terminal, whatever the width", "[cli][status]") {
   for (int width : {0, 24, 40, 79, 80, 132, 400}) {
     const std::string text = StatusText(Busy(), width);

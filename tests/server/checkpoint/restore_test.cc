@@ -76,6 +76,26 @@ TEST_CASE("as many states of another meaning are refused, with both names", "[re
   CHECK(absl::StrContains(status.message(), "go on with the method and the optimizer"));
 }
 
+TEST_CASE("of another job the keys are named that its model comes from, and no others",
+          "[restore]") {
+  const auto faster = [](v1::Job* job) {
+    Momentum(job);
+    job->mutable_cluster()->set_workers(7);
+    job->mutable_train()->set_batch_size(99);
+  };
+  const absl::Status status = CheckRestorable(ManifestFor(Diloco), ManifestFor(faster));
+  INFO(status.message());
+  CHECK(absl::StrContains(status.message(), ": method is data_parallel, want diloco; "));
+  CHECK_FALSE(absl::StrContains(status.message(), "cluster.workers"));
+  CHECK_FALSE(absl::StrContains(status.message(), "batch_size"));
+  const auto slower = [&](v1::Job* job) {
+    faster(job);
+    job->mutable_train()->set_batch_size(9);
+  };
+  CHECK(ChangedKeys(ManifestFor(slower), ManifestFor(faster)) ==
+        std::vector<std::string>{"train.batch_size was 9 and is 99"});
+}
+
 TEST_CASE("a job goes on with other numbers, and with another method of the same states",
           "[restore]") {
   const auto other_rate = [](v1::Job* job) {

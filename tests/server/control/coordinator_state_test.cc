@@ -72,6 +72,36 @@ TEST_CASE("a server that had what is lost takes the job back to its checkpoint",
   CHECK(f.coordinator->outcome().message().find("server 0 is gone") != absl::string_view::npos);
 }
 
+TEST_CASE("who takes the job over tells how it was started itself, and when the job first was",
+          "[control][state]") {
+  SetLogLevel(LogLevel::kError);
+  JobFacts facts = ControlFixture::Facts(1, 1);
+  const auto first = std::move(Coordinator::Create(facts, absl::FromUnixSeconds(1))).value();
+  // As in a test, a simulation: nobody said.
+  CHECK_FALSE(first->Status(absl::FromUnixSeconds(2)).has_origin());
+  facts.origin.set_started_ns(1000);
+  facts.origin.set_command("first");
+  const auto told = std::move(Coordinator::Create(facts, absl::FromUnixSeconds(1))).value();
+  CHECK(told->Status(absl::FromUnixSeconds(2)).origin().command() == "first");
+  facts.origin.set_started_ns(5000);
+  facts.origin.set_command("second");
+  auto next = Coordinator::Load(facts, told->Save());
+  REQUIRE(next.ok());
+  for (int i = 0; i < 2; ++i) {
+    const v1::JobOrigin origin = (*next)->Status(absl::FromUnixSeconds(3)).origin();
+    CHECK(origin.command() == "second");
+    CHECK(origin.started_ns() == 1000);
+    next = Coordinator::Load(facts, (*next)->Save());
+    REQUIRE(next.ok());
+  }
+  // A state of an older build does not say.
+  v1::CoordinatorState older = told->Save();
+  older.clear_started_ns();
+  CHECK(
+      (*Coordinator::Load(facts, older))->Status(absl::FromUnixSeconds(3)).origin().started_ns() ==
+      5000);
+}
+
 TEST_CASE("a state that is of another job, or broken, is refused", "[control][state]") {
   SetLogLevel(LogLevel::kError);
   JobFacts facts = ControlFixture::Facts(2, 2);

@@ -98,6 +98,37 @@ TEST_CASE("sums of an evaluation are added in rank order, whoever comes first", 
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+TEST_CASE("where rows have one label the status has how often the first predictions have it",
+          "[control]") {
+  const bool single = GENERATE(true, false);
+  JobFacts facts = Fixture::Facts(1, 1);
+  facts.single_labels = single;
+  Fixture f(facts);
+  f.Start(1);
+  for (const v1::EvaluateStage stage : {v1::ARRIVE, v1::CALIBRATE, v1::SCORE}) {
+    v1::EvaluateRequest request;
+    request.set_member(1);
+    request.set_stage(stage);
+    request.set_evaluation(1);
+    request.set_attempt(1);
+    request.mutable_scores()->set_rows(8);
+    request.mutable_scores()->set_correct(2);
+    for (const double hits : {2, 6, 8}) request.mutable_scores()->add_precision_hits(hits);
+    REQUIRE(f.Evaluate(request).ok());
+  }
+  const v1::JobStatus status = f.coordinator->Status(f.now);
+  REQUIRE(status.history_size() == 1);
+  const v1::HistoryEntry& entry = status.history(0);
+  REQUIRE(entry.precision_at_size() == 3);
+  CHECK(entry.precision_at(1) == 0.25);
+  CHECK(entry.precision_at(2) == 0.2);
+  REQUIRE(entry.top_k_accuracy_size() == (single ? 3 : 0));
+  if (!single) return;
+  CHECK(entry.top_k_accuracy(0) == entry.test_accuracy());
+  CHECK(entry.top_k_accuracy(1) == 0.75);
+  CHECK(entry.top_k_accuracy(2) == 1);
+}
+
 TEST_CASE("an evaluation ends although a member is lost at any stage", "[control]") {
   const int lost_at = GENERATE(0, 1, 2, 3);
   const uint64_t lost = GENERATE(1, 2, 3);

@@ -44,12 +44,70 @@ TEST_CASE("a worker whose rank the job does not begin with is told so", "[contro
   CHECK(Words(f.coordinator->Status(f.now).waiting_for()) == "worker 0");
 }
 
+TEST_CASE("whoever has another job is told which keys differ", "[control]") {
+  JobFacts facts = Fixture::Facts(1, 1);
+  facts.job_text = "tessera job 1\nseed=7\ntrain.batch_size=16\n";
+  Fixture f(facts);
+  const std::string text = "tessera job 1\nseed=7\ntrain.batch_size=64\n";
+  const std::string told =
+      ": job digest is \"d2\", want \"d1\", as keys differ: train.batch_size is 64, want 16; start "
+      "it with the same job file";
+  v1::ServerHello hello = f.servers[0].hello;
+  hello.set_job_digest("d2");
+  hello.set_job_text(text);
+  CHECK(f.coordinator->Attach(hello, f.now).message() == "server 0" + told);
+  facts.standbys = true;
+  v1::HostHello host;
+  host.set_job_digest("d2");
+  host.set_job_text(text);
+  CHECK(Fixture(facts).coordinator->AttachHost(host, f.now).message() == "server 0" + told);
+  facts.standbys = false;
+  v1::JoinRequest join = Fixture::Wish(0);
+  join.set_job_digest("d2");
+  join.set_job_text(text);
+  CHECK(f.coordinator->Join(join, f.now).status().message() == "join" + told);
+  // As is whoever would go on from another job's state.
+  v1::CoordinatorState state = f.coordinator->Save();
+  CHECK(state.job_text() == facts.job_text);
+  facts.digest = "d2";
+  facts.job_text = text;
+  const auto other = Coordinator::Load(facts, state);
+  CHECK(Mentions(other.status(), "train.batch_size is 16, want 64"));
+}
+
+TEST_CASE("one that was asked to leave has not finished, and a report says whose it is",
+          "[control]") {
+  Fixture f(Fixture::Facts(1, 2));
+  f.Start(2);
+  for (const uint64_t member : {2, 1}) {
+    v1::LeaveRequest leave;
+    leave.set_member(member);
+    leave.set_was_asked(member == 2);
+    leave.mutable_report()->set_member(77);
+    leave.mutable_report()->set_version(std::string(9999, 'v'));
+    REQUIRE(f.Leave(leave).ok());
+    const MemberRecord* const record = f.coordinator->membership().members().Find(MemberId(member));
+    REQUIRE(record != nullptr);
+    CHECK(record->state == MemberState::kLeft);
+    CHECK(record->ended == (member == 2 ? "it was asked to leave" : "finished"));
+  }
+  const v1::JobStatus status = f.coordinator->Status(f.now);
+  REQUIRE(status.worker_reports_size() == 2);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(status.worker_reports(i).member() == static_cast<uint64_t>(i) + 1);
+    CHECK(status.worker_reports(i).version().size() < 1000);
+  }
+}
+
 TEST_CASE("strangers are refused with both values", "[control]") {
   Fixture f(Fixture::Facts(1, 1));
   v1::ServerHello hello = f.servers[0].hello;
   hello.set_job_digest("d2");
   CHECK(f.coordinator->Attach(hello, f.now).message() ==
         "server 0: job digest is \"d2\", want \"d1\"; start it with the same job file");
+  hello.set_job_text("seed=1\n");
+  // Its own is not known, nor what a process of an older build has.
+  CHECK(Mentions(f.coordinator->Attach(hello, f.now), "want \"d1\"; start it"));
   hello = f.servers[0].hello;
   hello.set_layout_hash(78);
   CHECK(Mentions(f.coordinator->Attach(hello, f.now), "000000000000004e, want 000000000000004d"));

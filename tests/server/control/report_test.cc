@@ -90,10 +90,70 @@ void AddMember(uint64_t number, uint32_t rank, std::optional<uint64_t> peak,
   if (!peak) return;
   v1::WorkerReport& report = *status->add_worker_reports();
   report.set_rank(rank);
+  report.set_member(number);
   report.set_peak_rss_bytes(*peak);
-  const auto seconds = static_cast<double>(*peak);
-  report.set_compute_seconds(seconds);
-  member.mutable_progress()->mutable_phases()->set_compute_seconds(seconds);
+}
+
+TEST_CASE("how often the label is among the first predictions is told where rows have one",
+          "[control][report]") {
+  v1::JobStatus status;
+  const auto final_of = [&] { return nlohmann::json::parse(ReportJson(status))["final"]; };
+  for (const char* key : {"precision_at", "top_k_accuracy"}) {
+    CHECK(final_of()[key] == nlohmann::json({{"1", nullptr}, {"3", nullptr}, {"5", nullptr}}));
+  }
+  v1::HistoryEntry& entry = *status.add_history();
+  for (double p : {0.5, 0.25, 0.125}) entry.add_precision_at(p);
+  CHECK(final_of()["precision_at"]["5"] == 0.125);
+  CHECK(final_of()["top_k_accuracy"]["5"].is_null());
+  for (double p : {0.5, 0.75, 0.625}) entry.add_top_k_accuracy(p);
+  CHECK(final_of()["precision_at"]["5"] == 0.125);
+  CHECK(final_of()["top_k_accuracy"] == nlohmann::json({{"1", 0.5}, {"3", 0.75}, {"5", 0.625}}));
+}
+
+TEST_CASE("a report names its job whole, and null where nobody said", "[control][report]") {
+  v1::JobStatus status;
+  nlohmann::json report = nlohmann::json::parse(ReportJson(status));
+  for (const char* key : {"job_file", "job_digest", "overrides", "started", "host", "command"}) {
+    INFO(key);
+    REQUIRE(report.contains(key));
+    CHECK(report[key].is_null());
+  }
+  CHECK(report["versions"] ==
+        nlohmann::json({{"server", nullptr}, {"workers", nlohmann::json::array()}}));
+  status.set_job_digest("d1");
+  status.set_version("1.2");
+  for (const char* version : {"1.1", "1.2", "1.1", ""}) {
+    status.add_worker_reports()->set_version(version);
+  }
+  v1::JobOrigin& origin = *status.mutable_origin();
+  origin.set_job_file("/jobs/a.yaml");
+  origin.set_started_ns(1700000000123456789);
+  origin.set_host("here");
+  origin.set_command("tessera run a.yaml");
+  (*origin.mutable_libraries())["grpc"] = "1.51";
+  report = nlohmann::json::parse(ReportJson(status));
+  CHECK(report["job_digest"] == "d1");
+  CHECK(report["job_file"] == "/jobs/a.yaml");
+  CHECK(report["overrides"] == nlohmann::json::array());
+  origin.add_overrides("seed=1");
+  CHECK(nlohmann::json::parse(ReportJson(status))["overrides"] == nlohmann::json({"seed=1"}));
+  CHECK(report["started"] == "2023-11-14T22:13:20.123Z");
+  CHECK(report["host"] == "here");
+  CHECK(report["command"] == "tessera run a.yaml");
+  CHECK(report["versions"] ==
+        nlohmann::json({{"server", "1.2"}, {"workers", {"1.1", "1.2"}}, {"grpc", "1.51"}}));
+}
+
+TEST_CASE("of a checkpoint that was not written nothing is told", "[control][report]") {
+  v1::JobStatus status;
+  status.mutable_checkpoint()->set_failure("no room");
+  nlohmann::json checkpoint = nlohmann::json::parse(ReportJson(status))["checkpoint"];
+  CHECK(checkpoint["count"] == 0);
+  CHECK(checkpoint["failure"] == "no room");
+  for (const char* key : {"step", "bytes", "write_seconds"}) CHECK(checkpoint[key].is_null());
+  status.mutable_checkpoint()->set_count(1);
+  checkpoint = nlohmann::json::parse(ReportJson(status))["checkpoint"];
+  CHECK(checkpoint["step"] == 0);
 }
 
 TEST_CASE("peaks of memory are by rank, the most of its processes, null where none told",
@@ -129,8 +189,8 @@ TEST_CASE("processes of one rank are told apart by their member", "[control][rep
       CHECK(entries[i]["member"] == want[i][1]);
     }
   }
-  // A status that had no room for members says nothing of them.
-  status.clear_members();
+  // A coordinator of an older build did not say.
+  status.mutable_worker_reports(1)->clear_member();
   CHECK(nlohmann::json::parse(ReportJson(status))["phases"][0]["member"].is_null());
 }
 

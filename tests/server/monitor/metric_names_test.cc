@@ -30,7 +30,7 @@ std::string TextOfFile(const std::string& path) {
 
 // Of metrics as queries have them: a histogram's are those of its samples.
 Names Queried() {
-  const Exposition text = Parse(TextOf(MetricsOf(WholeStatus())));
+  const Exposition text = Parse(TextOf(MetricsOf(WholeStatus(), "digits")));
   Names names;
   for (const auto& [name, type] : text.types) {
     if (type != "histogram") names.insert(name);
@@ -68,7 +68,8 @@ Names LabelsIn(const std::string& expression) {
   return result;
 }
 
-const Names kLabels = {"instance", "direction", "le", "phase", "rank", "server", "shard", "state"};
+const Names kLabels = {"instance", "job_name", "direction", "le",   "phase",
+                       "rank",     "server",   "shard",     "state"};
 
 TEST_CASE("alerts are rules as Prometheus reads them, and ask for metrics that there are",
           "[monitor]") {
@@ -146,7 +147,7 @@ TEST_CASE("the table of metrics in the documentation has all of them and no othe
     INFO((*it)[1]);
     CHECK(documented.emplace((*it)[1], (*it)[4]).second);
   }
-  CHECK(documented == Parse(TextOf(MetricsOf(WholeStatus()))).types);
+  CHECK(documented == Parse(TextOf(MetricsOf(WholeStatus(), "digits"))).types);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/steady_clock.h"
@@ -20,15 +21,16 @@ namespace {
 
 using absl::StrContains;
 
-v1::JobStatus Named(const std::string& job) {
+v1::JobStatus Named(const std::string& method) {
   v1::JobStatus status;
-  status.set_job(job);
+  status.set_job("digits");
+  status.set_method(method);
   status.set_state("training");
   return status;
 }
 
 std::unique_ptr<MetricsEndpoint> Serve(std::function<v1::JobStatus()> status) {
-  auto endpoint = MetricsEndpoint::Start({"127.0.0.1:0", std::move(status)});
+  auto endpoint = MetricsEndpoint::Start({"127.0.0.1:0", std::move(status), "digits", nullptr});
   REQUIRE(endpoint.ok());
   return std::move(endpoint).value();
 }
@@ -48,10 +50,71 @@ TEST_CASE("each scrape is answered with the status of its moment", "[monitor]") 
   const std::string first = Get(port, "/metrics");
   CHECK(absl::StartsWith(first, "HTTP/1.1 200"));
   CHECK(StrContains(first, "Content-Type: text/plain"));
-  CHECK(StrContains(first, "job_name=\"job 1\""));
-  CHECK(StrContains(Get(port, "/metrics"), "job_name=\"job 2\""));
+  CHECK(StrContains(first, "method=\"job 1\""));
+  CHECK(StrContains(Get(port, "/metrics"), "method=\"job 2\""));
   CHECK(absl::StartsWith(Get(port, "/elsewhere"), "HTTP/1.1 404"));
   CHECK(asked == 2);
+}
+
+TEST_CASE(
+    "HEAD is answered as GET without the metrics, other methods are not allowed, older HTTP is",
+    "[monitor]") {
+  std::atomic<int> asked{0};
+  const auto endpoint = Serve([&] { return Named(absl::StrCat("job ", ++asked)); });
+  const int port = PortOf(*endpoint);
+  const auto ask = [port](const std::string& request) {
+    HttpClient client(port);
+    client.Send(request);
+    return client.ReadAll();
+  };
+  const std::string host = " HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\n\r\n";
+  const std::string head = ask("HEAD /metrics" + host);
+  CHECK(absl::StartsWith(head, "HTTP/1.1 200"));
+  CHECK(StrContains(head, "Content-Type: text/plain"));
+  CHECK(absl::EndsWith(head, "\r\n\r\n"));
+  CHECK_FALSE(StrContains(head, "tessera_"));
+  CHECK(asked == 0);
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"}) {
+    const std::string answer = ask(method + (" /metrics" + host));
+    INFO(method << ": " << answer);
+    CHECK(absl::StartsWith(answer, "HTTP/1.1 405"));
+    CHECK(StrContains(answer, "Allow: GET, HEAD\r\n"));
+  }
+  CHECK(asked == 0);
+  CHECK(StrContains(ask("GET /metrics?name[]=tessera_job_step" + host), "method=\"job 1\""));
+  CHECK(StrContains(ask("GET /metrics HTTP/1.0\r\n\r\n"), "method=\"job 2\""));
+  for (const char* path : {"HEAD /elsewhere", "HEAD /metricsandmore"}) {
+    INFO(path);
+    CHECK(absl::StartsWith(ask(path + host), "HTTP/1.1 404"));
+  }
+  // The library packs what may be packed.
+  const std::string packed =
+      ask("GET /metrics HTTP/1.1\r\nHost: here\r\nAccept-Encoding: gzip\r\n\r\n");
+  CHECK(StrContains(packed, "Content-Encoding: gzip\r\n"));
+  CHECK(StrContains(packed, "\x1f\x8b"));
+}
+
+TEST_CASE("who scraped is told of with the status that was sent, and of HEAD nothing is",
+          "[monitor]") {
+  std::atomic<int> asked{0};
+  absl::Mutex mutex;
+  std::vector<std::string> told;
+  const auto endpoint = MetricsEndpoint::Start(
+      {"127.0.0.1:0", [&] { return Named(absl::StrCat("job ", ++asked)); }, "digits",
+       [&](const v1::JobStatus& status) {
+         absl::MutexLock lock(&mutex);
+         told.push_back(status.method());
+       }});
+  REQUIRE(endpoint.ok());
+  const int port = PortOf(**endpoint);
+  Get(port, "/metrics");
+  Get(port, "/elsewhere");
+  HttpClient head(port);
+  head.Send("HEAD /metrics HTTP/1.0\r\n\r\n");
+  head.ReadAll();
+  Get(port, "/metrics");
+  (*endpoint)->Stop();
+  CHECK(told == std::vector<std::string>{"job 1", "job 2"});
 }
 
 TEST_CASE("an address that is none is refused with what is wanted", "[monitor]") {
@@ -70,13 +133,14 @@ TEST_CASE("an address that is none is refused with what is wanted", "[monitor]")
 
 TEST_CASE("a host that nobody knows or that is not this machine is refused by name", "[monitor]") {
   const auto unknown =
-      MetricsEndpoint::Start({"no-such-host.invalid:0", [] { return Named("x"); }}).status();
+      MetricsEndpoint::Start({"no-such-host.invalid:0", [] { return Named("x"); }, "", nullptr})
+          .status();
   CHECK(absl::IsInvalidArgument(unknown));
   CHECK(unknown.message() ==
         "--metrics: host of \"no-such-host.invalid:0\" is not known, want a name or an IP address");
   // Of a network that is for documentation.
   const auto elsewhere =
-      MetricsEndpoint::Start({"192.0.2.1:0", [] { return Named("x"); }}).status();
+      MetricsEndpoint::Start({"192.0.2.1:0", [] { return Named("x"); }, "", nullptr}).status();
   CHECK(absl::IsFailedPrecondition(elsewhere));
   CHECK(StrContains(elsewhere.message(), "--metrics: \"192.0.2.1:0\" cannot be listened on: "));
   CHECK(elsewhere.message().find('\n') == absl::string_view::npos);
@@ -93,7 +157,7 @@ TEST_CASE("metrics are served on an IPv6 address as on any other", "[monitor]") 
   const int port = PortOf(**endpoint);
   // Nobody waits for what the library does every 2 s.
   const absl::Time begin = SteadyNow();
-  CHECK(StrContains(Get(port, "/metrics", "::1"), "job_name=\"six\""));
+  CHECK(StrContains(Get(port, "/metrics", "::1"), "method=\"six\""));
   CHECK(SteadyNow() - begin < absl::Seconds(1));
   CHECK(Get(port, "/metrics").empty());
   CHECK(absl::IsFailedPrecondition(
@@ -104,8 +168,8 @@ TEST_CASE("metrics are served on an IPv6 address as on any other", "[monitor]") 
   // All addresses of the machine, of both kinds.
   const auto all = MetricsEndpoint::Start({"[::]:0", [] { return Named("all"); }});
   REQUIRE(all.ok());
-  CHECK(StrContains(Get(PortOf(**all), "/metrics", "::1"), "job_name=\"all\""));
-  CHECK(StrContains(Get(PortOf(**all), "/metrics"), "job_name=\"all\""));
+  CHECK(StrContains(Get(PortOf(**all), "/metrics", "::1"), "method=\"all\""));
+  CHECK(StrContains(Get(PortOf(**all), "/metrics"), "method=\"all\""));
   // A documentation address is nobody's.
   const auto elsewhere = MetricsEndpoint::Start({"[2001:db8::1]:0", [] { return Named("x"); }});
   CHECK(StrContains(elsewhere.status().message(), "--metrics: \"[2001:db8::1]:0\" cannot be"));
@@ -137,7 +201,8 @@ TEST_CASE("a port that is taken is refused, and is free once its endpoint has st
           "[monitor]") {
   auto first = Serve([] { return Named("first"); });
   const std::string address = first->address();
-  const auto taken = MetricsEndpoint::Start({address, [] { return Named("second"); }}).status();
+  const auto taken =
+      MetricsEndpoint::Start({address, [] { return Named("second"); }, "", nullptr}).status();
   CHECK(absl::IsFailedPrecondition(taken));
   CHECK(taken.message() ==
         absl::StrCat("--metrics: port ", PortOf(*first), " of \"", address,
@@ -146,9 +211,10 @@ TEST_CASE("a port that is taken is refused, and is free once its endpoint has st
   first->Stop();
   CHECK(MetricsEndpoint::Check(address).ok());
   CHECK(MetricsEndpoint::Check("").ok());
-  const auto second = MetricsEndpoint::Start({address, [] { return Named("second"); }});
+  const auto second =
+      MetricsEndpoint::Start({address, [] { return Named("second"); }, "", nullptr});
   REQUIRE(second.ok());
-  CHECK(StrContains(Get(PortOf(**second), "/metrics"), "job_name=\"second\""));
+  CHECK(StrContains(Get(PortOf(**second), "/metrics"), "method=\"second\""));
 }
 
 TEST_CASE("nobody is asked for a status once Stop has returned, however often it is called",

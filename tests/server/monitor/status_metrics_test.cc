@@ -13,8 +13,8 @@
 namespace tessera {
 namespace {
 
-Exposition ExpositionOf(const v1::JobStatus& status) {
-  Exposition result = Parse(TextOf(MetricsOf(status)));
+Exposition ExpositionOf(const v1::JobStatus& status, absl::string_view job_name = "") {
+  Exposition result = Parse(TextOf(MetricsOf(status, job_name)));
   CHECK(result.errors.empty());
   return result;
 }
@@ -45,7 +45,7 @@ TEST_CASE("the values are the status's", "[monitor]") {
     return text.samples.at(sample);
   };
   CHECK(at(R"(tessera_build_info{version="1.0",security="none"})") == 1);
-  CHECK(at(R"(tessera_job_info{job_name="digits",method="ssp",digest="d1"})") == 1);
+  CHECK(at(R"(tessera_job_info{method="ssp",digest="d1"})") == 1);
   CHECK(at(R"(tessera_job_state{state="training"})") == 1);
   CHECK(at(R"(tessera_job_state{state="waiting"})") == 0);
   CHECK(at("tessera_job_waiting_for") == 1);
@@ -62,6 +62,7 @@ TEST_CASE("the values are the status's", "[monitor]") {
   CHECK(at("tessera_evaluation_step") == 20);
   CHECK(at("tessera_evaluation_test_accuracy_ratio") == 0.8);
   CHECK(at(R"(tessera_evaluation_precision_ratio{k="5"})") == 0.5);
+  CHECK(at(R"(tessera_evaluation_top_k_accuracy_ratio{k="3"})") == 0.9);
   CHECK(at(R"(tessera_server_version{server="1"})") == 8);
   CHECK(at(R"(tessera_server_payload_bytes_total{server="1",direction="push"})") == 1001);
   CHECK(at(R"(tessera_server_staleness_versions_bucket{server="0",le="4"})") == 7);
@@ -74,6 +75,20 @@ TEST_CASE("the values are the status's", "[monitor]") {
   CHECK(at("tessera_takeover_seconds") == 0.2);
   CHECK(at("tessera_coordinator_term") == 2);
   CHECK(at("tessera_coordinator_away") == 1);
+}
+
+TEST_CASE("every series has the name of its job, of whichever server it is", "[monitor]") {
+  v1::JobStatus own;
+  own.set_state("training");
+  *own.add_servers() = WholeStatus().servers(1);
+  for (const v1::JobStatus& status : {WholeStatus(), own}) {
+    const Exposition text = ExpositionOf(status, "digits");
+    CHECK(text.samples.size() == ExpositionOf(status).samples.size());
+    for (const auto& [sample, value] : text.samples) {
+      INFO(sample);
+      CHECK(absl::StrContains(sample, "{job_name=\"digits\""));
+    }
+  }
 }
 
 TEST_CASE("traffic is what workers have reported and what the others told last, as in the report",
@@ -136,6 +151,21 @@ TEST_CASE("what the status does not have is absent, not 0", "[monitor]") {
     CHECK(text.names().count(name) == 0);
   }
   CHECK(text.samples.at(R"(tessera_server_registered{server="0"})") == 0);
+  // Members that have made no minibatch yet, a server that has counted nothing, a coordinator nobody has heard of.
+  status.add_members()->set_state("training");
+  status.mutable_servers(0)->set_address("10.0.0.1:7000");
+  status.mutable_coordinator();
+  const Exposition begun = ExpositionOf(status);
+  CHECK(begun.has(R"(tessera_member_step{rank="0"})"));
+  CHECK(begun.has(R"(tessera_server_version{server="0"})"));
+  for (const char* name :
+       {"tessera_member_train_loss", "tessera_server_resident_memory_bytes",
+        "tessera_server_peak_resident_memory_bytes", "tessera_coordinator_term"}) {
+    INFO(name);
+    CHECK(begun.names().count(name) == 0);
+  }
+  status.mutable_members(0)->mutable_progress()->set_train_loss(0);
+  CHECK(ExpositionOf(status).samples.at(R"(tessera_member_train_loss{rank="0"})") == 0);
   // One that keeps checkpoints and has none yet.
   status.mutable_checkpoint();
   const Exposition none_yet = ExpositionOf(status);
@@ -169,12 +199,13 @@ TEST_CASE("a server that is not the coordinator's has its own share alone", "[mo
 
 TEST_CASE("names from outside do not break the text", "[monitor]") {
   v1::JobStatus status = WholeStatus();
-  status.set_job("a \"job\"\\\nwith all");
+  const std::string name = "a \"job\"\\\nwith all";
+  status.set_job(name);
   status.mutable_members(0)->set_description("\"\\\n");
   status.set_failure("it \"failed\"\nbadly");
-  const Exposition text = ExpositionOf(status);
+  const Exposition text = ExpositionOf(status, name);
   CHECK(text.has(R"(tessera_job_info{job_name="a \"job\"\\\nwith all",method="ssp",digest="d1"})"));
-  CHECK(text.samples.at("tessera_job_failed") == 1);
+  CHECK(text.has(R"(tessera_job_failed{job_name="a \"job\"\\\nwith all"})"));
 }
 
 TEST_CASE("what a worker tells of its seconds spoils no sum", "[monitor]") {

@@ -55,8 +55,8 @@ void CheckSame(const v1::Job& job, int servers, int workers) {
     for (size_t i = 0; i < want.arrivals.size(); ++i) {
       CHECK(got.arrivals[i].loss_count == want.arrivals[i].loss_count);
       CHECK(got.arrivals[i].loss_sum == Approx(want.arrivals[i].loss_sum).epsilon(1e-3));
-      CHECK(got.arrivals[i].progress.train_loss ==
-            Approx(want.arrivals[i].progress.train_loss).epsilon(1e-3));
+      CHECK(*got.arrivals[i].progress.train_loss ==
+            Approx(*want.arrivals[i].progress.train_loss).epsilon(1e-3));
     }
     REQUIRE(got.scores.size() == want.scores.size());
     for (size_t i = 0; i < want.scores.size(); ++i) {

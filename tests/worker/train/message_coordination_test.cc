@@ -47,6 +47,13 @@ TEST_CASE("an epoch that this worker cannot be in is refused", "[train][coordina
   CHECK(why(Cut(2, 1, ~uint64_t{0}, 12)).find("epoch 3: has 18446744073709551615 steps") == 0);
 }
 
+TEST_CASE("a loss is told once one is known, and may then be 0", "[train][coordination]") {
+  TrainProgress progress;
+  CHECK_FALSE(ToProto(progress).has_train_loss());
+  progress.train_loss = 0;
+  CHECK(ToProto(progress).has_train_loss());
+}
+
 TEST_CASE("a part of an evaluation that there is not is refused", "[train][coordination]") {
   Scripted coordinator;
   coordinator.reply.set_parts(2);

@@ -1,0 +1,25 @@
+// How a process came to run its job: what the job's report says of that (JobOrigin of proto/status.proto).
+#ifndef TESSERA_COMMON_CONFIG_JOB_ORIGIN_H_
+#define TESSERA_COMMON_CONFIG_JOB_ORIGIN_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/status.pb.h"
+
+namespace tessera {
+
+// Of this process, now; `arguments` are its own, its name first.
+v1::JobOrigin OriginOf(absl::Span<char* const> arguments, const std::string& job_path,
+                       const std::vector<std::string>& overrides);
+
+// As one argument of a child, which says it in place of its own.
+std::string OriginText(const v1::JobOrigin& origin);
+// kInvalidArgument: it is none of OriginText's.
+absl::StatusOr<v1::JobOrigin> OriginOfText(const std::string& text);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CONFIG_JOB_ORIGIN_H_
