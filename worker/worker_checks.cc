@@ -1,9 +1,17 @@
-// WorkerProcess: what can be wrong before anybody is told of it: memory, device, precision.
+// WorkerProcess: what can be wrong before anybody is told of it: memory, device, precision; and once it is known from
+// which checkpoint the job goes on, how rows were read.
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/model_facts.h"
+#include "common/checkpoint/safetensors_reader.h"
 #include "worker/exchange/device_sides.h"
 #include "worker/model/plan.h"
 #include "worker/replica/batch_rows.h"
@@ -84,6 +92,50 @@ absl::Status WorkerProcess::CheckPrecision() const {
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job_.train().precision()));
   if (precision == Precision::kTf32) return backend_->linear_tf32().status();
   if (precision == Precision::kBf16) return backend_->linear_bf16().status();
+  return absl::OkStatus();
+}
+
+absl::Status WorkerProcess::CheckFacts(const std::string& restored, const v1::Resume& resume) {
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                           Checkpoint::Open(restored));
+  TESSERA_ASSIGN_OR_RETURN(std::optional<ModelFacts> saved, ReadFacts(*checkpoint));
+  const bool is_first = admission_.rank() == 0;
+  if (!saved) {
+    if (is_first) {
+      Log(LogLevel::kWarning,
+          absl::StrCat("checkpoint: an older build wrote it, which kept neither "
+                       "labels nor normalisation; those of the training rows "
+                       "named here are taken step=",
+                       resume.step()));
+    }
+    return absl::OkStatus();
+  }
+  if (!saved->ReadsAs(data_->facts)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint: \"", restored,
+        "\" has other labels or another normalisation than this worker began to read its rows "
+        "with; start it again"));
+  }
+  if (!resume.from_restore()) return absl::OkStatus();
+  const bool is_local = job_.data().partition() == "local";
+  if (is_local) {  // The rows of each rank are its own.
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> own,
+                             checkpoint->OpenWorker(admission_.rank()));
+    if (own == nullptr) return absl::OkStatus();
+    TESSERA_ASSIGN_OR_RETURN(saved, ReadFacts(*own));
+  }
+  if (saved && saved->train_sum != train_sum_ && (is_local || is_first)) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("checkpoint: training rows are others than it was trained on; labels and "
+                     "normalisation stay what they were step=",
+                     resume.step()));
+  }
+  if (saved && is_first && NormalizesOtherwise(job_, *saved)) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("checkpoint: data.normalize is not what it was trained with; its "
+                     "normalisation is kept step=",
+                     resume.step()));
+  }
   return absl::OkStatus();
 }
 

@@ -68,6 +68,8 @@ class WorkerProcess {
   bool MayRejoin(const absl::Status& status);
   // Ends this member's life; its work is in the report of the next.
   void Forget();
+  // Whether rows were read as the checkpoint in `restored` was trained; tells where they are others.
+  absl::Status CheckFacts(const std::string& restored, const v1::Resume& resume);
   absl::Status MakeSaver();
   v1::WorkerReport Report() const;
   void OnLost(absl::Status why);

@@ -24,6 +24,7 @@
 #include "common/base/utf8.h"
 #include "common/base/wakeup.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/model_facts.h"
 #include "common/config/job_difference.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
@@ -90,8 +91,10 @@ absl::Status WorkerProcess::Prepare() {
   TESSERA_RETURN_IF_ERROR(CheckPrecision());
   const int64_t limit = job_.cluster().memory_limit();
   if (limit > 0) LimitMemory();
+  const std::optional<ModelFacts> saved = FactsToGoOnFrom(job_.checkpoint().restore());
   absl::StatusOr<Datasets> data =
-      LoadDatasets(job_.data(), EndsOf(job_.model(), shape_), limit > 0 ? limit : kDatasetBytesMax);
+      LoadDatasets(job_.data(), EndsOf(job_.model(), shape_), limit > 0 ? limit : kDatasetBytesMax,
+                   saved ? &*saved : nullptr);
   if (absl::IsResourceExhausted(data.status())) {
     return absl::ResourceExhaustedError(absl::StrCat(
         data.status().message(), limit > 0
@@ -102,6 +105,7 @@ absl::Status WorkerProcess::Prepare() {
   data_ = std::make_unique<Datasets>(*std::move(data));
   train_sum_ = data_->train.Sum();
   test_sum_ = data_->test.Sum();
+  data_->facts.train_sum = train_sum_;
   for (const std::string& note : data_->notes) {
     Log(LogLevel::kWarning, absl::StrCat("worker: ", note));
   }
@@ -242,6 +246,7 @@ absl::Status WorkerProcess::MakeSaver() {
   saver.split = recipe_.split;
   saver.payload = recipe_.payload;
   saver.pushes = recipe_.pushes;
+  saver.facts = data_->facts;
   saver.tell = [this](v1::SavedRequest request) { return coordinator_->Saved(std::move(request)); };
   if (admission_.has_resume()) {
     const v1::Resume& resume = admission_.resume();
@@ -249,6 +254,7 @@ absl::Status WorkerProcess::MakeSaver() {
         resume.from_restore() ? checkpoint.restore() : checkpoint.directory(), resume.step());
     saver.restored_sum = resume.manifest_sum();
     saver.goes_back = !resume.from_restore();
+    TESSERA_RETURN_IF_ERROR(CheckFacts(saver.restored, resume));
   }
   saver_ = std::make_unique<WorkerSaver>(std::move(saver));
   return absl::OkStatus();

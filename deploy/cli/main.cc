@@ -170,6 +170,13 @@ int Main(int argc, char** argv) {
   export_command->add_option("OUT", exported.out_path, "the file to write")
       ->required()
       ->check(CheckNamed);
+  export_command
+      ->add_option(
+          "--job", exported.job_path,
+          "a job with the training rows, where the checkpoint lacks the constants of batch "
+          "norms")
+      ->check(CheckNamed);
+  AddSet(export_command, &exported.overrides);
   export_command->add_flag("--quiet", exported.quiet, "say nothing where all is well");
 
   DoctorOptions doctor;
@@ -236,7 +243,8 @@ int Main(int argc, char** argv) {
 bool Computes(int argc, char** argv) {
   if (argc < 2) return false;
   const std::string command = argv[1];
-  return command == "run" || command == "eval" || command == "simulate" || command == "plan";
+  return command == "run" || command == "eval" || command == "export" || command == "simulate" ||
+         command == "plan";
 }
 
 // What is opened next would take the place of a stdout that is closed, and get all that is printed.

@@ -1,10 +1,12 @@
 #include "deploy/doctor/data_check.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/model_facts.h"
 #include "common/method/train_rows.h"
 #include "worker/data/dataset.h"
 
@@ -37,7 +39,9 @@ Finding JudgeRows(const v1::Job& job, const Datasets& data) {
 }  // namespace
 
 DataFindings CheckData(const v1::Job& job, const ModelShape& shape) {
-  absl::StatusOr<Datasets> data = LoadDatasets(job, EndsOf(job.model(), shape));
+  const std::optional<ModelFacts> saved = FactsToGoOnFrom(job.checkpoint().restore());
+  absl::StatusOr<Datasets> data =
+      LoadDatasets(job, EndsOf(job.model(), shape), saved ? &*saved : nullptr);
   if (data.ok()) {
     Findings findings = {JudgeRows(job, *data)};
     for (const std::string& note : data->notes) {

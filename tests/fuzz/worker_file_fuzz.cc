@@ -3,11 +3,14 @@
 //
 //   input = the file
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/checkpoint/model_facts.h"
+#include "common/checkpoint/safetensors_reader.h"
 #include "tests/fuzz/scratch_file.h"
 #include "worker/checkpoint/worker_file.h"
 
@@ -64,12 +67,33 @@ std::string Folder() {
   return *folder;
 }
 
+// What it says of the model is refused in words, or can be written and reads the same.
+void TryFacts(const std::string& path) {
+  const auto file = SafetensorsReader::Open(path);
+  if (!file.ok()) return;
+  const absl::StatusOr<std::optional<ModelFacts>> facts = ReadFacts(**file);
+  TESSERA_CHECK(facts.ok() || !facts.status().message().empty());
+  if (!facts.ok() || !facts->has_value()) return;
+  WorkerCopy copy;
+  copy.facts = **facts;
+  const absl::StatusOr<CheckpointFile> written = WriteWorkerFile(Folder(), Rank(0), copy);
+  TESSERA_CHECK(written.ok());
+  const std::string again = Folder() + "/" + WrittenName(*written);
+  const absl::StatusOr<std::optional<ModelFacts>> same =
+      ReadFacts(**SafetensorsReader::Open(again));
+  TESSERA_CHECK(same.ok() && (*same)->ReadsAs(copy.facts) &&
+                (*same)->train_sum == copy.facts.train_sum &&
+                (*same)->norm_constants.size() == copy.facts.norm_constants.size());
+  std::filesystem::remove(again);
+}
+
 }  // namespace
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;
   const std::string path = WriteScratchFile("worker", {reinterpret_cast<const char*>(data), size});
+  TryFacts(path);
   Kept kept;
   const absl::StatusOr<WorkerCursor> cursor = ReadWorkerFile(path, kept.state);
   kept.CheckGuards();

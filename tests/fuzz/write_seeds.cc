@@ -190,6 +190,9 @@ void WriteCheckpoints(const std::filesystem::path& folder) {
                    {"codec", {4, 5}}};
   const CheckpointFile saved = WriteWorkerFile(scratch, Rank(0), worker).value();
   Write(folder / "worker_file" / "whole", TextOf(scratch / WrittenName(saved)));
+  worker.facts = {{-1, 1}, {0.5, 1}, {2, 0.25}, 77, {1, 2}};
+  const CheckpointFile with_facts = WriteWorkerFile(scratch, Rank(0), worker).value();
+  Write(folder / "worker_file" / "facts", TextOf(scratch / WrittenName(with_facts)));
   for (size_t shards = 1; shards <= 2; ++shards) {
     Manifest manifest;
     manifest.job = "digits";

@@ -53,7 +53,7 @@ class Facts {
 
 absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
                                                const WorkerCopy& copy) {
-  std::vector<TensorSpec> tensors;
+  std::vector<TensorSpec> tensors = FactTensors(copy.facts);
   for (const auto& [name, values] : copy.arrays) {
     TensorSpec tensor;
     tensor.name = name;
@@ -71,9 +71,11 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
                              {"evaluation_due", copy.cursor.evaluation_due ? "1" : "0"},
                              {"local_steps", absl::StrCat(copy.local_steps)}};
   if (progress.train_loss.has_value()) metadata["train_loss"] = Text(*progress.train_loss);
+  metadata.merge(FactMetadata(copy.facts));
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<SafetensorsWriter> writer,
       SafetensorsWriter::CreatePart(folder, WorkerFileName(rank.value()), tensors, metadata));
+  TESSERA_RETURN_IF_ERROR(AppendFacts(copy.facts, writer.get()));
   for (const auto& [name, values] : copy.arrays) {
     const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(float));
     TESSERA_RETURN_IF_ERROR(writer->Append(values.data(), bytes));

@@ -2,8 +2,9 @@
 //
 //   __metadata__   {"step", "exchange", "epoch", "examples", "train_loss", "loss_sum", "loss_count",
 //                   "evaluation_due" (1 or 0), "local_steps"}: where the worker was, as decimal text;
-//                   train_loss is not there where none is known yet
-//   tensors        PrivateState's arrays, F32, one dimension each: "state.<name>.<parameter>" of the worker's
+//                   train_loss is not there where none is known yet; and common/checkpoint/model_facts.h's
+//   tensors        first model_facts.h's: what the model is beside its parameters, in each worker's file the same;
+//                   then PrivateState's arrays, F32, one dimension each: "state.<name>.<parameter>" of the worker's
 //                  optimizer (StateNames; older files have the place there), "replica.<parameter>" where
 //                  the worker's values are its own, "residual.<i>" of its codec, "codec": what that has
 //                  learned of updates
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/model_facts.h"
 #include "common/checkpoint/safetensors_reader.h"
 #include "worker/train/worker_state.h"
 
@@ -26,6 +28,7 @@ namespace tessera {
 
 // What Save copies.
 struct WorkerCopy {
+  ModelFacts facts;
   WorkerCursor cursor;
   uint64_t local_steps = 0;
   int64_t sites = 0;

@@ -203,6 +203,8 @@ void WorkerSaver::Save(uint64_t number, uint64_t folder_step, const WorkerCursor
     }
   }
   copy_.cursor = cursor;
+  copy_.facts = options_.facts;
+  copy_.facts.norm_constants = cursor.norm_constants;
   copy_.local_steps = state.local_steps != nullptr ? *state.local_steps : 0;
   copy_.sites = state.sites != nullptr ? *state.sites : 0;
   copy_.arrays.resize(state.arrays.size());

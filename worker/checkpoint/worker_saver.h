@@ -19,6 +19,7 @@
 #include "common/base/wakeup.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/model_facts.h"
 #include "common/method/recipe.h"
 #include "proto/coordinator.pb.h"
 #include "worker/checkpoint/worker_file.h"
@@ -59,6 +60,8 @@ class WorkerSaver final : public WorkerStore {
     PayloadKind payload = PayloadKind::kGradient;
     // Recipe::pushes.
     int64_t pushes = 1;
+    // How this worker reads its rows, and the sum of those it trains on; each file has it.
+    ModelFacts facts = {};
   };
 
   explicit WorkerSaver(Options options);

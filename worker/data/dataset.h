@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/checkpoint/model_facts.h"
 #include "common/layout/parameters.h"
 #include "proto/job.pb.h"
 #include "worker/data/limits.h"
@@ -110,23 +111,31 @@ TableSpec TableSpecOf(const ModelEnds& ends);
 struct Datasets {
   Dataset train;
   Dataset test;
+  // How labels were numbered and values normalised; no train_sum.
+  ModelFacts facts = {};
   // What is no fault, and whoever starts the job had better know (data_notes.h).
   std::vector<std::string> notes = {};
 };
 
 // Reads the files of data.train and data.test, which are relative to data.directory where not
-// absolute. Both are of one kind: bytes or other numbers, and rows of one shape. Both use the normalisation of the
-// training rows. `bytes_max` bounds the memory of both together.
+// absolute. Both are of one kind: bytes or other numbers, and rows of one shape. Both use the labels' numbers and the
+// normalisation of the training rows, or those of `facts`, which a model was trained with. `bytes_max` bounds the memory
+// of both together.
 //   kNotFound, kPermissionDenied, ...  a file cannot be opened
 //   kInvalidArgument                   a file is malformed or does not fit the model or the other file, or
-//                                      data.normalize would fill the zeros of an xc file
+//                                      the normalisation would fill the zeros of an xc file, or
+//                                      `facts` are of another kind of data
 //   kDataLoss                          a gzip file is corrupt or cut off
 //   kResourceExhausted                 the rows would need more than bytes_max, or than there is
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
-                                      int64_t bytes_max = kDatasetBytesMax);
+                                      int64_t bytes_max = kDatasetBytesMax,
+                                      const ModelFacts* facts = nullptr);
 // For whoever reckons what a job's processes need: its data may be larger than what cluster.memory_limit lets
 // them have.
-absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends);
+absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,
+                                      const ModelFacts* facts = nullptr);
+// Whether data.normalize asks for something else than what `facts` have, as far as that can be told without rows.
+bool NormalizesOtherwise(const v1::Job& job, const ModelFacts& facts);
 
 }  // namespace tessera
 

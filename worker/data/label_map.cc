@@ -1,6 +1,7 @@
 #include "worker/data/label_map.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -40,6 +41,17 @@ absl::StatusOr<LabelMap> LabelMap::Create(std::vector<int64_t> distinct, const T
                      "would number its own; number them in the files"));
   }
   map.labels_ = spec.local_files ? std::vector<int64_t>{-1, 1} : std::move(distinct);
+  return map;
+}
+
+absl::StatusOr<LabelMap> LabelMap::Of(std::vector<int64_t> labels, const TableSpec& spec) {
+  if (static_cast<int64_t>(labels.size()) > spec.classes) {
+    return absl::InvalidArgumentError(absl::StrCat("labels that the model was trained with are ",
+                                                   List(labels), ", want at most ", spec.classes,
+                                                   " (the model's classes)"));
+  }
+  LabelMap map(spec.classes);
+  map.labels_ = std::move(labels);
   return map;
 }
 

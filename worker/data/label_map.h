@@ -23,10 +23,18 @@ class LabelMap {
   //                     another worker's files might number otherwise (neither classes, nor -1 and 1)
   static absl::StatusOr<LabelMap> Create(std::vector<int64_t> distinct, const TableSpec& spec);
 
+  // Of a model that was trained with other files: `labels` are those of its classes, ascending; none where a label is
+  // its class.
+  //   kInvalidArgument  more labels than spec.classes
+  static absl::StatusOr<LabelMap> Of(std::vector<int64_t> labels, const TableSpec& spec);
+
   std::optional<int32_t> ClassOf(int64_t label) const;
 
   // The labels that have a class, for messages: "0 to 9", "one of -1, 1".
   std::string Wanted() const;
+
+  // As Of takes them.
+  const std::vector<int64_t>& labels() const { return labels_; }
 
  private:
   explicit LabelMap(int64_t classes) : classes_(classes) {}

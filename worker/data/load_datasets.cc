@@ -6,6 +6,7 @@
 #include <limits>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -129,6 +130,28 @@ absl::Status CheckNormalize(const v1::Normalize& normalize) {
                                                  ", want finite numbers and a positive stddev"));
 }
 
+// What a model was trained with, where other files are read.
+absl::Status CheckFacts(const v1::Data& data, const ModelFacts& facts, const ModelEnds& ends) {
+  const size_t entries = facts.mean.size();
+  if (entries != 1 && static_cast<int64_t>(entries) != ends.inputs) {
+    return absl::InvalidArgumentError(absl::StrCat("checkpoint: normalisation is of ", entries,
+                                                   " inputs, and the job's model has ",
+                                                   ends.inputs));
+  }
+  if (data.format() == "xc" && (entries != 1 || facts.mean[0] != 0)) {
+    return absl::InvalidArgumentError(
+        "data.format: is xc, whose rows stay sparse, and the checkpoint's normalisation would make "
+        "zeros something else; name files of the format that the model was trained with");
+  }
+  if (!facts.labels.empty() && data.format() != "libsvm") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.format: is ", data.format(), ", and the checkpoint's classes 0 to ",
+                     facts.labels.size() - 1, " are the labels ", facts.labels.front(), " to ",
+                     facts.labels.back(), " of libsvm files; name files of that format"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 TableSpec TableSpecOf(const ModelEnds& ends) {
@@ -152,7 +175,7 @@ ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
 }
 
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
-                                      int64_t bytes_max) {
+                                      int64_t bytes_max, const ModelFacts* facts) {
   TESSERA_CHECK(ends.inputs >= 1 && ends.outputs >= 1);
   if (ends.inputs > kFeaturesMax) {
     return absl::InvalidArgumentError(
@@ -171,6 +194,10 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   spec.local_files = data.partition() == "local";
   spec.bytes_max = bytes_max;
   std::optional<LabelMap> labels;
+  if (facts != nullptr) {
+    TESSERA_RETURN_IF_ERROR(CheckFacts(data, *facts, ends));
+    TESSERA_ASSIGN_OR_RETURN(labels, LabelMap::Of(facts->labels, spec));
+  }
   CsvColumns columns(data.label_column());
   TESSERA_ASSIGN_OR_RETURN(
       Table train, ReadTableIfRoom(data, data.train(), "data.train", spec, labels, columns));
@@ -181,17 +208,36 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   std::vector<std::string> notes = NotesOn(train, test, spec);
 
   Normalization normalization;
-  if (per_feature) {
+  if (facts != nullptr) {
+    normalization = {facts->mean, facts->stddev};
+  } else if (per_feature) {
     normalization = NormalizationOf(train);
   } else if (data.has_normalize()) {
     normalization = {{data.normalize().mean()}, {data.normalize().stddev()}};
   }
+  ModelFacts determined;
+  if (labels) determined.labels = labels->labels();
+  determined.mean = normalization.mean;
+  determined.stddev = normalization.stddev;
   return Datasets{Dataset(std::move(train), normalization, ends),
-                  Dataset(std::move(test), normalization, ends), std::move(notes)};
+                  Dataset(std::move(test), normalization, ends), std::move(determined),
+                  std::move(notes)};
 }
 
-absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends) {
-  return LoadDatasets(job.data(), ends, std::max(job.cluster().memory_limit(), kDatasetBytesMax));
+absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,
+                                      const ModelFacts* facts) {
+  return LoadDatasets(job.data(), ends, std::max(job.cluster().memory_limit(), kDatasetBytesMax),
+                      facts);
+}
+
+bool NormalizesOtherwise(const v1::Job& job, const ModelFacts& facts) {
+  const v1::Data& data = job.data();
+  int64_t inputs = 1;
+  for (const int64_t extent : job.model().input()) inputs *= extent;
+  if (data.normalize().per_feature()) return static_cast<int64_t>(facts.mean.size()) != inputs;
+  const double mean = data.has_normalize() ? data.normalize().mean() : 0;
+  const double stddev = data.has_normalize() ? data.normalize().stddev() : 1;
+  return facts.mean.size() > 1 || facts.mean[0] != mean || facts.stddev[0] != stddev;
 }
 
 }  // namespace tessera

@@ -15,6 +15,11 @@ namespace {
 // that the second pull succeeds, or the third where a server had yet to hear of a change.
 constexpr int kRecutsMax = 10;
 
+bool HasBatchNorm(const v1::Model& model) {
+  return std::any_of(model.layers().begin(), model.layers().end(),
+                     [](const v1::Layer& layer) { return layer.has_batch_norm(); });
+}
+
 Partition PartitionOf(const v1::Job& job) {
   const absl::StatusOr<Partition> partition = ParsePartition(job.data().partition());
   TESSERA_CHECK(partition.ok());  // The job reader lets no other name through.
@@ -38,6 +43,7 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       phases_(options_.before ? options_.before->phases : PhaseTimer(options_.clock)),
       told_phases_(phases_.seconds()),
       reads_rows_(!options_.recipe.split || !options_.recipe.split->is_linear(options_.rank)),
+      calibrates_(HasBatchNorm(options_.job.model())),
       step_(options_.first_step),
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1),
@@ -146,9 +152,9 @@ absl::Status TrainLoop::TrainToEnd() {
     }
     // Where all make the same exchange they learn of its being the last one while they wait for it;
     // elsewhere only the word that the servers have had counts.
-    if (rest_.rests || (options_.recipe.lockstep && Draining())) {
-      TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
-    }
+    if (EvaluatesNext()) TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/false));
+    // The job may have been found not to end here after all.
+    if (!stop_) TESSERA_RETURN_IF_ERROR(SavePutOff(cursor()));
     if (!stop_) AskCores();
     TESSERA_RETURN_IF_ERROR(EndWarmUp());
     interval = StepsUntilExchange();
@@ -162,6 +168,7 @@ absl::Status TrainLoop::TrainToEnd() {
     if (learner_.exchange_keys() != nullptr) {
       TESSERA_RETURN_IF_ERROR(learner_.EndEvaluation().status());
     }
+    TESSERA_RETURN_IF_ERROR(SavePutOff(evaluated_));
     TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
     options_.store->SaveLast(evaluated_, state);
   }
@@ -195,14 +202,16 @@ absl::StatusOr<PrivateState> TrainLoop::private_state() {
   return state;
 }
 
-absl::Status TrainLoop::SaveIfAsked(const ExchangeResult& result, const WorkerCursor& cursor) {
+absl::Status TrainLoop::SaveIfAsked(const ExchangeResult& result, const WorkerCursor& cursor,
+                                    bool evaluates_next) {
   if (options_.store == nullptr || result.checkpoint_number <= checkpoint_number_) {
     return absl::OkStatus();
   }
   checkpoint_number_ = result.checkpoint_number;
-  TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
-  options_.store->Save(result.checkpoint_number, result.checkpoint_step, cursor, state);
-  return absl::OkStatus();
+  put_off_.emplace(result.checkpoint_number, result.checkpoint_step);
+  // Where members advance on their own an evaluation is of later values than the checkpoint.
+  const bool waits = calibrates_ && options_.recipe.lockstep && evaluates_next;
+  return waits ? absl::OkStatus() : SavePutOff(cursor);
 }
 
 absl::Status TrainLoop::Resume() {
@@ -393,7 +402,7 @@ absl::Status TrainLoop::DoExchange() {
   since_exchange_ = 0;
   examples_since_exchange_ = 0;
   coordination_.SetProgress(progress());
-  return SaveIfAsked(result, cursor());
+  return SaveIfAsked(result, cursor(), EvaluatesNext());
 }
 
 absl::Status TrainLoop::EndOverlapped() {
@@ -405,7 +414,7 @@ absl::Status TrainLoop::EndOverlapped() {
   phases_.Move(Phase::kPull, Phase::kWait, result.wait_seconds);
   WorkerCursor cursor = sent_.cursor;
   cursor.progress.exchange = exchange_.value();
-  return SaveIfAsked(result, cursor);
+  return SaveIfAsked(result, cursor, /*evaluates_next=*/false);
 }
 
 absl::Status TrainLoop::GoBackToSent() {

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -164,7 +165,15 @@ class TrainLoop {
   absl::StatusOr<PrivateState> private_state();
   // The servers' answer may say that it is in a checkpoint. `cursor`: where the loop was when it had
   // trained what they were sent.
-  absl::Status SaveIfAsked(const ExchangeResult& result, const WorkerCursor& cursor);
+  // `evaluates_next`: an evaluation of just these values comes next, in which case the file is put off.
+  absl::Status SaveIfAsked(const ExchangeResult& result, const WorkerCursor& cursor,
+                           bool evaluates_next);
+  // An evaluation of the values that the last exchange brought is next.
+  bool EvaluatesNext() const {
+    return Finished() || rest_.rests || (options_.recipe.lockstep && Draining());
+  }
+  // What SaveIfAsked has put off, if it has.
+  absl::Status SavePutOff(const WorkerCursor& cursor);
   absl::Status Resume();
 
   const Options options_;
@@ -181,6 +190,7 @@ class TrainLoop {
   PhaseSeconds told_phases_;
   Waits waits_{this};
   const bool reads_rows_;  // minibatches are of its own rows
+  const bool calibrates_;  // the model has a batch norm
   std::atomic<bool> stopping_{false};
   std::atomic<bool> abandons_{false};
 
@@ -221,6 +231,9 @@ class TrainLoop {
   bool in_flight_ = false;
   WorkerCursor evaluated_;          // at the last evaluation
   uint64_t checkpoint_number_ = 0;  // the last one that this worker had to do with
+  // The number and the folder's step of one that is written after the evaluation, which finds the batch norms'
+  // constants of its very model.
+  std::optional<std::pair<uint64_t, uint64_t>> put_off_;
 };
 
 }  // namespace tessera

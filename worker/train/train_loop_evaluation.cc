@@ -6,15 +6,6 @@
 #include "worker/train/train_loop.h"
 
 namespace tessera {
-namespace {
-
-bool Calibrates(const v1::Model& model) {
-  return std::any_of(model.layers().begin(), model.layers().end(),
-                     [](const v1::Layer& layer) { return layer.has_batch_norm(); });
-}
-
-}  // namespace
-
 absl::Status TrainLoop::Evaluate(bool last) {
   evaluated_ = cursor();
   Begin(TrainWork::kNothing);
@@ -39,6 +30,7 @@ absl::Status TrainLoop::Evaluate(bool last) {
   phases_.Enter(Phase::kPull);
   if (!stop_ && !Finished()) {
     TESSERA_ASSIGN_OR_RETURN(const bool pulls_again, learner_.EndEvaluation());
+    TESSERA_RETURN_IF_ERROR(SavePutOff(evaluated_));
     if (pulls_again || fetch_due_) TESSERA_RETURN_IF_ERROR(Fetch().status());
   }
   phases_.Enter(Phase::kCompute);
@@ -64,7 +56,7 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
   if (place.finished.has_value()) return place.finished;
   std::vector<float> constants;
   // Choosing the rows sorts all.
-  if (place.part == 0 && Calibrates(options_.job.model())) {
+  if (place.part == 0 && calibrates_) {
     const bool owns_part = options_.job.data().partition() == "shard" && cut_.part < cut_.parts;
     const std::vector<uint32_t> rows =
         CalibrationRows(options_.job.seed(), data_.train.rows(), owns_part ? cut_.part : 0,
@@ -76,6 +68,7 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
   TESSERA_ASSIGN_OR_RETURN(const std::optional<std::vector<float>> shared,
                            coordination_.ShareConstants(place, std::move(constants)));
   if (!shared.has_value()) return std::optional<EvaluationResult>();
+  evaluated_.norm_constants = *shared;
   const std::vector<uint32_t> rows = EvaluationRows(data_.test.rows(), place.part, place.parts);
   Begin(TrainWork::kEvaluation);
   TESSERA_ASSIGN_OR_RETURN(const Scores scores, learner_.Score(data_.test, rows, *shared));
@@ -86,6 +79,14 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
   sums.rows = scores.rows;
   for (int i = 0; i < 3; ++i) sums.precision_hits[i] = scores.precision_hits[i];
   return coordination_.Score(place, sums);
+}
+
+absl::Status TrainLoop::SavePutOff(const WorkerCursor& cursor) {
+  if (!put_off_) return absl::OkStatus();
+  const auto [number, folder_step] = *std::exchange(put_off_, std::nullopt);
+  TESSERA_ASSIGN_OR_RETURN(const PrivateState state, private_state());
+  options_.store->Save(number, folder_step, cursor, state);
+  return absl::OkStatus();
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,6 +24,9 @@ struct WorkerCursor {
   // Of the minibatches since the last evaluation.
   double loss_sum = 0;
   uint64_t loss_count = 0;
+  // Of batch norms, as an evaluation of what the servers have just committed found them. Empty: none was made here, or
+  // the model has none.
+  std::vector<float> norm_constants = {};
 };
 
 // One thread, the train loop's.

@@ -388,5 +388,84 @@ TEST_CASE("the sparse rows of per-feature data agree with the same rows in csv",
   REQUIRE(Features(a->test, {0}) == Features(b->test, {0}));
 }
 
+v1::Data LibsvmJob(absl::string_view train, absl::string_view test) {
+  WriteFile("train.svm", train);
+  WriteFile("test.svm", test);
+  return Job("format: 'libsvm' train { features: 'train.svm' } test { features: 'test.svm' }");
+}
+
+TEST_CASE("a trained model's labels keep their numbers, whichever rows are named now",
+          "[load_datasets]") {
+  const ModelEnds ends{2, 3, true};
+  const auto trained = LoadDatasets(LibsvmJob("10 1:1\n20 2:1\n30 1:2\n", "30 1:1\n"), ends);
+  REQUIRE(trained.ok());
+  REQUIRE(trained->facts.labels == std::vector<int64_t>{10, 20, 30});
+  const v1::Data other = LibsvmJob("20 1:1\n30 2:1\n", "30 1:1\n10 2:1\n");
+  // By themselves these number 20 and 30 as 0 and 1, and do not know 10.
+  REQUIRE(Wrong(other, ends).find("label is 10") != std::string::npos);
+  const auto again = LoadDatasets(other, ends, kDatasetBytesMax, &trained->facts);
+  REQUIRE(again.ok());
+  REQUIRE(Targets(again->train, {0, 1}) == Floats{0, 1, 0, 0, 0, 1});
+  REQUIRE(Targets(again->test, {0, 1}) == Floats{0, 0, 1, 1, 0, 0});
+  REQUIRE(again->facts.ReadsAs(trained->facts));
+  const absl::Status unknown =
+      LoadDatasets(LibsvmJob("20 1:1\n", "7 1:1\n"), ends, kDatasetBytesMax, &trained->facts)
+          .status();
+  REQUIRE(Text(unknown).find("label is 7, want one of 10, 20, 30") != std::string::npos);
+}
+
+TEST_CASE("a trained model's labels that were classes stay classes", "[load_datasets]") {
+  const ModelEnds ends{2, 3, true};
+  const auto trained = LoadDatasets(LibsvmJob("0 1:1\n2 2:1\n", "1 1:1\n"), ends);
+  REQUIRE(trained->facts.labels.empty());
+  // By themselves 2 and 3 are numbered as 0 and 1.
+  REQUIRE(Wrong(LibsvmJob("2 1:1\n3 1:1\n", "2 1:1\n"), ends).empty());
+  const absl::Status other =
+      LoadDatasets(LibsvmJob("2 1:1\n3 1:1\n", "2 1:1\n"), ends, kDatasetBytesMax, &trained->facts)
+          .status();
+  REQUIRE(Text(other).find("label is 3, want 0 to 2") != std::string::npos);
+}
+
+TEST_CASE("a trained model's normalisation holds, whichever rows and constants are named now",
+          "[load_datasets]") {
+  const std::string normalize =
+      GENERATE("normalize { per_feature: true }", "normalize { mean: 7 stddev: 9 }");
+  ModelFacts facts;
+  facts.mean = {1, 2};
+  facts.stddev = {2, 4};
+  const v1::Data data = CsvJob("100,5,0\n3,50,1\n", "5,6,2\n", normalize);
+  const auto sets = LoadDatasets(data, {2, 3, false}, kDatasetBytesMax, &facts);
+  REQUIRE(sets.ok());
+  REQUIRE(Features(sets->train, {1}) == Floats{1, 12});
+  REQUIRE(Features(sets->test, {0}) == Floats{2, 1});
+  REQUIRE(sets->facts.ReadsAs(facts));
+  v1::Job job;
+  job.mutable_model()->add_input(2);
+  *job.mutable_data() = data;
+  REQUIRE(NormalizesOtherwise(job, facts) == (normalize.find("mean") != std::string::npos));
+  facts.mean = {7};
+  facts.stddev = {9};
+  REQUIRE(NormalizesOtherwise(job, facts) == (normalize.find("mean") == std::string::npos));
+}
+
+TEST_CASE("data of another kind than a model was trained with are refused", "[load_datasets]") {
+  const auto refusal = [](const v1::Data& data, const ModelFacts& facts, const ModelEnds& ends) {
+    return Text(LoadDatasets(data, ends, kDatasetBytesMax, &facts).status());
+  };
+  ModelFacts facts;
+  facts.mean = {1, 2, 3};
+  facts.stddev = {1, 1, 1};
+  const v1::Data csv = CsvJob("1,5,0\n", "3,3,0\n");
+  REQUIRE(refusal(csv, facts, {2, 3, false}) ==
+          "checkpoint: normalisation is of 3 inputs, and the job's model has 2");
+  REQUIRE(refusal(XcJob(""), facts, {3, 3, true}).find("data.format: is xc, ") == 0);
+  facts = {{1, 2, 3}, {0}, {1}, 0, {}};
+  REQUIRE(refusal(csv, facts, {2, 3, false}).find("data.format: is csv, and the checkpoint's") ==
+          0);
+  REQUIRE(
+      refusal(LibsvmJob("1 1:1\n", "1 1:1\n"), facts, {2, 2, true}) ==
+      "labels that the model was trained with are 1, 2, 3, want at most 2 (the model's classes)");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,0 +1,190 @@
+#include "common/checkpoint/model_facts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/strict_json.h"
+
+namespace tessera {
+namespace {
+
+constexpr char kLabels[] = "labels";
+constexpr char kMean[] = "normalization.mean";
+constexpr char kStddev[] = "normalization.stddev";
+constexpr char kConstants[] = "norm.constants";
+constexpr char kTrainSum[] = "train_sum";
+constexpr char kFactsSum[] = "facts_xxh3";
+// More than any model's inputs, classes or channels are.
+constexpr int64_t kFactEntriesMax = int64_t{1} << 26;
+
+// Visits what FactTensors lists, in that order: (name, dtype, vector).
+template <typename Facts, typename Visit>
+void ForEachArray(Facts& facts, Visit&& visit) {
+  visit(kLabels, "I64", facts.labels);
+  visit(kMean, "F64", facts.mean);
+  visit(kStddev, "F64", facts.stddev);
+  visit(kConstants, "F32", facts.norm_constants);
+}
+
+template <typename T>
+int64_t BytesOf(const std::vector<T>& values) {
+  return static_cast<int64_t>(values.size() * sizeof(T));
+}
+
+uint64_t SumOf(const ModelFacts& facts) {
+  uint64_t sum = 0;
+  ForEachArray(facts, [&sum](const char*, const char*, const auto& values) {
+    sum = XXH3_64bits_withSeed(values.data(), static_cast<size_t>(BytesOf(values)), sum);
+  });
+  return sum;
+}
+
+absl::Status Wrong(const SafetensorsReader& file, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("\"", file.path(), "\": ", what));
+}
+
+absl::Status ReadSum(const SafetensorsReader& file, const char* key, uint64_t* sum) {
+  const auto found = file.metadata().find(key);
+  const std::string text = found == file.metadata().end() ? "" : found->second;
+  if (ParseHex64(text, sum)) return absl::OkStatus();
+  return Wrong(file, absl::StrCat(key, " is \"", text, "\", want 16 hexadecimal digits"));
+}
+
+// An absent tensor leaves `values` empty: none that is there may be.
+template <typename T>
+absl::Status ReadArray(const SafetensorsReader& file, const char* name, const char* dtype,
+                       std::vector<T>* values) {
+  const TensorSpec* const found = file.Find(name);
+  if (found == nullptr) return absl::OkStatus();
+  if (found->dtype != dtype || found->shape.size() != 1 || found->shape[0] < 1 ||
+      found->shape[0] > kFactEntriesMax) {
+    return Wrong(file, absl::StrCat("tensor \"", name, "\" is no list of 1 to ", kFactEntriesMax,
+                                    " numbers as ", dtype));
+  }
+  values->resize(static_cast<size_t>(found->shape[0]));
+  return file.Read(*found, 0, BytesOf(*values), values->data());
+}
+
+absl::Status Check(const SafetensorsReader& file, const ModelFacts& facts) {
+  if (facts.mean.empty() || facts.mean.size() != facts.stddev.size()) {
+    return Wrong(file, absl::StrCat(kMean, " has ", facts.mean.size(), " entries and ", kStddev,
+                                    " ", facts.stddev.size(), ", want as many, and at least one"));
+  }
+  for (size_t j = 0; j < facts.mean.size(); ++j) {
+    const auto inverse = static_cast<float>(1 / facts.stddev[j]);
+    if (std::isfinite(facts.mean[j]) && facts.stddev[j] > 0 && std::isfinite(inverse)) continue;
+    return Wrong(file,
+                 absl::StrCat("normalisation of input ", j, " is ", facts.mean[j], " and ",
+                              facts.stddev[j], ", want finite numbers and a positive stddev"));
+  }
+  const auto is_before = [](int64_t a, int64_t b) { return a >= b; };
+  if (std::adjacent_find(facts.labels.begin(), facts.labels.end(), is_before) !=
+      facts.labels.end()) {
+    return Wrong(file, "labels do not ascend");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<TensorSpec> FactTensors(const ModelFacts& facts) {
+  std::vector<TensorSpec> tensors;
+  if (facts.empty()) return tensors;
+  ForEachArray(facts, [&tensors](const char* name, const char* dtype, const auto& values) {
+    if (values.empty()) return;
+    TensorSpec& tensor = tensors.emplace_back();
+    tensor.name = name;
+    tensor.dtype = dtype;
+    tensor.shape = {static_cast<int64_t>(values.size())};
+  });
+  return tensors;
+}
+
+TensorMetadata FactMetadata(const ModelFacts& facts) {
+  if (facts.empty()) return {};
+  return {{kTrainSum, Hex64(facts.train_sum)}, {kFactsSum, Hex64(SumOf(facts))}};
+}
+
+absl::Status AppendFacts(const ModelFacts& facts, SafetensorsWriter* out) {
+  absl::Status status;
+  if (facts.empty()) return status;
+  ForEachArray(facts, [&status, out](const char*, const char*, const auto& values) {
+    if (status.ok()) status = out->Append(values.data(), BytesOf(values));
+  });
+  return status;
+}
+
+absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const SafetensorsReader& file) {
+  if (file.metadata().count(kFactsSum) == 0) return std::optional<ModelFacts>();
+  ModelFacts facts;
+  uint64_t sum = 0;
+  TESSERA_RETURN_IF_ERROR(ReadSum(file, kTrainSum, &facts.train_sum));
+  TESSERA_RETURN_IF_ERROR(ReadSum(file, kFactsSum, &sum));
+  absl::Status status;
+  ForEachArray(facts, [&](const char* name, const char* dtype, auto& values) {
+    if (status.ok()) status = ReadArray(file, name, dtype, &values);
+  });
+  TESSERA_RETURN_IF_ERROR(status);
+  TESSERA_RETURN_IF_ERROR(Check(file, facts));
+  if (sum == SumOf(facts)) return std::optional<ModelFacts>(std::move(facts));
+  return Wrong(file,
+               "facts_xxh3 is not the sum of labels, normalisation and constants; their bytes are "
+               "not the ones that were written");
+}
+
+absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const Checkpoint& checkpoint) {
+  std::set<uint64_t> ranks;
+  for (const CheckpointMember& member : checkpoint.manifest().members) ranks.insert(member.rank);
+  std::optional<ModelFacts> facts;
+  for (const uint64_t rank : ranks) {
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                             checkpoint.OpenWorker(rank));
+    if (file == nullptr) continue;
+    TESSERA_ASSIGN_OR_RETURN(std::optional<ModelFacts> its, ReadFacts(*file));
+    if (!its) continue;
+    if (!facts) {
+      facts = *std::move(its);
+    } else {
+      facts->norm_constants = std::move(its->norm_constants);
+    }
+    if (!facts->norm_constants.empty()) break;
+  }
+  return facts;
+}
+
+std::optional<ModelFacts> FactsToGoOnFrom(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return std::nullopt;
+  std::vector<std::string> folders;
+  std::error_code error;
+  if (fs::exists(fs::path(path) / kManifestName, error)) {
+    folders.push_back(path);
+  } else {
+    for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+         entry.increment(error)) {
+      uint64_t step = 0;
+      if (ParseStepFolderName(entry->path().filename().string(), &step)) {
+        folders.push_back(entry->path().string());
+      }
+    }
+  }
+  std::sort(folders.rbegin(), folders.rend());
+  for (const std::string& folder : folders) {
+    const absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(folder);
+    if (!checkpoint.ok()) continue;
+    absl::StatusOr<std::optional<ModelFacts>> facts = ReadFacts(**checkpoint);
+    if (facts.ok()) return *std::move(facts);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera
