@@ -52,6 +52,7 @@ absl::Status WriteAddressFile(const std::string& path, const ServerAddresses& ad
   if (!file) error.assign(errno, std::generic_category());
   if (file) std::filesystem::rename(temporary, path, error);
   if (file && !error) return absl::OkStatus();
+  unlink(temporary.c_str());
   // `tessera run` names one, too: the flag would tell its user nothing.
   return absl::InvalidArgumentError(
       absl::StrCat("address file: \"", path,

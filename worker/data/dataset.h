@@ -107,6 +107,9 @@ struct Datasets {
   Dataset test;
 };
 
+// What the rows of a worker may take where the job sets no limit: all that this machine or container has.
+int64_t DatasetBytesMaxHere();
+
 // Reads the files of data.train and data.test, which are relative to data.directory where not
 // absolute. Both use the normalisation of the training rows. `bytes_max` bounds the memory of both
 // together.

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/machine_memory.h"
 #include "worker/data/cifar.h"
 #include "worker/data/csv.h"
 #include "worker/data/dataset.h"
@@ -117,6 +118,11 @@ ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
   return ends;
 }
 
+int64_t DatasetBytesMaxHere() {
+  const std::optional<MachineMemory> memory = ReadWholeMemory();
+  return memory ? memory->bytes : kDatasetBytesMax;
+}
+
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
                                       int64_t bytes_max) {
   TESSERA_CHECK(ends.inputs >= 1 && ends.outputs >= 1);
@@ -154,7 +160,8 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
 }
 
 absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends) {
-  return LoadDatasets(job.data(), ends, std::max(job.cluster().memory_limit(), kDatasetBytesMax));
+  return LoadDatasets(job.data(), ends,
+                      std::max(job.cluster().memory_limit(), DatasetBytesMaxHere()));
 }
 
 }  // namespace tessera
