@@ -6,12 +6,14 @@
 
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/base/process_limits.h"
 #include "common/base/uncaught.h"
 #include "common/config/command_line.h"
 #include "common/config/job_origin.h"
 #include "server/server_process.h"
 
 int main(int argc, char** argv) {
+  tessera::OutliveFileSizeLimit();
   tessera::LogUncaught("server");
   CLI::App app("Serves a slice of one job's parameters.", "tessera-server");
   app.set_version_flag("--version", std::string("tessera-server ") + tessera::kVersion);

@@ -25,6 +25,7 @@
 #include "common/base/log.h"
 #include "common/base/output_file.h"
 #include "common/base/process.h"
+#include "common/base/process_limits.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/config/job_digest.h"
@@ -50,6 +51,7 @@
 #include "server/server_checkpoints.h"
 #include "server/server_control.h"
 #include "server/server_memory.h"
+#include "server/server_needs.h"
 #include "server/server_place.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_memory.h"
@@ -158,6 +160,7 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
 }
 
 absl::Status ServerProcess::Start() {
+  TESSERA_RETURN_IF_ERROR(CheckProcessLimits(ServerNeeds(job_)));
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   is_replica_ = recipe_.placement == Placement::kReplicated;
@@ -498,12 +501,21 @@ void ServerProcess::DrainJob() {
   }
 }
 
+int Refused(const absl::Status& why) {
+  std::fprintf(stderr, "tessera-server: %s\n", std::string(why.message()).c_str());
+  return 2;
+}
+
 }  // namespace
 
 int RunServer(const ServerOptions& options) {
   ConfigureAllocator();
   // Errors are said once, in our words; the environment may ask for gRPC's as well.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  // Of any job: before the first thread, which ends the process where there is none.
+  if (const absl::Status limits = CheckProcessLimits(ServerNeeds({})); !limits.ok()) {
+    return Refused(limits);
+  }
   // Signals that come before there is anything to drain end the process.
   absl::Mutex mutex;
   ServerProcess* running = nullptr;
@@ -526,8 +538,7 @@ int RunServer(const ServerOptions& options) {
   }
   ServerProcess process(options, reading.job);
   if (const absl::Status status = process.Start(); !status.ok()) {
-    std::fprintf(stderr, "tessera-server: %s\n", std::string(status.message()).c_str());
-    return 2;
+    return Refused(status);
   }
   {
     absl::MutexLock lock(&mutex);

@@ -1,10 +1,12 @@
 // tessera-worker: computes for one job.
+#include "common/base/compute_environment.h"
+#include "common/base/process_limits.h"
 #include "common/base/uncaught.h"
-#include "common/base/waiting_threads.h"
 #include "worker/worker_command.h"
 
 int main(int argc, char** argv) {
-  tessera::StartWithShortWaits(argv);
+  tessera::StartInComputeEnvironment(argv);
+  tessera::OutliveFileSizeLimit();
   tessera::LogUncaught("worker");
   return tessera::WorkerCommand(argc, argv, {});
 }

@@ -19,6 +19,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/base/process_limits.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/base/utf8.h"
@@ -55,6 +56,7 @@
 #include "worker/train/train_loop.h"
 #include "worker/train/worker_report.h"
 #include "worker/worker_life.h"
+#include "worker/worker_needs.h"
 
 namespace tessera {
 namespace {
@@ -68,9 +70,15 @@ constexpr absl::Duration kPausePoll = absl::Milliseconds(50);
 // For a train loop that has been told to end, at least; a minibatch may be under way.
 constexpr absl::Duration kLoopPatience = absl::Seconds(2);
 
+int Refused(const absl::Status& why) {
+  std::fprintf(stderr, "tessera-worker: %s\n", std::string(why.message()).c_str());
+  return 2;
+}
+
 }  // namespace
 
 absl::Status WorkerProcess::Prepare() {
+  TESSERA_RETURN_IF_ERROR(CheckProcessLimits(WorkerNeeds(job_)));
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
@@ -93,13 +101,14 @@ absl::Status WorkerProcess::Prepare() {
   if (limit > 0) LimitMemory();
   const std::optional<ModelFacts> saved = FactsToGoOnFrom(job_.checkpoint().restore());
   absl::StatusOr<Datasets> data =
-      LoadDatasets(job_.data(), EndsOf(job_.model(), shape_), limit > 0 ? limit : kDatasetBytesMax,
-                   saved ? &*saved : nullptr);
+      LoadDatasets(job_.data(), EndsOf(job_.model(), shape_),
+                   limit > 0 ? limit : DatasetBytesMaxHere(), saved ? &*saved : nullptr);
   if (absl::IsResourceExhausted(data.status())) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        data.status().message(), limit > 0
-                                     ? "; cluster.memory_limit is all that this worker may take"
-                                     : "; cluster.memory_limit may say more than 64 GiB"));
+        data.status().message(),
+        limit > 0 ? "; cluster.memory_limit is all that this worker may take"
+                  : "; this machine or container has no more memory; use a larger one, or give "
+                    "each worker its part of the rows (data.partition: local)"));
   }
   if (!data.ok()) return data.status();
   data_ = std::make_unique<Datasets>(*std::move(data));
@@ -433,6 +442,10 @@ int RunWorker(const WorkerOptions& options) {
   ConfigureAllocator();
   // Errors are said once, in our words; the environment may ask for gRPC's as well.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  // Of any job: before the first thread, which ends the process where there is none.
+  if (const absl::Status limits = CheckProcessLimits(WorkerNeeds({})); !limits.ok()) {
+    return Refused(limits);
+  }
   absl::Mutex mutex;
   WorkerProcess* running = nullptr;
   std::optional<int> outcome;  // once all is over but the tearing down, which a dead disk holds up
@@ -455,8 +468,7 @@ int RunWorker(const WorkerOptions& options) {
   }
   WorkerProcess process(options, reading.job);
   if (const absl::Status status = process.Prepare(); !status.ok()) {
-    std::fprintf(stderr, "tessera-worker: %s\n", std::string(status.message()).c_str());
-    return 2;
+    return Refused(status);
   }
   {
     absl::MutexLock lock(&mutex);

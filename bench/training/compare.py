@@ -5,7 +5,8 @@
 
 FOLDER holds the speech data (deploy/fetch_data.sh --from DIR speech). Prints seconds per epoch of data parallel, and
 seconds of training to an accuracy (interpolated) of local SGD with 20 local steps; medians over the repetitions, two
-servers and two workers of one thread each. The peer needs Debian's python3-torch and libopenblas0-pthread.
+servers and two workers of one thread each. The peer needs Debian's python3-torch and libopenblas0-pthread: where its
+product is not half as fast as oneDNN's there is no comparison.
 """
 import argparse
 import json
@@ -14,12 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import peer
 from runs import ROOT, crossing, median, set_of
-
-PYTHON = "/usr/bin/python3"  # Debian's, which has python3-torch
-
-# OpenBLAS does not know every CPU and falls back to slow kernels; this is the fastest it has for AVX-512 machines.
-PEER_ENVIRONMENT = {"OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "SkylakeX"), "OPENBLAS_NUM_THREADS": "1"}
 
 
 def tessera(job, folder, settings, binary):
@@ -33,21 +30,12 @@ def tessera(job, folder, settings, binary):
         return json.load(file)
 
 
-def peer(folder, method, epochs, seed, evaluate):
-    command = [PYTHON, os.path.join(ROOT, "bench/training/pytorch_peer.py"), folder, "--method", method,
+def pytorch(folder, method, epochs, seed, evaluate):
+    command = [peer.PYTHON, os.path.join(ROOT, "bench/training/pytorch_peer.py"), folder, "--method", method,
                "--epochs", str(epochs), "--seed", str(seed)] + (["--evaluate"] if evaluate else [])
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True,
-                            env=dict(os.environ, **PEER_ENVIRONMENT)).stdout
+                            env=dict(os.environ, **peer.ENVIRONMENT)).stdout
     return json.loads(output.splitlines()[-1])
-
-
-def check_peer():
-    """Before a job has trained for nothing."""
-    done = subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        why = done.stderr.strip().splitlines()
-        raise SystemExit("compare.py: %s cannot import torch (%s); install python3-torch and libopenblas0-pthread, "
-                         "or use --skip-peer" % (PYTHON, why[-1] if why else "no reason given"))
 
 
 def show(name, ours, theirs):
@@ -73,7 +61,7 @@ def main():
     if not os.path.isdir(arguments.folder):
         raise SystemExit("compare.py: %s: no folder, want the speech data; %s" % (arguments.folder, set_of("speech")))
     if not arguments.skip_peer:
-        check_peer()
+        print(peer.check("compare.py", "--skip-peer"), flush=True)
 
     ours, theirs = [], []
     for seed in range(7, 7 + arguments.repeat):
@@ -82,7 +70,8 @@ def main():
                          arguments.binary)
         ours.append(report["train_seconds"] / arguments.epochs)
         if not arguments.skip_peer:
-            theirs.append(peer(arguments.folder, "data_parallel", arguments.epochs, seed, False)["seconds_per_epoch"])
+            found = pytorch(arguments.folder, "data_parallel", arguments.epochs, seed, False)
+            theirs.append(found["seconds_per_epoch"])
     show("data_parallel, seconds per epoch", ours, theirs)
 
     ours, theirs = [], []
@@ -92,7 +81,7 @@ def main():
                           precision, "train.target_accuracy=%g" % arguments.accuracy], arguments.binary)
         ours.append(crossing(report["history"], arguments.accuracy))
         if not arguments.skip_peer:
-            history = peer(arguments.folder, "local_sgd", arguments.local_epochs, seed, True)["history"]
+            history = pytorch(arguments.folder, "local_sgd", arguments.local_epochs, seed, True)["history"]
             theirs.append(crossing(history, arguments.accuracy))
     show("local_sgd(20), seconds to %.2f" % arguments.accuracy, ours, theirs)
 

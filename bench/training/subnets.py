@@ -13,7 +13,8 @@ there are cores share the cores, and the seconds are what passed. Seconds are of
 evaluations, which are not in them; bytes are the values that all workers pulled and pushed until then. Medians over the
 seeds.
 
-The peer pytorch_ist (pytorch_ist_peer.py; wants python3-torch) is scored as published and with calibrated constants.
+The peer pytorch_ist (pytorch_ist_peer.py; wants python3-torch and libopenblas0-pthread) is scored as published and with
+calibrated constants.
 --ensemble compares test accuracies after all epochs, with one hidden layer and with two.
 """
 import json
@@ -24,8 +25,8 @@ import subprocess
 import sys
 import tempfile
 
+import peer
 import runs
-from compare import PEER_ENVIRONMENT
 
 # To finish an exchange, evaluate and report, once asked.
 DRAIN_SECONDS_MAX = 120
@@ -51,30 +52,32 @@ def run(options, flags):
             return json.load(file)
 
 
-def peer(options, workers, seed):
+def published(options, workers, seed):
     """Its two scores as two reports."""
-    command = ["/usr/bin/python3", os.path.join(runs.ROOT, "bench/training/pytorch_ist_peer.py"), options.folder,
+    command = [peer.PYTHON, os.path.join(runs.ROOT, "bench/training/pytorch_ist_peer.py"), options.folder,
                "--workers", str(workers), "--epochs", str(options.epochs), "--seed", str(seed)]
     if not options.to_the_end:
         command += ["--to", str(options.to)]
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, **PEER_ENVIRONMENT),
+    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, **peer.ENVIRONMENT),
                           preexec_fn=runs.die_with_parent)
     if done.returncode != 0:
         sys.exit(done.stderr)
     report = json.loads(done.stdout.splitlines()[-1])
     report["traffic"] = {"pull_payload_bytes": report["payload_bytes"], "push_payload_bytes": 0}
-    published = [dict(entry, test_accuracy=entry["batch_accuracy"]) for entry in report["history"]]
-    return {"pytorch_ist, scored as published": dict(report, history=published),
+    as_published = [dict(entry, test_accuracy=entry["batch_accuracy"]) for entry in report["history"]]
+    return {"pytorch_ist, scored as published": dict(report, history=as_published),
             "pytorch_ist, scored with constants": report}
 
 
 def compare(options):
     def train(method, workers, seed):
         if method == "pytorch_ist":
-            return peer(options, workers, seed)
+            return published(options, workers, seed)
         more = {"train.target_accuracy": 0} if options.to_the_end else {}
         return {method: run(options, runs.overrides(options, method, workers, seed, **more))}
 
+    if "pytorch_ist" in options.methods:
+        print(peer.check("subnets.py", "--methods without pytorch_ist"), flush=True)
     found = runs.measure(options, train)
     print("\n" + runs.table(options, found))
     if options.to_the_end:

@@ -38,7 +38,8 @@
 #include "deploy/doctor/device_check.h"
 #include "deploy/doctor/disk_check.h"
 #include "deploy/doctor/findings.h"
-#include "deploy/doctor/machine_memory.h"
+#include "common/base/machine_memory.h"
+#include "deploy/doctor/limits_check.h"
 #include "deploy/doctor/memory_check.h"
 #include "deploy/doctor/missing_server.h"
 #include "deploy/doctor/own_name_check.h"
@@ -117,6 +118,8 @@ class Examination {
                          shape_.size, shape_.size * 4.0 / (1 << 20), Counted(servers, "server"),
                          Counted(job_.cluster().workers(), "worker"),
                          JobDigest(job_).substr(0, 12)));
+    // Before there are threads here that a job's processes would not share.
+    Add(CheckLimits(job_, !options_.no_data));
     const bool is_secure = Secure();
     // All at once, beside what follows: one that is silent takes seconds.
     std::vector<std::future<Call>> calls;

@@ -9,10 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "common/base/compute_environment.h"
 #include "common/base/process.h"
-#include "common/base/waiting_threads.h"
+#include "common/base/process_limits.h"
+#include "common/base/uncaught.h"
 #include "common/config/command_line.h"
 #include "common/config/job_origin.h"
+#include "common/rpc/rpc_needs.h"
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/checkpoint_command.h"
 #include "deploy/cli/doctor_command.h"
@@ -125,6 +129,13 @@ CLI::App* AddEnd(CLI::App* app, const char* name, const char* does, EndOptions* 
   return command;
 }
 
+// Beside those of the processes that a command starts, and of the threads that compute. For signals, a status.
+ProcessNeeds NeedsOfCommand(bool calls_servers) {
+  constexpr int kOwnThreads = 4;
+  if (calls_servers) return RpcNeeds(kOwnThreads, /*connections=*/2);
+  return {kOwnThreads, /*files=*/16};
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Trains neural networks through sharded parameter servers.", "tessera");
   app.require_subcommand(1);
@@ -223,6 +234,13 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return EndOfParsing(app, error);
   }
+  const bool calls_servers =
+      app.got_subcommand(run_command) || app.got_subcommand(status_command) ||
+      app.got_subcommand(checkpoint_command) || app.got_subcommand(doctor_command);
+  if (const absl::Status limits = CheckProcessLimits(NeedsOfCommand(calls_servers)); !limits.ok()) {
+    std::fprintf(stderr, "tessera: %s\n", std::string(limits.message()).c_str());
+    return 2;
+  }
   if (app.got_subcommand(run_command)) {
     run.origin = OriginOf({argv, static_cast<size_t>(argc)}, run.job_path, run.overrides);
     return RunJob(run);
@@ -244,7 +262,7 @@ bool Computes(int argc, char** argv) {
   if (argc < 2) return false;
   const std::string command = argv[1];
   return command == "run" || command == "eval" || command == "export" || command == "simulate" ||
-         command == "plan";
+         command == "plan" || command == "doctor";
 }
 
 // What is opened next would take the place of a stdout that is closed, and get all that is printed.
@@ -277,8 +295,10 @@ int CheckOutput(int exit_code) {
 
 int main(int argc, char** argv) {
   tessera::HoldStandardStreams();
+  tessera::OutliveFileSizeLimit();
   // Errors are said once, in our words; the environment may ask for gRPC's as well.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  if (tessera::Computes(argc, argv)) tessera::StartWithShortWaits(argv);
+  if (tessera::Computes(argc, argv)) tessera::StartInComputeEnvironment(argv);
+  tessera::LogUncaught("tessera");
   return tessera::CheckOutput(tessera::Main(argc, argv));
 }

@@ -8,7 +8,7 @@
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 #include "deploy/doctor/findings.h"
-#include "deploy/doctor/machine_memory.h"
+#include "common/base/machine_memory.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
 

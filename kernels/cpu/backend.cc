@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/process_limits.h"
 #include "dnnl.hpp"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/batch_norm.h"
@@ -46,6 +47,20 @@ absl::Status HasBf16() {
 absl::Status NoTf32() {
   return absl::FailedPreconditionError(
       "train.precision: got \"tf32\", want f32 or bf16 on a CPU; GPUs have tf32");
+}
+
+// Products of another team would have other bits, and of a smaller one than oneDNN expects, other values.
+absl::Status CheckTeam(int threads) {
+  const absl::Status room = CheckProcessLimits({threads - 1, 0});
+  if (!room.ok()) {
+    return absl::Status(room.code(),
+                        absl::StrCat("cluster.threads: is ", threads, "; ", room.message()));
+  }
+  const int team = CpuThreads(threads).MeasuredTeam();
+  if (team == threads) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cluster.threads: is ", threads, ", but OpenMP computes with ", team,
+                   " here; unset OMP_THREAD_LIMIT, or set cluster.threads to ", team));
 }
 
 // There is nothing to be saved: a call is the work.
@@ -134,6 +149,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& opti
     return absl::InvalidArgumentError(absl::StrCat("cluster.threads: got ", options.threads,
                                                    ", want an integer in [1, ", kThreadsMax, "]"));
   }
+  TESSERA_RETURN_IF_ERROR(CheckTeam(options.threads));
+  // The environment may ask for products in bf16.
+  TESSERA_CHECK(dnnl_set_default_fpmath_mode(dnnl_fpmath_mode_strict) == dnnl_success);
   return std::make_unique<CpuBackend>(options);
 }
 

@@ -16,7 +16,8 @@ struct CpuOptions {
 
 // A call has done its work when it returns. Results other than matrix products do not depend on
 // `threads` nor on the CPU; matrix products may.
-// kInvalidArgument unless 1 <= threads <= 1024.
+// kInvalidArgument unless 1 <= threads <= 1024, the system has so many, and OpenMP gives the calling thread a team of
+// all of them, as it then gives every thread that calls the backend.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options);
 
 }  // namespace tessera

@@ -14,8 +14,26 @@ class CpuThreads {
   explicit CpuThreads(int count) : count_(count) {}
   int count() const { return count_; }
 
-  // OpenMP keeps the number per calling thread, and oneDNN asks OpenMP.
-  void Enter() const { omp_set_num_threads(count_); }
+  // Readies the calling thread for products. oneDNN asks OpenMP how large a team will be, and leaves parts of a product
+  // out where it turns out smaller. OpenMP keeps that per calling thread, and begins with what the environment says.
+  void Enter() const {
+    omp_set_dynamic(0);
+    omp_set_max_active_levels(1);
+    omp_set_num_threads(count_);
+  }
+
+  // The team that the calling thread really gets. It needs count() - 1 threads more, without which OpenMP ends the
+  // process.
+  int MeasuredTeam() const {
+    Enter();
+    int team = count_;
+#ifdef _OPENMP
+#pragma omp parallel
+#pragma omp master
+    team = omp_get_num_threads();
+#endif
+    return team;
+  }
 
   // Calls f(begin, end) for parts that cover [0, n), on as many threads as there are parts. A part
   // is a multiple of 16 items, but for the last one, and has work of at least kWorkMin: `cost` is

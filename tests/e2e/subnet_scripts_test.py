@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 from cluster import DIGITS, JOBS, SOON, TESSERA, Process, Test, await_true, children_of, exists
 
@@ -183,6 +184,26 @@ class Sets(unittest.TestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertRegex(error, r"^compare.py: \S+ cannot import torch \(no torch here\); install python3-torch.*\n$")
 
+    def test_a_peer_whose_products_are_slow_is_none(self):
+        text = ("import os, runpy, sys\n"
+                "sys.argv.pop(0)\n"
+                "sys.path.insert(0, %r)\n"
+                "import peer\n"
+                "peer.measured = lambda script, without: {'pytorch': float(os.environ['THEIRS']), 'onednn': 116.0}\n"
+                "runpy.run_path(sys.argv[0], run_name='__main__')" % os.path.dirname(SUBNETS))
+        subnets = [DIGITS, "--methods", "pytorch_ist", "--workers", "2", "--tessera", "/none"]
+        for script, arguments in (("compare.py", [DIGITS, "--binary", "/none"]), ("subnets.py", subnets)):
+            with self.subTest(script):
+                def told(gflops):
+                    with unittest.mock.patch.dict(os.environ, THEIRS=gflops):
+                        return run("-c", text, os.path.join(os.path.dirname(SUBNETS), script), *arguments)
+                code, out, error = told("2")
+                self.assertEqual((code, out), (1, ""))
+                self.assertRegex(error, r"^%s: PyTorch's product 2.0 GFLOP/s, oneDNN's 116.0, want half of that or "
+                                        r"more: .*install python3-torch and libopenblas0-pthread, or use --.*\n$" % script)
+                self.assertEqual(told("57.9")[0], 1)
+                self.assertEqual(told("58.1")[1], "PyTorch's product 58.1 GFLOP/s, oneDNN's 116.0\n")
+
     def test_only_scripts_that_choose_their_servers_take_a_number_of_them(self):
         coded = importlib.import_module("coded")
         self.assertFalse(hasattr(coded.parser_of("", coded.ROWS).parse_args(["folder"]), "servers"))
@@ -196,6 +217,11 @@ class Peer(unittest.TestCase):
         except ImportError:
             raise unittest.SkipTest("python3-torch is not installed")
         cls.peer = importlib.import_module("pytorch_ist_peer")
+
+    def test_the_product_of_each_is_timed(self):
+        measured = importlib.import_module("peer").measured("this test", "-")
+        self.assertEqual(set(measured), {"pytorch", "onednn"})
+        self.assertTrue(all(gflops > 0 for gflops in measured.values()), measured)
 
     def test_parts_are_disjoint_and_cover_a_layer(self):
         parts = self.peer.cut(12, 3, random.Random(1))

@@ -117,6 +117,9 @@ struct Datasets {
   std::vector<std::string> notes = {};
 };
 
+// What the rows of a worker may take where the job sets no limit: all that this machine or container has.
+int64_t DatasetBytesMaxHere();
+
 // Reads the files of data.train and data.test, which are relative to data.directory where not
 // absolute. Both are of one kind: bytes or other numbers, and rows of one shape. Both use the labels' numbers and the
 // normalisation of the training rows, or those of `facts`, which a model was trained with. `bytes_max` bounds the memory

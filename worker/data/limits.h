@@ -10,7 +10,8 @@ namespace tessera {
 constexpr int64_t kRowsMax = (int64_t{1} << 31) - 1;
 // As for model.input in job.proto.
 constexpr int64_t kFeaturesMax = int64_t{1} << 24;
-// Values and labels of the training and the test set together, where the job sets no memory limit.
+// Values and labels of the training and the test set together, where neither the job nor the machine says how much
+// memory there is.
 constexpr int64_t kDatasetBytesMax = int64_t{64} << 30;
 // Text of one number, its separator included. A line may hold this much for each feature and class.
 constexpr int64_t kFieldBytesMax = 64;

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/machine_memory.h"
 #include "worker/data/cifar.h"
 #include "worker/data/csv.h"
 #include "worker/data/csv_columns.h"
@@ -174,6 +175,11 @@ ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
   return ends;
 }
 
+int64_t DatasetBytesMaxHere() {
+  const std::optional<MachineMemory> memory = ReadWholeMemory();
+  return memory ? memory->bytes : kDatasetBytesMax;
+}
+
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
                                       int64_t bytes_max, const ModelFacts* facts) {
   TESSERA_CHECK(ends.inputs >= 1 && ends.outputs >= 1);
@@ -226,8 +232,8 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
 
 absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,
                                       const ModelFacts* facts) {
-  return LoadDatasets(job.data(), ends, std::max(job.cluster().memory_limit(), kDatasetBytesMax),
-                      facts);
+  return LoadDatasets(job.data(), ends,
+                      std::max(job.cluster().memory_limit(), DatasetBytesMaxHere()), facts);
 }
 
 bool NormalizesOtherwise(const v1::Job& job, const ModelFacts& facts) {

@@ -23,6 +23,7 @@
 #include "common/base/check.h"
 #include "common/base/output_file.h"
 #include "common/base/printable.h"
+#include "common/base/process_limits.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
 #include "common/config/job_origin.h"
@@ -36,6 +37,7 @@
 #include "deploy/cli/run/child_process.h"
 #include "deploy/cli/run/job_children.h"
 #include "deploy/cli/run/run_folders.h"
+#include "deploy/cli/run/run_needs.h"
 #include "deploy/cli/status_stream.h"
 #include "deploy/cli/terminal.h"
 #include "server/control/report.h"
@@ -93,6 +95,7 @@ class JobRun {
 };
 
 absl::Status JobRun::Prepare() {
+  TESSERA_RETURN_IF_ERROR(CheckProcessLimits(RunNeeds(job_)));
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_RETURN_IF_ERROR(
       CheckJobOutput("--report", options_.report_path, options_.job_path, job_));

@@ -1,5 +1,6 @@
 // The option `threads` holds for the thread that calls, whatever OpenMP's own default is.
 #include <dirent.h>
+#include <omp.h>
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -60,7 +61,36 @@ int ThreadsOfALoop(int threads) {
   });
 }
 
+// As computed by a fresh thread that OpenMP gives what `set` says.
+template <typename F>
+std::vector<float> ProductUnder(const F& set, int threads) {
+  std::vector<float> y(256 * 256, -1.0f);
+  std::thread caller([&] {
+    set();
+    const auto backend = CreateBackend("cpu", threads);
+    REQUIRE(backend.ok());
+    std::vector<float> x(256 * 256);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 127) / 128;
+    (*backend)->linear().Forward({256, 256, 256}, x.data(), x.data(), nullptr, y.data());
+    REQUIRE((*backend)->Finish().ok());
+  });
+  caller.join();
+  return y;
+}
+
 }  // namespace
+
+TEST_CASE("what OpenMP was told of teams changes no bit of a product", "[threads]") {
+  for (const int threads : {2, 3}) {
+    CAPTURE(threads);
+    const std::vector<float> whole = ProductUnder([] {}, threads);
+    // No team at all.
+    CHECK(ProductUnder([] { omp_set_max_active_levels(0); }, threads) == whole);
+    // As many as there are idle cores.
+    CHECK(ProductUnder([] { omp_set_dynamic(1); }, threads) == whole);
+    CHECK(ProductUnder([] { omp_set_num_threads(1); }, threads) == whole);
+  }
+}
 
 TEST_CASE("a backend uses as many threads as it was given, in products and in loops", "[threads]") {
   for (const int threads : {1, 2, 3, 1}) {

@@ -1,4 +1,4 @@
-#include "deploy/doctor/machine_memory.h"
+#include "common/base/machine_memory.h"
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -98,6 +98,18 @@ TEST_CASE("control groups of version 1 are limits, too", "[doctor]") {
   machine.Write("/proc/self/cgroup", "5:cpuset,memory:/docker/34cd\n");
   machine.OldGroup("", "3145728\n", "0\n");
   CHECK(machine.Bytes() == 3 << 20);
+}
+
+TEST_CASE("all of the memory is there whoever has it now", "[base]") {
+  const Machine machine;
+  CHECK(ReadWholeMemory(machine.root)->bytes == 64 << 20);
+  CHECK(ReadWholeMemory(machine.root)->of == "this machine");
+  machine.Write("/proc/self/cgroup", "0::/a.slice\n");
+  machine.Group("", "33554432\n", "33554432\n");
+  machine.Group("/a.slice", "max\n", "33554432\n");
+  CHECK(ReadWholeMemory(machine.root)->bytes == 32 << 20);
+  CHECK(ReadWholeMemory(machine.root)->of == "this container");
+  CHECK_FALSE(WholeMemory("MemAvailable:  4096 kB\n", {}).has_value());
 }
 
 TEST_CASE("what does not say how much there is says nothing", "[doctor]") {

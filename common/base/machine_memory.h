@@ -1,6 +1,6 @@
-// How much memory this machine has for processes that are yet to start.
-#ifndef TESSERA_DEPLOY_DOCTOR_MACHINE_MEMORY_H_
-#define TESSERA_DEPLOY_DOCTOR_MACHINE_MEMORY_H_
+// How much memory this machine has.
+#ifndef TESSERA_COMMON_BASE_MACHINE_MEMORY_H_
+#define TESSERA_COMMON_BASE_MACHINE_MEMORY_H_
 
 #include <cstdint>
 #include <optional>
@@ -36,6 +36,12 @@ std::optional<MachineMemory> AvailableMemory(absl::string_view meminfo,
 // `root` has /proc and /sys/fs/cgroup in it.
 std::optional<MachineMemory> ReadAvailableMemory(const std::string& root = "");
 
+// All of it, whoever has it now: the least of MemTotal and of what the control groups may take.
+std::optional<MachineMemory> WholeMemory(absl::string_view meminfo,
+                                         const std::vector<GroupMemory>& groups);
+// Of this machine, as ReadAvailableMemory.
+std::optional<MachineMemory> ReadWholeMemory(const std::string& root = "");
+
 }  // namespace tessera
 
-#endif  // TESSERA_DEPLOY_DOCTOR_MACHINE_MEMORY_H_
+#endif  // TESSERA_COMMON_BASE_MACHINE_MEMORY_H_

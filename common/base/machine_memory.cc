@@ -1,4 +1,4 @@
-#include "deploy/doctor/machine_memory.h"
+#include "common/base/machine_memory.h"
 
 #include <algorithm>
 #include <fstream>
@@ -19,12 +19,11 @@ std::string TextOf(const std::string& path) {
 }
 
 // "MemAvailable:    1234 kB"
-std::optional<int64_t> MemAvailable(absl::string_view meminfo) {
+std::optional<int64_t> Line(absl::string_view meminfo, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(meminfo, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     int64_t kibibytes = 0;
-    if (words.size() < 2 || words[0] != "MemAvailable:" ||
-        !absl::SimpleAtoi(words[1], &kibibytes)) {
+    if (words.size() < 2 || words[0] != name || !absl::SimpleAtoi(words[1], &kibibytes)) {
       continue;
     }
     return kibibytes << 10;
@@ -47,6 +46,12 @@ int64_t InactiveFile(absl::string_view stat) {
 }
 
 // nullopt: there is no limit, which "max" says, or no group.
+std::optional<int64_t> MostOf(const GroupMemory& group) {
+  int64_t most = 0;
+  if (!absl::SimpleAtoi(group.most, &most)) return std::nullopt;
+  return most;
+}
+
 std::optional<int64_t> LeftIn(const GroupMemory& group) {
   int64_t most = 0, used = 0;
   if (!absl::SimpleAtoi(group.most, &most) || !absl::SimpleAtoi(group.used, &used)) {
@@ -95,27 +100,45 @@ std::vector<GroupMemory> GroupsOf(const Hierarchy& hierarchy) {
   }
 }
 
-}  // namespace
-
-std::optional<MachineMemory> AvailableMemory(absl::string_view meminfo,
-                                             const std::vector<GroupMemory>& groups) {
-  const std::optional<int64_t> machine = MemAvailable(meminfo);
-  if (!machine) return std::nullopt;
-  MachineMemory least{*machine, "this machine"};
-  for (const GroupMemory& group : groups) {
-    const std::optional<int64_t> left = LeftIn(group);
-    if (left && *left < least.bytes) least = {*left, "this container"};
-  }
-  return least;
-}
-
-std::optional<MachineMemory> ReadAvailableMemory(const std::string& root) {
+std::vector<GroupMemory> ReadGroups(const std::string& root) {
   std::vector<GroupMemory> groups;
   for (const Hierarchy& hierarchy :
        HierarchiesOf(TextOf(root + "/proc/self/cgroup"), root + "/sys/fs/cgroup")) {
     for (GroupMemory& group : GroupsOf(hierarchy)) groups.push_back(std::move(group));
   }
-  return AvailableMemory(TextOf(root + "/proc/meminfo"), groups);
+  return groups;
+}
+
+template <typename Say>
+std::optional<MachineMemory> LeastOf(const std::optional<int64_t>& machine,
+                                     const std::vector<GroupMemory>& groups, const Say& say) {
+  if (!machine) return std::nullopt;
+  MachineMemory least{*machine, "this machine"};
+  for (const GroupMemory& group : groups) {
+    const std::optional<int64_t> said = say(group);
+    if (said && *said < least.bytes) least = {*said, "this container"};
+  }
+  return least;
+}
+
+}  // namespace
+
+std::optional<MachineMemory> AvailableMemory(absl::string_view meminfo,
+                                             const std::vector<GroupMemory>& groups) {
+  return LeastOf(Line(meminfo, "MemAvailable:"), groups, LeftIn);
+}
+
+std::optional<MachineMemory> WholeMemory(absl::string_view meminfo,
+                                         const std::vector<GroupMemory>& groups) {
+  return LeastOf(Line(meminfo, "MemTotal:"), groups, MostOf);
+}
+
+std::optional<MachineMemory> ReadAvailableMemory(const std::string& root) {
+  return AvailableMemory(TextOf(root + "/proc/meminfo"), ReadGroups(root));
+}
+
+std::optional<MachineMemory> ReadWholeMemory(const std::string& root) {
+  return WholeMemory(TextOf(root + "/proc/meminfo"), ReadGroups(root));
 }
 
 }  // namespace tessera

@@ -1,0 +1,85 @@
+#include "common/base/compute_environment.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+namespace {
+
+// Has the process that was started anew. What is preloaded may put a variable back, each time.
+constexpr char kStartedAnew[] = "TESSERA_STARTED_ANEW";
+constexpr absl::string_view kSpinCount = "GOMP_SPINCOUNT";
+constexpr absl::string_view kWaitPolicy = "OMP_WAIT_POLICY";
+// Of GNU's, Intel's and LLVM's OpenMP.
+constexpr absl::string_view kOpenMp[] = {"OMP_", "GOMP_", "KMP_"};
+// Of oneDNN, which knows each of its variables by two names.
+constexpr absl::string_view kDnnl[] = {"DNNL_", "ONEDNN_"};
+constexpr absl::string_view kDnnlChanges[] = {"DEFAULT_FPMATH_MODE", "CPU_ISA_HINTS"};
+constexpr absl::string_view kNvidia[] = {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION",
+                                         "CUBLAS_EMULATION_STRATEGY"};
+
+absl::string_view NameOf(absl::string_view variable) {
+  return variable.substr(0, variable.find('='));
+}
+
+bool ChangesResults(absl::string_view name) {
+  if (name == kSpinCount || name == kWaitPolicy) return false;
+  for (const absl::string_view library : kOpenMp) {
+    if (absl::StartsWith(name, library)) return true;
+  }
+  for (const absl::string_view library : kDnnl) {
+    for (const absl::string_view what : kDnnlChanges) {
+      if (name == absl::StrCat(library, what)) return true;
+    }
+  }
+  return std::find(std::begin(kNvidia), std::end(kNvidia), name) != std::end(kNvidia);
+}
+
+}  // namespace
+
+std::vector<std::string> ComputeEnvironment(const std::vector<std::string>& given) {
+  std::vector<std::string> wanted;
+  bool says_how_to_wait = false;
+  for (const std::string& variable : given) {
+    const absl::string_view name = NameOf(variable);
+    if (ChangesResults(name)) continue;
+    says_how_to_wait = says_how_to_wait || name == kSpinCount || name == kWaitPolicy;
+    wanted.push_back(variable);
+  }
+  if (!says_how_to_wait) wanted.push_back(absl::StrCat(kSpinCount, "=1000"));
+  return wanted;
+}
+
+void StartInComputeEnvironment(char** argv) {
+  std::vector<std::string> given;
+  for (char** variable = environ; *variable != nullptr; ++variable) given.push_back(*variable);
+  std::vector<std::string> wanted = ComputeEnvironment(given);
+  if (wanted == given) return;
+  const std::string own = absl::StrCat(getpid());
+  const char* const started = getenv(kStartedAnew);
+  if (started != nullptr && started == own) return;
+  // Started by hand through the loader: the program there would be that.
+  if (getauxval(AT_BASE) == 0) return;
+  // Not through /proc, so that the process keeps its name.
+  char program[PATH_MAX];
+  const ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
+  if (size <= 0) return;
+  program[size] = '\0';
+  const auto is_mark = [](const std::string& variable) { return NameOf(variable) == kStartedAnew; };
+  wanted.erase(std::remove_if(wanted.begin(), wanted.end(), is_mark), wanted.end());
+  wanted.push_back(absl::StrCat(kStartedAnew, "=", own));
+  std::vector<char*> pointers;
+  for (std::string& variable : wanted) pointers.push_back(variable.data());
+  pointers.push_back(nullptr);
+  execve(program, argv, pointers.data());
+}
+
+}  // namespace tessera

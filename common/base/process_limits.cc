@@ -1,0 +1,111 @@
+#include "common/base/process_limits.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kChildrenThreadsTried = 1000;
+constexpr size_t kSmallStackBytes = size_t{64} << 10;
+
+void* AwaitEnd(void* ends) {
+  while (sem_wait(static_cast<sem_t*>(ends)) != 0) {
+  }
+  return nullptr;
+}
+
+// Threads that wait until this goes.
+class WaitingThreads {
+ public:
+  WaitingThreads() { sem_init(&ends_, /*pshared=*/0, 0); }
+  ~WaitingThreads() {
+    for (size_t i = 0; i < threads_.size(); ++i) sem_post(&ends_);
+    for (const pthread_t each : threads_) pthread_join(each, nullptr);
+    sem_destroy(&ends_);
+  }
+
+  // As many of `wanted` more as there can be. `stack_bytes` 0: stacks of the usual size.
+  int64_t Add(int64_t wanted, size_t stack_bytes) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (stack_bytes > 0) pthread_attr_setstacksize(&attributes, stack_bytes);
+    int64_t had = 0;
+    pthread_t thread;
+    while (had < wanted && pthread_create(&thread, &attributes, AwaitEnd, &ends_) == 0) {
+      threads_.push_back(thread);
+      ++had;
+    }
+    pthread_attr_destroy(&attributes);
+    return had;
+  }
+
+ private:
+  sem_t ends_;
+  std::vector<pthread_t> threads_;
+};
+
+// Whether it is address space that the stacks of so many threads lack.
+bool LacksAddresses(int threads) {
+  pthread_attr_t attributes;
+  size_t stack = 0;
+  pthread_attr_init(&attributes);
+  pthread_attr_getstacksize(&attributes, &stack);
+  pthread_attr_destroy(&attributes);
+  const size_t bytes = static_cast<size_t>(threads) * stack;
+  void* const room =
+      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return true;
+  munmap(room, bytes);
+  return false;
+}
+
+absl::Status CheckThreads(int own, int64_t of_children) {
+  WaitingThreads threads;
+  const int64_t had = threads.Add(own, 0);
+  const bool lacks_addresses = had < own && LacksAddresses(own);
+  // Stacks of children lie in memory of their own.
+  const int64_t tried = std::min(of_children, kChildrenThreadsTried);
+  const int64_t all = had < own ? had : had + threads.Add(tried, kSmallStackBytes);
+  if (all == own + tried) return absl::OkStatus();
+  const char* const advice =
+      lacks_addresses
+          ? "raise the limit of address space (ulimit -v), or lower that of stacks (ulimit -s)"
+          : "raise the limit of processes (ulimit -u, pids.max of the cgroup)";
+  return absl::InvalidArgumentError(absl::StrCat("threads: the system gives ", all, " more, want ",
+                                                 own + of_children, "; ", advice));
+}
+
+absl::Status CheckFiles(int wanted) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
+  if (limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    getrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (limit.rlim_cur >= static_cast<rlim_t>(wanted)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("open files: the limit is ", limit.rlim_cur,
+                                                 ", want ", wanted,
+                                                 " or more; raise it (ulimit -n)"));
+}
+
+}  // namespace
+
+absl::Status CheckProcessLimits(const ProcessNeeds& needs) {
+  absl::Status status = CheckFiles(needs.files);
+  if (status.ok()) status = CheckThreads(needs.threads, needs.children_threads);
+  return status;
+}
+
+void OutliveFileSizeLimit() { signal(SIGXFSZ, SIG_IGN); }
+
+}  // namespace tessera
