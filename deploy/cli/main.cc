@@ -236,7 +236,8 @@ int Main(int argc, char** argv) {
   }
   const bool calls_servers =
       app.got_subcommand(run_command) || app.got_subcommand(status_command) ||
-      app.got_subcommand(checkpoint_command) || app.got_subcommand(doctor_command);
+      app.got_subcommand(checkpoint_command) || app.got_subcommand(drain_command) ||
+      app.got_subcommand(stop_command) || app.got_subcommand(doctor_command);
   if (const absl::Status limits = CheckProcessLimits(NeedsOfCommand(calls_servers)); !limits.ok()) {
     std::fprintf(stderr, "tessera: %s\n", std::string(limits.message()).c_str());
     return 2;
