@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "server/control/lost_parameters.h"
 #include "server/control/membership.h"
 
 namespace tessera {
@@ -99,7 +100,10 @@ void Membership::OnServerLost(ShardId server, absl::string_view why) {
                      ", and the job goes on from step ", saved_->manifest.step, "\""));
     return;
   }
-  if (!failure_) failure_ = absl::StrCat(told, "; its parameters are lost, start the job again");
+  if (failure_) return;
+  failure_ =
+      absl::StrCat(told, "; its parameters are lost; ",
+                   LostParametersAdvice({facts_.checkpoints, facts_.standbys, facts_.servers}));
 }
 
 void Membership::OnServerBack(ShardId server) {

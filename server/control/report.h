@@ -10,7 +10,8 @@
 //     each by rank, the most that any process of the rank had,
 //   phases [{worker, compute_seconds, pull_seconds, push_seconds, wait_seconds, evaluate_seconds}],
 //   members {joined, lost, partial_pushes}, build {version, backend, cpu, gpu}
-// and, beyond that contract: outcome, failure, refused_pushes, method_description,
+// and, beyond that contract: outcome ("finished", "stopped" or "failed"), failure, stop_reason, planned_steps,
+//   refused_pushes, method_description,
 // parameter_examples, layout_hash, parameters_hash, generation, parts,
 //   member, beside worker in by_worker and phases: which process of that rank, by the number that the status has
 //   of it,
