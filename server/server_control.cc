@@ -11,6 +11,7 @@
 #include "common/base/steady_clock.h"
 #include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/folder_lock.h"
+#include "server/control/lost_parameters.h"
 #include "server/control/state_times.h"
 
 namespace tessera {
@@ -37,8 +38,10 @@ std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
   // In server 0 this process was started in the place of the one that had server 0's parameters.
   const Membership& membership = coordinator.membership();
   const bool is_lost = !is_elected && membership.started() && !membership.CanDoWithout(ShardId(0));
-  if (is_lost && !membership.CanGoBack()) return "server 0's parameters are lost";
-  return "";
+  if (!is_lost || membership.CanGoBack()) return "";
+  const JobFacts& facts = coordinator.facts();
+  return absl::StrCat("server 0's parameters are lost; ",
+                      LostParametersAdvice({facts.checkpoints, facts.standbys, facts.servers}));
 }
 
 }  // namespace

@@ -520,7 +520,7 @@ int RunServer(const ServerOptions& options) {
   absl::Mutex mutex;
   ServerProcess* running = nullptr;
   std::optional<int> outcome;  // once all is over but the tearing down
-  const Termination termination([&](int count) {
+  const Termination termination([&](int count, int) {
     absl::MutexLock lock(&mutex);
     if (outcome && count > 1) _exit(*outcome);
     if (outcome) return;

@@ -449,7 +449,7 @@ int RunWorker(const WorkerOptions& options) {
   absl::Mutex mutex;
   WorkerProcess* running = nullptr;
   std::optional<int> outcome;  // once all is over but the tearing down, which a dead disk holds up
-  const Termination termination([&](int count) {
+  const Termination termination([&](int count, int) {
     absl::MutexLock lock(&mutex);
     if (outcome && count > 1) _exit(*outcome);
     if (outcome) return;

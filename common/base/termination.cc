@@ -2,9 +2,12 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/steady_clock.h"
 
 namespace tessera {
@@ -31,7 +34,7 @@ sigset_t Signals() {
 
 }  // namespace
 
-Termination::Termination(std::function<void(int count)> on_signal, absl::Duration one_signal) {
+Termination::Termination(OnSignal on_signal, absl::Duration one_signal) {
   const sigset_t set = Signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
@@ -51,21 +54,23 @@ void Termination::Take(absl::Duration one_signal) {
     if (signal == kEnd && ends_) return;
     if (signal == kEnd || SteadyNow() - counted < one_signal) continue;
     counted = SteadyNow();
-    ++count_;
+    signals_.push_back(signal);
   }
 }
 
-void Termination::Tell(const std::function<void(int count)>& on_signal) {
-  for (int told = 0; true;) {
+void Termination::Tell(const OnSignal& on_signal) {
+  for (size_t told = 0; true;) {
+    int signal = 0;
     {
       absl::MutexLock lock(&mutex_);
       const auto has_news = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-        return ends_ || count_ > told;
+        return ends_ || signals_.size() > told;
       };
       mutex_.Await(absl::Condition(&has_news));
       if (ends_) return;
+      signal = signals_[told++];
     }
-    on_signal(++told);
+    on_signal(static_cast<int>(told), signal);
   }
 }
 
@@ -77,6 +82,21 @@ Termination::~Termination() {
   pthread_kill(taker_.native_handle(), kEnd);
   taker_.join();
   teller_.join();
+}
+
+std::string SignalName(int signal) {
+  const char* const name = sigabbrev_np(signal);
+  return name != nullptr ? absl::StrCat("SIG", name) : absl::StrCat("signal ", signal);
+}
+
+void EndBySignal(int number) {
+  signal(number, SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  raise(number);
+  _exit(kSignalExitCode + number);
 }
 
 }  // namespace tessera

@@ -3,7 +3,9 @@
 #define TESSERA_COMMON_BASE_TERMINATION_H_
 
 #include <functional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -20,23 +22,35 @@ constexpr absl::Duration kOneSignal = absl::Milliseconds(300);
 class Termination {
  public:
   // `on_signal` is called on a thread of its own, with 1 for the first signal, 2 for the second,
-  // and so on, one call after the other. Signals within `one_signal` of the last that counted do not count,
-  // however long a call takes.
-  explicit Termination(std::function<void(int count)> on_signal,
-                       absl::Duration one_signal = kOneSignal);
+  // and so on, one call after the other, and with the signal's number. Signals within `one_signal` of the last that
+  // counted do not count, however long a call takes.
+  using OnSignal = std::function<void(int count, int signal)>;
+  explicit Termination(OnSignal on_signal, absl::Duration one_signal = kOneSignal);
   // Waits for a call in progress; signals that came since are not told any more.
   ~Termination();
 
  private:
   void Take(absl::Duration one_signal);
-  void Tell(const std::function<void(int count)>& on_signal);
+  void Tell(const OnSignal& on_signal);
 
   absl::Mutex mutex_;
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The signals that counted, in their order.
+  std::vector<int> signals_ ABSL_GUARDED_BY(mutex_);
   std::thread taker_;
   std::thread teller_;
 };
+
+// "SIGTERM".
+std::string SignalName(int signal);
+
+// What a process that was ended by `signal` has for an exit code in a shell: 130 after Ctrl-C. A loop of commands goes
+// on after one that merely ends with that number: EndBySignal is what ends the loop.
+constexpr int kSignalExitCode = 128;
+
+// Ends this process as if it had not held the signal up, without destructors or what is still in buffers. With the
+// shell's exit code where the kernel keeps the signal from ending it, as in a container's first process. Any thread.
+[[noreturn]] void EndBySignal(int signal);
 
 }  // namespace tessera
 

@@ -1,8 +1,11 @@
 #include "common/config/override.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -15,13 +18,42 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
+// What stands in `text` without quotes, behind a blank or at the beginning, and begins with #.
+bool HasComment(absl::string_view text) {
+  char quote = '\0', before = ' ';
+  for (const char c : text) {
+    const bool begins = absl::ascii_isspace(before);
+    if (quote != '\0') {
+      if (c == quote && before != '\\') quote = '\0';
+    } else if ((c == '"' || c == '\'') &&
+               (begins || before == c || absl::StrContains("[{,:", before))) {
+      // A doubled quote ends the text, and goes on with it at once.
+      quote = c;
+    } else if (c == '#' && begins) {
+      return true;
+    }
+    before = c;
+  }
+  return false;
+}
+
+// Nothing, in YAML's words. What else the parser finds nothing in is a comment.
+bool IsNothing(absl::string_view text) {
+  constexpr absl::string_view kWords[] = {"", "~", "null", "Null", "NULL"};
+  return std::find(std::begin(kWords), std::end(kWords), absl::StripAsciiWhitespace(text)) !=
+         std::end(kWords);
+}
+
 // One override on its way down the tree.
 class Change {
  public:
-  Change(Position at, absl::string_view path, YamlNode value, JobErrors* errors)
+  // `text` is the value as it was typed.
+  Change(Position at, absl::string_view path, absl::string_view text, YamlNode value,
+         JobErrors* errors)
       : at_(at),
         path_(path),
         names_(absl::StrSplit(path, '.')),
+        text_(text),
         value_(std::move(value)),
         errors_(*errors) {}
 
@@ -42,7 +74,7 @@ class Change {
     const bool is_last = depth + 1 == names_.size();
     if (!is_last || !value_.is_null() || IsMessage(*field)) TakeOutOtherMembers(*field, node);
     YamlNode* const value = ValueOf(name, node);
-    if (is_last) return Replace(value);
+    if (is_last) return Replace(*field, value);
     if (field->is_repeated()) return EnterList(*field, depth + 1, value);
     if (!IsMessage(*field)) return Fail(absl::StrCat(Quoted(name), " has no keys below it"));
     const v1::Key& key = KeyOf(*field);
@@ -71,7 +103,7 @@ class Change {
     }
     if (index == count) list->items.push_back(Empty());
     YamlNode* const item = &list->items[index];
-    if (depth + 1 == names_.size()) return Replace(item);
+    if (depth + 1 == names_.size()) return Replace(field, item);
     if (!IsMessage(field)) return Fail("an item has no keys below it");
     Enter(*field.message_type(), depth + 1, item);
   }
@@ -113,12 +145,25 @@ class Change {
     return &map->items.back();
   }
 
-  void Replace(YamlNode* node) { *node = std::move(value_); }
+  void Replace(const FieldDescriptor& field, YamlNode* node) {
+    const bool is_plain =
+        value_.is_scalar() ? !value_.quoted : value_.is_null() && !IsNothing(text_);
+    if (is_plain) {
+      const bool is_text =
+          field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && KeyOf(field).one_of().empty();
+      value_ = ScalarNode(is_text ? text_ : absl::StripAsciiWhitespace(text_), value_.at);
+    } else if (HasComment(text_)) {
+      return Fail(
+          "got what YAML takes for a comment, want quotes around text with # behind a blank");
+    }
+    *node = std::move(value_);
+  }
   void Fail(const std::string& message) { errors_.Add(at_, KeyPath("", path_), message); }
 
   const Position at_;
   const std::string path_;
   const std::vector<std::string> names_;
+  const absl::string_view text_;
   YamlNode value_;
   JobErrors& errors_;
 };
@@ -138,7 +183,8 @@ void ApplyOverrides(const std::vector<std::string>& overrides, const Descriptor&
     YamlNode value;
     if (!ParseYaml(text.substr(equals + 1), at.source, &value, errors)) continue;
     if (value.is_null()) value.at = at;  // Of no text at all the parser gives no place.
-    Change(at, text.substr(0, equals), std::move(value), errors).Enter(type, 0, root);
+    Change(at, text.substr(0, equals), text.substr(equals + 1), std::move(value), errors)
+        .Enter(type, 0, root);
   }
 }
 

@@ -182,6 +182,11 @@ class TreeBuilder final : public YAML::EventHandler {
       if (!node.is_scalar()) {
         throw Refusal{node.at, absl::StrCat("got ", DescribeNode(node), " as a key, want a name")};
       }
+      if (node.text == "<<" && !node.quoted) {
+        throw Refusal{node.at,
+                      "got the merge key \"<<\", want each key where it holds: an alias stands for "
+                      "one whole value"};
+      }
       parent.keys.push_back({std::move(node.text), node.at});
       return;
     }

@@ -1,6 +1,6 @@
 // YAML text as a plain tree with positions. The only file that knows yaml-cpp.
 //
-// What a job has no use for is refused: explicit tags, keys that are not scalars, more than one
+// What a job has no use for is refused: explicit tags, merge keys and keys that are not scalars, more than one
 // document, control characters. Anchors and aliases work; what they expand to is bounded.
 #ifndef TESSERA_COMMON_CONFIG_YAML_TREE_H_
 #define TESSERA_COMMON_CONFIG_YAML_TREE_H_

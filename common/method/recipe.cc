@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/method/largest_exchanged.h"
 #include "common/method/methods.h"
 #include "common/rule/optimizer.h"
 
@@ -31,15 +32,36 @@ constexpr Entry kMethods[] = {
     {v1::Method::kLayerSeparation, LayerSeparation},
 };
 
+// A job whose parameters are all too small for qsgd moves f32, whatever it names; one without a model is described as
+// if they were not.
+bool IsIdle(const Codec& codec, const absl::StatusOr<int64_t>& largest) {
+  return codec.kind == CodecKind::kQsgd && largest.ok() && *largest > 0 &&
+         *largest < kQsgdEntriesMin;
+}
+
+std::string DescribeCodecs(const v1::Model& model, const Recipe& recipe) {
+  CodecChoice moved = recipe.codecs;
+  const absl::StatusOr<int64_t> largest = LargestExchanged(model, recipe);
+  std::string idle;
+  for (Codec* const codec : {&moved.push, &moved.pull}) {
+    if (!IsIdle(*codec, largest)) continue;
+    idle = absl::StrCat(" (", Describe(*codec), " rounds parameters of ", kQsgdEntriesMin,
+                        " entries and more, and the largest has ", *largest, ")");
+    *codec = Codec();
+  }
+  return absl::StrCat(Describe(moved), idle);
+}
+
 // What the job says, and where it says nothing, what the method has chosen.
-void TakeCodecs(const v1::CodecPair& pair, Recipe* recipe) {
+void TakeCodecs(const v1::Job& job, Recipe* recipe) {
+  const v1::CodecPair& pair = job.codec();
   CodecChoice& codecs = recipe->codecs;
   if (pair.push().kind_case() != v1::Codec::KIND_NOT_SET) codecs.push = CodecOf(pair.push());
   if (pair.pull().kind_case() != v1::Codec::KIND_NOT_SET) codecs.pull = CodecOf(pair.pull());
   codecs.error_feedback = pair.error_feedback();
   codecs.flush = pair.flush();
   if (codecs.push == Codec() && codecs.pull == Codec()) return;
-  absl::StrAppend(&recipe->description, "; ", Describe(codecs));
+  absl::StrAppend(&recipe->description, "; ", DescribeCodecs(job.model(), *recipe));
 }
 
 }  // namespace
@@ -66,7 +88,7 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
   for (const Entry& entry : kMethods) {
     if (entry.kind != job.method().kind_case()) continue;
     Recipe recipe = entry.make(job);
-    TakeCodecs(job.codec(), &recipe);
+    TakeCodecs(job, &recipe);
     return recipe;
   }
   return absl::UnimplementedError(absl::StrCat("method: number ", job.method().kind_case(),

@@ -1,13 +1,11 @@
 #include "deploy/cli/check_notes.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/codec/codec.h"
-#include "common/keyset/core_share.h"
-#include "common/layout/parameters.h"
+#include "common/method/largest_exchanged.h"
 #include "deploy/cli/length_notes.h"
 
 namespace tessera {
@@ -58,16 +56,9 @@ void OnOneExchange(const v1::Job& job, const Recipe& recipe, Notes* notes) {
 void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
   const std::string qsgd =
       Named(recipe.codecs, [](const Codec& codec) { return codec.kind == CodecKind::kQsgd; });
-  const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
-  if (qsgd.empty() || !shape.ok()) return;
-  int64_t largest = 0;
-  for (const ParameterSpec& parameter : shape->parameters) {
-    largest = std::max(largest, parameter.size());
-  }
-  // Exchanged as one vector.
-  if (recipe.core) largest = std::max(largest, EntriesOf(recipe.core->alpha, shape->size));
-  if (largest >= kQsgdEntriesMin) return;
-  notes->push_back(absl::StrCat(qsgd, ": all goes as f32, as the largest parameter has ", largest,
+  const absl::StatusOr<int64_t> largest = LargestExchanged(job.model(), recipe);
+  if (qsgd.empty() || !largest.ok() || *largest >= kQsgdEntriesMin) return;
+  notes->push_back(absl::StrCat(qsgd, ": all goes as f32, as the largest parameter has ", *largest,
                                 " entries and those with fewer than ", kQsgdEntriesMin,
                                 " are not rounded"));
 }

@@ -514,6 +514,8 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   FillCheckpoint(now, &status);
   if (membership_.owners() != nullptr) membership_.owners()->Fill(&status);
   if (!outcome_.ok()) status.set_failure(std::string(outcome_.message()));
+  status.set_outcome(OutcomeWord());
+  if (is_stopped_) status.set_stop_reason(stop_reason_);
   if (phase_ == Phase::kEnded) status.set_report_json(ReportJson(status));
   return status;
 }

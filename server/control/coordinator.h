@@ -91,11 +91,13 @@ class Coordinator {
   void Tick(absl::Time now);
   // Nobody was listening until now: nobody's lease is over because of it.
   void ExtendLeases(absl::Time now);
-  // Evaluate soon and end. A job that has not started ends at once, as failed; one that goes back to a checkpoint
-  // begins again first, if it can within some leases.
+  // Evaluate soon and end. A job that has not started ends at once; one that goes back to a checkpoint begins again
+  // first, if it can within some leases. It has been stopped, unless it is found to have made all its steps.
   void Drain(absl::string_view reason, absl::Time now);
-  // End now, as failed.
+  // End now, without an evaluation. It has been stopped, and its processes end as those of one that has failed.
   void Stop(absl::string_view reason, absl::Time now);
+  // End now, as failed: whoever says so knows that it cannot go on.
+  void Fail(absl::string_view why, absl::Time now);
   // So, where others may take part than this one knows of: they have a lease to hear it.
   void GiveUp(absl::string_view why, absl::Time now);
 
@@ -111,8 +113,10 @@ class Coordinator {
   // --- views ---
   v1::JobStatus Status(absl::Time now) const;
   bool ended() const { return phase_ == Phase::kEnded; }
-  // Once it is ending: OK, or why the job failed.
+  // Once it is ending: OK, or why there is no last evaluation.
   const absl::Status& outcome() const { return outcome_; }
+  // Once it is ending: "finished", "stopped" or "failed" (proto/status.proto). Empty before.
+  std::string OutcomeWord() const;
   const JobFacts& facts() const { return facts_; }
   const Membership& membership() const { return membership_; }
   // A server process has taken part in the job as this coordinator knows it: `life` is the number that it drew.
@@ -144,7 +148,7 @@ class Coordinator {
   // Training has stopped: ends the members that had no part in the last evaluation. They cannot go
   // on alone.
   void RemoveLate();
-  void Fail(absl::string_view why, absl::Time now);
+  bool HasReachedTarget() const;
   void BeginEnd(absl::Status outcome, absl::Time now);
   // What a drain that came while the job went back has led to.
   void FollowDrain(absl::Time now);
@@ -197,6 +201,9 @@ class Coordinator {
   absl::Time drain_since_ = absl::InfiniteFuture();
   bool removed_late_ = false;
   absl::Status outcome_;
+  bool is_stopped_ = false;
+  std::string
+      stop_reason_;  // of the first drain, too, before it is known whether that comes too late
   absl::Time ending_since_;
   // When half of the layers was found to be nobody's; InfiniteFuture: it is not. Not kept: whoever goes on in this
   // one's place gives the others as long again.

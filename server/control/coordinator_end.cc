@@ -20,9 +20,14 @@ constexpr int kDrainLeases = kRejoinLeases + 2;
 void Coordinator::Drain(absl::string_view reason, absl::Time now) {
   if (phase_ != Phase::kRunning) return;
   Log(LogLevel::kInfo, absl::StrCat("control: drain reason=\"", reason, "\""));
+  if (stop_reason_.empty() && !reason.empty()) {
+    stop_reason_ = std::string(reason);
+    ++changes_;
+  }
   if (membership_.started()) {
     membership_.Drain();
   } else if (rollbacks_ == 0) {
+    is_stopped_ = true;
     Fail("it was drained before it had started", now);
     return;
   } else if (!awaits_drain()) {
@@ -43,6 +48,7 @@ void Coordinator::FollowDrain(absl::Time now) {
   const absl::Duration patience = kDrainLeases * facts_.lease_timeout;
   if (now - drain_since_ <= patience) return;
   const std::vector<std::string> missing = WaitingFor();
+  is_stopped_ = true;
   Fail(absl::StrCat("it was drained while it went back to a checkpoint, and ",
                     missing.empty() ? "it" : absl::StrJoin(missing, ", "), " was not ready within ",
                     absl::FormatDuration(patience),
@@ -53,6 +59,8 @@ void Coordinator::FollowDrain(absl::Time now) {
 
 void Coordinator::Stop(absl::string_view reason, absl::Time now) {
   if (phase_ != Phase::kRunning) return;
+  is_stopped_ = true;
+  stop_reason_ = std::string(reason);
   Fail(absl::StrCat("stopped: ", reason.empty() ? "no reason given" : reason), now);
 }
 
@@ -63,7 +71,8 @@ void Coordinator::GiveUp(absl::string_view why, absl::Time now) {
 
 void Coordinator::Fail(absl::string_view why, absl::Time now) {
   if (phase_ != Phase::kRunning) return;
-  Log(LogLevel::kError, absl::StrCat("control: job failed why=\"", why, "\""));
+  Log(LogLevel::kError,
+      absl::StrCat("control: job ", is_stopped_ ? "stopped" : "failed", " why=\"", why, "\""));
   for (const auto& [id, record] : membership_.members().all()) {
     if (IsLive(record.state)) untold_.insert(id);
     if (evaluation_.IsParked(record)) {
@@ -102,6 +111,18 @@ bool Coordinator::HasTrained(const MemberRecord& member) const {
 bool Coordinator::HasTrained(uint64_t step, uint64_t epoch) const {
   return (facts_.steps > 0 && step >= static_cast<uint64_t>(facts_.steps)) ||
          (facts_.epochs > 0 && epoch >= static_cast<uint64_t>(facts_.epochs));
+}
+
+bool Coordinator::HasReachedTarget() const {
+  const std::vector<v1::HistoryEntry>& history = evaluation_.history();
+  return facts_.target_accuracy > 0 && !history.empty() &&
+         history.back().test_accuracy() >= facts_.target_accuracy;
+}
+
+std::string Coordinator::OutcomeWord() const {
+  if (phase_ == Phase::kRunning) return "";
+  if (is_stopped_) return "stopped";
+  return outcome_.ok() ? "finished" : "failed";
 }
 
 std::optional<std::string> Coordinator::LacksHalf(absl::Time now) {
@@ -168,6 +189,10 @@ void Coordinator::Settle(absl::Time now) {
                                ? finished > 0
                                : has_trained || (waiting == 0 && membership_.last_left());
     if (ends_well) {
+      // A drain may have come when there was nothing left to do. Without one, a last evaluation is that of the end.
+      const bool was_last = evaluation_.stop() && !membership_.draining();
+      is_stopped_ = !has_trained && !was_last && !HasReachedTarget();
+      if (is_stopped_ && stop_reason_.empty()) stop_reason_ = "all workers have left";
       BeginEnd(absl::OkStatus(), now);
       return;
     }
@@ -191,8 +216,9 @@ void Coordinator::Settle(absl::Time now) {
     phase_ = Phase::kEnded;
     ++changes_;
     ended_at_ = now;
-    Log(LogLevel::kInfo, absl::StrCat("control: job ended outcome=\"",
-                                      outcome_.ok() ? "finished" : outcome_.message(), "\""));
+    Log(LogLevel::kInfo,
+        absl::StrCat("control: job ended outcome=\"",
+                     outcome_.ok() ? OutcomeWord() : std::string(outcome_.message()), "\""));
   }
 }
 

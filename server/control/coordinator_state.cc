@@ -31,6 +31,8 @@ v1::CoordinatorState Coordinator::Save() const {
   state.set_removed_late(removed_late_);
   state.set_outcome(static_cast<uint32_t>(outcome_.code()));
   state.set_failure(std::string(outcome_.message()));
+  state.set_is_stopped(is_stopped_);
+  state.set_stop_reason(stop_reason_);
   state.set_ending_since(absl::ToUnixNanos(ending_since_));
   state.set_ended_at(absl::ToUnixNanos(ended_at_));
   for (MemberId member : untold_) state.add_untold(member.value());
@@ -89,6 +91,8 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   phase_ = static_cast<Phase>(state.phase());
   removed_late_ = state.removed_late();
   outcome_ = absl::Status(static_cast<absl::StatusCode>(state.outcome()), state.failure());
+  is_stopped_ = state.is_stopped();
+  stop_reason_ = state.stop_reason();
   ending_since_ = absl::FromUnixNanos(state.ending_since());
   ended_at_ = absl::FromUnixNanos(state.ended_at());
   rollbacks_ = state.rollbacks();
@@ -97,8 +101,8 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   terms_.assign(state.terms().begin(), state.terms().end());
   leavers_.clear();
   for (const v1::LeaverState& leaver : state.leavers()) {
-    leavers_.push_back({leaver.rank(), leaver.life(), absl::FromUnixNanos(leaver.since()),
-                        leaver.checkpoint()});
+    leavers_.push_back(
+        {leaver.rank(), leaver.life(), absl::FromUnixNanos(leaver.since()), leaver.checkpoint()});
   }
   clock_.Load(state.clock());
   TESSERA_RETURN_IF_ERROR(membership_.Load(state.membership(), saved));

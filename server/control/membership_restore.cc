@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "server/control/lost_parameters.h"
 #include "server/control/membership.h"
 
 namespace tessera {
@@ -43,10 +44,13 @@ void Membership::OrderCheckpoint(const v1::CheckpointOrder& order, bool holds) {
   if (open_ && open_->checkpoint && holds) {
     // All promise it at once: nothing of the exchange before it is folded yet.
     const uint64_t settled = open_->agreement.number();
-    open_ = OpenProposal{MemberId(), false, std::nullopt,
-                         Agreement(servers_.count(), ++last_proposal_,
-                                   Exchange(order.after_exchange()).Next()),
-                         /*checkpoint=*/false, /*hold=*/true};
+    open_ = OpenProposal{
+        MemberId(),
+        false,
+        std::nullopt,
+        Agreement(servers_.count(), ++last_proposal_, Exchange(order.after_exchange()).Next()),
+        /*checkpoint=*/false,
+        /*hold=*/true};
     *message.mutable_propose() = ProposalText();
     message.set_withdraw(settled);
     SendToAll(message);
@@ -122,7 +126,10 @@ void Membership::OnServerLost(ShardId server, absl::string_view why) {
                      ", and the job goes on from step ", saved_->manifest.step, "\""));
     return;
   }
-  if (!failure_) failure_ = absl::StrCat(told, "; its parameters are lost, start the job again");
+  if (failure_) return;
+  failure_ =
+      absl::StrCat(told, "; its parameters are lost; ",
+                   LostParametersAdvice({facts_.checkpoints, facts_.standbys, facts_.servers}));
 }
 
 void Membership::OnServerBack(ShardId server) {

@@ -209,6 +209,12 @@ Json ResidualsLost(const v1::JobStatus& status) {
   return status.has_residuals_lost() ? Json(status.residuals_lost()) : Json(nullptr);
 }
 
+// A status of before the end, of which a report is made nevertheless, may lack it.
+std::string Outcome(const v1::JobStatus& status) {
+  if (!status.outcome().empty()) return status.outcome();
+  return status.failure().empty() ? "finished" : "failed";
+}
+
 Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   Json build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
   if (!workers.empty()) {
@@ -291,8 +297,10 @@ std::string ReportJson(const v1::JobStatus& status) {
         {"lost", status.members_lost()},
         {"partial_pushes", status.partial_pushes()}}},
       {"build", Build(status, workers)},
-      {"outcome", status.failure().empty() ? "finished" : "failed"},
+      {"outcome", Outcome(status)},
       {"failure", status.failure()},
+      {"stop_reason", status.stop_reason()},
+      {"planned_steps", status.steps_planned() > 0 ? Json(status.steps_planned()) : Json(nullptr)},
       {"refused_pushes", status.refused_pushes()},
       {"residuals_lost", ResidualsLost(status)},
       {"method_description", status.method_description()},

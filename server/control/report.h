@@ -18,7 +18,8 @@
 //   job_file, job_digest, overrides [...], started, host, command, versions {server, workers [...], libraries by
 //     name}: how the job came to run, of the process that had the coordinator at the end, but `started`, which is of
 //     the first,
-//   outcome, failure, refused_pushes, method_description,
+//   outcome ("finished", "stopped" or "failed"), failure, stop_reason, planned_steps, refused_pushes,
+//   method_description,
 // parameter_examples, layout_hash, parameters_hash, generation, parts,
 //   member, beside worker in by_worker and phases: which process of that rank, by the number that the status has
 //   of it,

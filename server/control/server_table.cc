@@ -8,7 +8,9 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/metrics/staleness.h"
+#include "common/rpc/control_protocol.h"
 #include "server/control/digest_check.h"
+#include "server/control/lost_parameters.h"
 
 namespace tessera {
 namespace {
@@ -87,9 +89,9 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
     if (started && !facts_.replicated && !record.handed_over) {
       record.gone = true;
       ++changes_;
-      return absl::FailedPreconditionError(
-          absl::StrCat(who, " is gone: it was restarted at ", hello.address(),
-                       " and its parameters are lost; start the job again"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          who, " is gone: it was restarted at ", hello.address(), " and its parameters are lost; ",
+          LostParametersAdvice({facts_.checkpoints, facts_.standbys, facts_.servers})));
     }
     ServerRecord next = EmptiedOf(record);
     // What it counted holds until the new one has counted.

@@ -145,8 +145,11 @@ void AddJobMetrics(const v1::JobStatus& status, MetricSet* set) {
   if (status.job().empty()) return;
   set->Gauge("tessera_job_info", "Always 1: which job this is.", 1,
              {{"method", status.method()}, {"digest", status.job_digest()}});
+  const bool is_stopped = status.outcome() == "stopped";
   set->Gauge("tessera_job_failed", "1: the job has failed, and its log and status say why.",
-             status.failure().empty() ? 0 : 1);
+             status.failure().empty() || is_stopped ? 0 : 1);
+  set->Gauge("tessera_job_stopped", "1: somebody had the job end before it had made its steps.",
+             is_stopped ? 1 : 0);
   AddProgress(status, set);
   AddMembership(status, set);
   AddTraffic(status, set);

@@ -125,7 +125,11 @@ grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* contex
   const absl::Status texts = CheckTexts(*request);
   if (!texts.ok()) return Done(context, texts);
   return Ask(live_, context, [&](Coordinator& coordinator, absl::Time now) {
-    coordinator.Stop(request->reason(), now);
+    if (request->is_failure()) {
+      coordinator.Fail(request->reason().empty() ? "no reason given" : request->reason(), now);
+    } else {
+      coordinator.Stop(request->reason(), now);
+    }
     return absl::OkStatus();
   });
 }

@@ -483,6 +483,10 @@ TEST_CASE("what is no YAML, or more of it than a job needs, gets its message", "
       {"security: {}", "security: {}\n[a]: 3", "x.yaml:24:1: got a list as a key, want a name\n"},
       {"security: {}", "security: {}\n~: 3", "x.yaml:24:1: got nothing as a key, want a name\n"},
       {"security: {}", "security: {}\n<<: {a: 1}",
+       "x.yaml:24:1: got the merge key \"<<\", want each key where it holds: an alias stands for "
+       "one "
+       "whole value\n"},
+      {"security: {}", "security: {}\n\"<<\": 1",
        "x.yaml:24:1: \"<<\": unknown key, want name, seed, data, model, train, method, codec, "
        "cluster, checkpoint, security\n"},
       {"security: {}", "security: !!map {}",

@@ -72,6 +72,30 @@ TEST_CASE("a bad override names itself as it was written", "[override]") {
   }
 }
 
+TEST_CASE("what is typed without quotes is meant as it stands", "[override]") {
+  const char* const typed =
+      GENERATE("a b", "a #b", "#b", " a  b ", "&a b", "a # b # c", "a'b\" c", "it's #1");
+  INFO(typed);
+  CHECK(Good(kJob, {std::string("name=") + typed}).name() == typed);
+  CHECK(Good(kJob, {"name=\"a #b\""}).name() == "a #b");
+  CHECK(Good(kJob, {"name='it''s # b'"}).name() == "it's # b");
+  CHECK(Good(kJob, {"train.batch_size= 64 "}).train().batch_size() == 64);
+  // The default's, as without the key.
+  for (const char* const nothing : {"", " ", "~", "null"}) {
+    CHECK(Good(kJob, {std::string("seed=") + nothing}).seed() == Good(kJob, {"seed=null"}).seed());
+  }
+}
+
+TEST_CASE("a comment on the command line is refused, and not left out", "[override]") {
+  CHECK(Errors(kJob, {"train.batch_size=64 # small"}) ==
+        "--set train.batch_size: got \"64 # small\", want an integer in [1, 1048576]\n");
+  for (const char* const text : {"method={local_sgd: {local_steps: 5}} # five", "name='a' # b",
+                                 "data.train=features: a #b", "cluster.servers=[a:1, b:1] #c"}) {
+    CHECK_THAT(Errors(kJob, {text}),
+               Catch::Contains("got what YAML takes for a comment, want quotes"));
+  }
+}
+
 TEST_CASE("an override changes its key and no other", "[override]") {
   v1::Job want = Good(kJob);
   want.mutable_train()->set_batch_size(64);
@@ -140,7 +164,7 @@ TEST_CASE("an override that takes keys away is where they are wanted", "[overrid
   CHECK(Errors(kJob, {"train.batch_size=null"}) ==
         "--set train.batch_size: got nothing, " + integer);
   CHECK(Errors(kJob, {"train.batch_size=# none"}) ==
-        "--set train.batch_size: got nothing, " + integer);
+        "--set train.batch_size: got \"# none\", " + integer);
   CHECK(Errors(kJob, {"train.epochs=null"}) ==
         "--set train.epochs: train: got nothing for epochs, want exactly one of epochs, steps\n");
   for (const char* nothing : {"train=null", "train=", "train={}"}) {

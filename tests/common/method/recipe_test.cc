@@ -62,6 +62,34 @@ TEST_CASE("data_parallel sends gradients through a barrier to the optimizer", "[
   CHECK(Applied(*recipe, 4) == -1.0f);
 }
 
+TEST_CASE("a job whose parameters are too small for qsgd is said to move f32, which it does",
+          "[method]") {
+  v1::Job job = WithSgd(0.5);
+  job.mutable_model()->add_input(100);
+  v1::Linear& linear = *job.mutable_model()->add_layers()->mutable_linear();
+  linear.set_units(20);
+  v1::QuantDp& quant = *job.mutable_method()->mutable_quant_dp();
+  quant.set_bits(8);
+  quant.set_bucket(512);
+  const std::string rounds = "pushes as qsgd (8 bits, buckets of 512, max norm), pulls as f32";
+  CHECK_FALSE(Says(RecipeOf(job), rounds));
+  CHECK(
+      Says(RecipeOf(job),
+           "pushes as f32, pulls as f32 (qsgd (8 bits, buckets of 512, max norm) rounds parameters "
+           "of 10000 entries and more, and the largest has 2000)"));
+  // What the programs do follows from the codec, as before.
+  CHECK(RecipeOf(job).codecs.push.kind == CodecKind::kQsgd);
+  linear.set_units(100);
+  CHECK(Says(RecipeOf(job), rounds));
+  // Pulls may be of that codec, too, with any method.
+  job.mutable_method()->mutable_data_parallel();
+  job.mutable_codec()->mutable_push()->mutable_int8();
+  job.mutable_codec()->mutable_pull()->mutable_qsgd()->set_bits(4);
+  CHECK(Says(RecipeOf(job), "pushes as int8, pulls as qsgd (4 bits"));
+  linear.set_units(99);
+  CHECK(Says(RecipeOf(job), "pushes as int8, pulls as f32 (qsgd (4 bits"));
+}
+
 TEST_CASE("local_sgd sends deltas through a barrier and adds them", "[method]") {
   v1::Job job = WithSgd(0.5);
   job.mutable_method()->mutable_local_sgd()->set_local_steps(20);

@@ -1,6 +1,7 @@
 // How jobs end whose servers or workers are not all there.
 #include <catch2/catch.hpp>
 
+#include "nlohmann/json.hpp"
 #include "tests/server/control/rejoin_fixture.h"
 
 namespace tessera {
@@ -27,6 +28,117 @@ TEST_CASE("a job that is to end does not wait for a lost server", "[endings]") {
   const std::string failure = control.coordinator->Status(control.now).failure();
   CHECK_THAT(failure, Catch::Contains("server 1 was gone") && Catch::Contains("step 10"));
   CHECK_FALSE(control.coordinator->outcome().ok());
+}
+
+// How the ended job's report has it.
+nlohmann::json ReportOf(const ControlFixture& control) {
+  REQUIRE(control.coordinator->ended());
+  return nlohmann::json::parse(control.coordinator->Status(control.now).report_json());
+}
+
+// Members 1 and 2, which are at `step`, are drained, and end.
+void DrainAt(uint64_t step, ControlFixture* control, bool restarts) {
+  for (FakeServer& server : control->servers) server.collecting = step + 1;
+  for (const uint64_t member : {1, 2}) REQUIRE(control->Renew(member, step, step).ok());
+  control->coordinator->Drain("SIGINT to tessera run", control->now);
+  REQUIRE(control->Renew(1, step, step)->drain_exchange() == 0);
+  control->StepAll();
+  if (restarts) {
+    control->Restart();
+    for (const int server : {0, 1}) REQUIRE(control->Attach(server).ok());
+    control->StepAll();
+  }
+  const uint64_t last = control->Renew(1, step, step)->drain_exchange();
+  REQUIRE(last > step);
+  for (const uint64_t member : {1, 2}) REQUIRE(control->Renew(member, last, last, last).ok());
+  Evaluate(control, {1, 2}, last);
+  for (const uint64_t member : {1, 2}) REQUIRE(control->Leave(member).ok());
+  if (restarts) {
+    control->Restart();
+    for (const int server : {0, 1}) REQUIRE(control->Attach(server).ok());
+  }
+  control->StepAll();
+}
+
+JobFacts StepFacts(int64_t steps) {
+  JobFacts facts = ControlFixture::Facts(2, 2);
+  facts.epochs = 0;
+  facts.steps = steps;
+  return facts;
+}
+
+TEST_CASE("a job that is drained before its end was stopped, and says how far it was",
+          "[endings]") {
+  ControlFixture control(StepFacts(1000));
+  control.Start(2);
+  DrainAt(20, &control, GENERATE(false, true));
+  const nlohmann::json report = ReportOf(control);
+  CHECK(report["outcome"] == "stopped");
+  CHECK(report["stop_reason"] == "SIGINT to tessera run");
+  CHECK(report["steps"] > 20);
+  CHECK(report["steps"] < 100);
+  CHECK(report["planned_steps"] == 1000);
+  CHECK(report["failure"] == "");
+  CHECK(control.coordinator->outcome().ok());
+}
+
+TEST_CASE("a job that had nothing left to do when it was drained has finished", "[endings]") {
+  JobFacts facts = StepFacts(1000);
+  const bool has_target = GENERATE(false, true);
+  if (has_target) {
+    facts.target_accuracy = 0.1;
+  } else {
+    facts.steps = 21;
+  }
+  ControlFixture control(facts);
+  control.Start(2);
+  DrainAt(20, &control, false);
+  const nlohmann::json report = ReportOf(control);
+  CHECK(report["outcome"] == "finished");
+  CHECK(report["stop_reason"] == "");
+}
+
+TEST_CASE("a job whose workers have all been sent away was stopped", "[endings]") {
+  ControlFixture control(StepFacts(1000));
+  control.Start(2);
+  for (const uint64_t member : {1, 2}) {
+    REQUIRE(control.Renew(member, 20, 20).ok());
+    REQUIRE(control.Leave(member).ok());
+  }
+  control.StepAll();
+  const nlohmann::json report = ReportOf(control);
+  CHECK(report["outcome"] == "stopped");
+  CHECK(report["stop_reason"] == "all workers have left");
+}
+
+TEST_CASE("who ends a job at once says whether it has failed", "[endings]") {
+  ControlFixture control(StepFacts(1000));
+  const bool has_begun = GENERATE(true, false), has_failed = GENERATE(true, false);
+  if (has_begun) control.Start(2);
+  if (has_failed) {
+    control.coordinator->Fail("worker 1 ended with signal 9", control.now);
+  } else if (has_begun) {
+    control.coordinator->Stop("the disk is wanted", control.now);
+  } else {
+    control.coordinator->Drain("the disk is wanted", control.now);
+  }
+  CHECK(control.coordinator->Status(control.now).outcome() == (has_failed ? "failed" : "stopped"));
+  control.Tick(absl::ZeroDuration());
+  if (!control.reload) control.Restart();
+  control.Tick(2 * control.coordinator->facts().lease_timeout);
+  const nlohmann::json report = ReportOf(control);
+  CHECK(report["outcome"] == (has_failed ? "failed" : "stopped"));
+  CHECK(report["stop_reason"] == (has_failed ? "" : "the disk is wanted"));
+  CHECK(report["failure"] != "");
+}
+
+TEST_CASE("a job that is drained and then cannot go on has failed", "[endings]") {
+  ControlFixture control(StepFacts(1000));
+  control.Start(2);
+  control.coordinator->Drain("SIGTERM", control.now);
+  for (const uint64_t member : {1, 2}) REQUIRE(control.Leave(member, "out of memory").ok());
+  control.StepAll();
+  CHECK(ReportOf(control)["outcome"] == "failed");
 }
 
 TEST_CASE("a job that is drained while it goes back begins again, and ends well", "[endings]") {

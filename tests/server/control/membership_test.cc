@@ -420,6 +420,7 @@ TEST_CASE("a server that was restarted ends the job, one that connects anew goes
   f.servers[0].hello.set_life(5);
   CHECK(absl::IsFailedPrecondition(f.Attach(0)));
   CHECK(Mentions(f.Renew(1).status(), "its parameters are lost"));
+  CHECK(Mentions(f.Renew(1).status(), "checkpoint.directory would have kept them"));
 }
 
 TEST_CASE("a job ends well if one worker finished, whatever became of the others", "[control]") {

@@ -73,6 +73,7 @@ TEST_CASE("the report has every key of its contract and sums what it should", "[
   CHECK(report["parameters_hash"] == "0000000000000002");
   CHECK(report["build"]["backend"] == "cpu");
   CHECK(report["outcome"] == "finished");
+  CHECK(report["planned_steps"].is_null());
   CHECK(report["method_description"] == "all wait for all");
   CHECK(report["parameter_examples"] == 190);
   CHECK(report["parts"].empty());

@@ -208,6 +208,15 @@ TEST_CASE("names from outside do not break the text", "[monitor]") {
   CHECK(text.has(R"(tessera_job_failed{job_name="a \"job\"\\\nwith all"})"));
 }
 
+TEST_CASE("a job that was stopped has not failed, whether or not it was evaluated", "[monitor]") {
+  v1::JobStatus status = WholeStatus();
+  status.set_failure(GENERATE("", "stopped: the disk is wanted"));
+  status.set_outcome("stopped");
+  const Exposition text = ExpositionOf(status);
+  CHECK(text.samples.at("tessera_job_failed") == 0);
+  CHECK(text.samples.at("tessera_job_stopped") == 1);
+}
+
 TEST_CASE("what a worker tells of its seconds spoils no sum", "[monitor]") {
   v1::JobStatus status = WholeStatus();
   status.mutable_members(1)->mutable_progress()->mutable_phases()->set_wait_seconds(-1e300);

@@ -1,0 +1,18 @@
+// How large the parameters are that a job exchanges: qsgd rounds none with few entries (kQsgdEntriesMin).
+#ifndef TESSERA_COMMON_METHOD_LARGEST_EXCHANGED_H_
+#define TESSERA_COMMON_METHOD_LARGEST_EXCHANGED_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "common/method/recipe.h"
+#include "proto/job.pb.h"
+
+namespace tessera {
+
+// The entries of the largest one. A core and its explorer are one vector. Codes as ShapeOf.
+absl::StatusOr<int64_t> LargestExchanged(const v1::Model& model, const Recipe& recipe);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_METHOD_LARGEST_EXCHANGED_H_
