@@ -75,7 +75,10 @@ class Codecs(Test):
                 cluster = Cluster(self, job)
                 cluster.await_step(50)
                 cluster.workers[2].signal(signal.SIGTERM)
-                cluster.workers[2].expect_exit(0)
+                # It has not finished, and nobody says so.
+                self.contains(cluster.workers[2].expect_exit(0), "worker: ended, left before the job's end")
+                self.contains(cluster.servers[0].output(), "control: worker left worker=2 ",
+                              "why=\"it was asked to leave\"")
                 cluster.await_further()
                 cluster.drain()
                 report = cluster.finish()

@@ -145,7 +145,8 @@ class Refused(Test):
         other = write_job(self, digits(seed=2), "other.yaml")
         worker = cluster.start_worker(0, path=other)
         digests = [tessera("check", path)[1].split("digest")[1].split()[0] for path in (other, cluster.path)]
-        self.contains(worker.expect_exit(2), "start it with the same job file", *digests)
+        self.contains(worker.expect_exit(2), "as keys differ: seed is 2, want ",
+                      "; start it with the same job file", *digests)
         self.contains(cluster.servers[0].output(), "control: worker refused from=", "start it with the same job file")
         cluster.workers.clear()
         for rank in range(2):
@@ -169,7 +170,8 @@ class Refused(Test):
                                                 "--coordinator", cluster.coordinator])
         digests = [tessera("check", path)[1].split("digest")[1].split()[0] for path in (other, cluster.path)]
         self.assertNotEqual(server.exit_code(), 0)
-        self.contains(server.output(), "refused", "start it with the same job file", *digests)
+        self.contains(server.output(), "refused", "as keys differ: seed is 2, want ",
+                      "; start it with the same job file", *digests)
 
     def test_a_worker_may_have_other_local_keys(self):
         cluster = Cluster(self, digits(), workers=1)
