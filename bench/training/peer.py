@@ -3,8 +3,8 @@
 
     bench/training/peer.py
 
-Debian's python3-torch computes by whatever BLAS is installed, if only by the reference one, which is 50 times slower and
-would make every ratio flatter. Its product is timed in turns with that of oneDNN, by which Tessera computes: one
+Debian's python3-torch computes by whatever BLAS is installed, if only by the reference one, which is 50 times slower
+and would make every ratio flatter. Its product is timed in turns with that of oneDNN, by which Tessera computes: one
 thread, in the shape of the speech network's widest layer, best of each. Prints both as one JSON object.
 """
 import ctypes

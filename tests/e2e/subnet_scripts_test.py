@@ -199,8 +199,9 @@ class Sets(unittest.TestCase):
                         return run("-c", text, os.path.join(os.path.dirname(SUBNETS), script), *arguments)
                 code, out, error = told("2")
                 self.assertEqual((code, out), (1, ""))
-                self.assertRegex(error, r"^%s: PyTorch's product 2.0 GFLOP/s, oneDNN's 116.0, want half of that or "
-                                        r"more: .*install python3-torch and libopenblas0-pthread, or use --.*\n$" % script)
+                self.assertRegex(error, r"^%s: PyTorch's product 2.0 GFLOP/s, oneDNN's 116.0, want half of that "
+                                        r"or more: .*install python3-torch and libopenblas0-pthread, or use --.*\n$"
+                                 % script)
                 self.assertEqual(told("57.9")[0], 1)
                 self.assertEqual(told("58.1")[1], "PyTorch's product 58.1 GFLOP/s, oneDNN's 116.0\n")
 

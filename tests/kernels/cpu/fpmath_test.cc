@@ -1,5 +1,5 @@
-// oneDNN may be told to compute products of f32 in bf16, by DNNL_DEFAULT_FPMATH_MODE or by whoever shares it. It is up to
-// the CPU and the shape which products it then does so.
+// oneDNN may be told to compute products of f32 in bf16, by DNNL_DEFAULT_FPMATH_MODE or by whoever shares it. Which of
+// them it then does depends on the CPU and the shape.
 #include <catch2/catch.hpp>
 
 #include "dnnl.h"
