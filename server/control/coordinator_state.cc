@@ -95,8 +95,8 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   terms_.assign(state.terms().begin(), state.terms().end());
   leavers_.clear();
   for (const v1::LeaverState& leaver : state.leavers()) {
-    leavers_.push_back({leaver.rank(), leaver.life(), absl::FromUnixNanos(leaver.since()),
-                        leaver.checkpoint()});
+    leavers_.push_back(
+        {leaver.rank(), leaver.life(), absl::FromUnixNanos(leaver.since()), leaver.checkpoint()});
   }
   clock_.Load(state.clock());
   TESSERA_RETURN_IF_ERROR(membership_.Load(state.membership(), saved));

@@ -43,10 +43,13 @@ void Membership::OrderCheckpoint(const v1::CheckpointOrder& order, bool holds) {
   if (open_ && open_->checkpoint && holds) {
     // All promise it at once: nothing of the exchange before it is folded yet.
     const uint64_t settled = open_->agreement.number();
-    open_ = OpenProposal{MemberId(), false, std::nullopt,
-                         Agreement(servers_.count(), ++last_proposal_,
-                                   Exchange(order.after_exchange()).Next()),
-                         /*checkpoint=*/false, /*hold=*/true};
+    open_ = OpenProposal{
+        MemberId(),
+        false,
+        std::nullopt,
+        Agreement(servers_.count(), ++last_proposal_, Exchange(order.after_exchange()).Next()),
+        /*checkpoint=*/false,
+        /*hold=*/true};
     *message.mutable_propose() = ProposalText();
     message.set_withdraw(settled);
     SendToAll(message);

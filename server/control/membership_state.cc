@@ -81,9 +81,9 @@ absl::Status Membership::Load(const v1::MembershipState& state, const SavedState
         shares->push_back({MemberId(open.shares().members(i)), open.shares().shares(i)});
       }
     }
-    open_ = OpenProposal{MemberId(open.joiner()), open.recut(), std::move(shares),
-                         Agreement::Load(open, servers_.count()), open.checkpoint(),
-                         open.hold()};
+    open_ = OpenProposal{MemberId(open.joiner()), open.recut(),
+                         std::move(shares),       Agreement::Load(open, servers_.count()),
+                         open.checkpoint(),       open.hold()};
   }
   const bool is_proposed = !members_.In(MemberState::kProposed).empty();
   // A job that ends asks nobody any more.

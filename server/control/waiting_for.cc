@@ -93,7 +93,8 @@ std::vector<std::string> Membership::CutOff(std::optional<absl::Time> now) const
   const absl::Time then = now.value_or(absl::InfinitePast());
   if (owners_) {
     for (const ShardOwners::Absent& host : owners_->Away(then)) {
-      names.push_back(CutOffText(host.host, host.is_cut_off, host.since, "given up", host.until, now));
+      names.push_back(
+          CutOffText(host.host, host.is_cut_off, host.since, "given up", host.until, now));
     }
     return names;
   }
