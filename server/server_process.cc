@@ -67,7 +67,6 @@ constexpr absl::Duration kLingerAfterEnd = absl::Seconds(1);
 // Of one call that asks for the job's end, and between two.
 constexpr absl::Duration kDrainTime = absl::Seconds(2);
 constexpr absl::Duration kDrainPause = absl::Milliseconds(250);
-constexpr absl::Duration kTakeoverPause = absl::Milliseconds(10);
 // How long workers may ask who leads what was led here: they do as soon as this server no longer answers them.
 constexpr absl::Duration kTurnTime = absl::Seconds(1);
 
@@ -92,7 +91,9 @@ class ServerProcess {
  private:
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
   Shard::Options ShardOptions(int rank) const;
-  PortLimits Limits() const;
+  // Of its own parameters.
+  int64_t SliceBytes() const;
+  PortLimits Limits() const { return PortLimitsOf(job_, SliceBytes()); }
   void MakeHost(const JobFacts& facts);
   // Why the job cannot go on without this process, or with another one in its place; empty: it can.
   std::string WhyNotLeave() const;
@@ -253,11 +254,11 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
   return shard;
 }
 
-PortLimits ServerProcess::Limits() const {
+int64_t ServerProcess::SliceBytes() const {
   const auto servers = static_cast<int>(job_.cluster().servers().count());
-  return PortLimitsOf(job_, SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
-                                     ShardCount(recipe_.placement, servers))
-                                .bytes());
+  return SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
+                  ShardCount(recipe_.placement, servers))
+      .bytes();
 }
 
 absl::Status ServerProcess::StartServices() {
@@ -402,46 +403,38 @@ absl::Status ServerProcess::AwaitEnd() {
 // What others have taken over they are to have heard of before the coordinator goes.
 void ServerProcess::FinishLeave() {
   const absl::Time end = SteadyNow() + absl::Nanoseconds(job_.cluster().lease_timeout());
-  const auto is_taking_over = [this] {
-    const absl::Status told = coordinator_->Run([](Coordinator& coordinator, absl::Time) {
-      return coordinator.IsTakingOver() ? absl::UnavailableError("") : absl::OkStatus();
-    });
-    return is_coordinator() && !told.ok();
+  const auto has_turned = [](Coordinator& coordinator, absl::Time) {
+    return coordinator.IsTakingOver() ? absl::UnavailableError("") : absl::OkStatus();
   };
-  while (is_coordinator() && SteadyNow() < end && is_taking_over()) absl::SleepFor(kTakeoverPause);
+  while (is_coordinator() && SteadyNow() < end && !coordinator_->Run(has_turned).ok()) {
+    absl::SleepFor(kDrainPause / 10);
+  }
   if (is_coordinator() && job_.cluster().replicas() > 0) {
     host_->Disconnect();
     absl::SleepFor(kTurnTime);
   }
   std::string next;
   if (is_coordinator() && !elects()) {
-    next = absl::StrCat(
-        "; the coordinator was here, its state is in \"", control_->folder(),
-        "\": all wait for this server to be started again, at most ",
-        absl::FormatDuration(absl::Nanoseconds(job_.cluster().coordinator().away_timeout())));
+    const auto away = absl::Nanoseconds(job_.cluster().coordinator().away_timeout());
+    next = absl::StrCat("; the coordinator was here, its state is in \"", control_->folder(),
+                        "\": all wait for this server to be started again, at most ",
+                        absl::FormatDuration(away));
   }
   Log(LogLevel::kInfo, absl::StrCat("server: left the job rank=", options_.rank, next));
 }
 
 std::string ServerProcess::WhyNotLeave() const {
-  const bool keeps_standbys = job_.cluster().replicas() > 0;
   if (options_.no_takeover && options_.rank == 0) return "the coordinator is here";
   if (control_ != nullptr && !control_->is_kept()) {
-    return "the coordinator is here, and its state is kept nowhere (checkpoint.directory or "
-           "cluster.coordinator.directory)";
+    return "the coordinator is here, and its state is kept nowhere (cluster.coordinator.directory)";
   }
-  if (is_replica_ || keeps_standbys) return "";
+  if (is_replica_ || job_.cluster().replicas() > 0) return "";
   if (options_.no_takeover) return "nobody would start this server again";
   if (!job_.checkpoint().directory().empty()) return "";
-  const int64_t bytes =
-      SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
-               ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count())))
-          .bytes();
   return absl::StrFormat(
-      "the parameters of rank %d, %.1f MiB, would be lost: there is no standby (cluster.replicas) "
-      "and "
-      "no checkpoint.directory",
-      options_.rank, static_cast<double>(bytes) / (1 << 20));
+      "the parameters of rank %d, %.1f MiB, would be lost: there is no standby "
+      "(cluster.replicas) and no checkpoint.directory",
+      options_.rank, static_cast<double>(SliceBytes()) / (1 << 20));
 }
 
 void ServerProcess::OnSignal(int count) {

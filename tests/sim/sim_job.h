@@ -134,7 +134,7 @@ class SimJob {
   void StrikeServer();
   void LeaveServer(int rank);
   // A server has ended as it was asked to: in lockstep nothing is done that would have to be done again.
-  void OnServerLeft(int rank, const v1::LeaveAnswer& answer);
+  void OnServerLeft(int rank);
   bool OnlyLeaves() const;
   void Rejoin(uint32_t rank);
   // Its process stands still, or dies alone or with others.
@@ -200,7 +200,6 @@ class SimJob {
   bool server_killed_ = false;
   uint64_t left_ = 0;
   Manifest last_whole_;
-  std::optional<uint64_t> lossy_at_;  // rollbacks, when a server last left with something to be done again
   Harm harm_;
   // That were judged. Whoever goes on as the coordinator has them, too.
   std::set<std::pair<MemberId, std::string>> losses_;

@@ -28,7 +28,7 @@ void SimJob::KeepCheckpoints(JobFacts* facts, SimCoordinator::Options* control) 
   model.shards.resize(static_cast<size_t>(facts->servers));
   facts->model_manifest = std::make_shared<const Manifest>(std::move(model));
   control->folder = folder_.get();
-  control->has_faults = options_.faults;
+  control->has_faults = options_.faults && !OnlyLeaves();
   if (options_.faults) harm_.OnDiskFails();
   control->on_whole = [this](uint64_t step) { checker_.OnKnownWhole(step); };
 }
@@ -78,10 +78,10 @@ void SimJob::StartServer(int rank) {
   server.mutation = options_.mutation;
   server.folder = folder_.get();
   server.make_shard = [this, shard] { return MakeShard(shard); };
-  server.has_faults = options_.faults;
+  server.has_faults = options_.faults && !OnlyLeaves();
   // Another process may hold the rank still, as far as the coordinator knows.
   if (options_.checkpoints) server.on_refused = [this, rank] { EndServer(rank); };
-  server.on_left = [this, rank](const v1::LeaveAnswer& answer) { OnServerLeft(rank, answer); };
+  server.on_left = [this, rank] { OnServerLeft(rank); };
   all_servers_.push_back(
       std::make_unique<SimServer>(&network_, coordinator_.get(), &checker_, std::move(server)));
   servers_[rank] = all_servers_.back().get();
@@ -119,7 +119,7 @@ void SimJob::KillServer() {
   EndServer(static_cast<int>(dice_.Below(servers_.size())));
 }
 
-void SimJob::OnServerLeft(int rank, const v1::LeaveAnswer& answer) {
+void SimJob::OnServerLeft(int rank) {
   SimServer* const server = servers_[rank];
   if (!network_.IsAlive(server->node())) return;
   ++left_;
@@ -127,11 +127,10 @@ void SimJob::OnServerLeft(int rank, const v1::LeaveAnswer& answer) {
   harm_.OnKilled(static_cast<uint32_t>(rank));
   coordinator_->Detach(ShardId(rank), server->connection());
   const Coordinator& coordinator = coordinator_->state();
-  const uint64_t rollbacks = coordinator.Status(queue_.now()).checkpoint().rollbacks();
-  // Its disk has failed: whoever leaves while the job waits for it loses as much.
-  if (!answer.lost().empty()) lossy_at_ = rollbacks;
-  const bool is_exact = OnlyLeaves() && coordinator.facts().synchronous && lossy_at_ != rollbacks &&
-                        coordinator_->is_here() && coordinator.membership().paused();
+  // Where a disk has failed whoever leaves goes from the checkpoint before.
+  const bool is_exact = OnlyLeaves() && coordinator.facts().synchronous &&
+                        coordinator_->is_here() && coordinator.membership().paused() &&
+                        coordinator.Status(queue_.now()).checkpoint().failed_number() == 0;
   if (is_exact) {
     for (int shard = 0; shard < servers_count_; ++shard) {
       if (servers_[shard]->version() == last_whole_.shards[shard].version) continue;

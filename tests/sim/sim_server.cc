@@ -137,7 +137,7 @@ void SimServer::OnPlanMessage(const v1::PlanMessage& message) {
     return;
   }
   if (!message.leave().instead().empty()) leaving_ = false;
-  if (leaving_ && message.leave().may_end()) return options_.on_left(message.leave());
+  if (leaving_ && message.leave().may_end()) return options_.on_left();
   if (message.has_restore()) HearRestore(message.restore());
   if (message.drain()) checker_->OnClosing(copy_);
   if (message.has_plan()) ApplyPlan(message.plan());

@@ -91,7 +91,7 @@ class SimServer final : public ShardDoor {
     uint64_t lead_term = 0;
     std::function<void()> on_refused;
     // It was asked to end, and may.
-    std::function<void(const v1::LeaveAnswer&)> on_left;
+    std::function<void()> on_left;
     // Set: checkpoints are kept there. Outlives it.
     SimFolder* folder = nullptr;
     std::function<Made()> make_shard;

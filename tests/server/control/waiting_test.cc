@@ -30,7 +30,7 @@ TEST_CASE("a job that waits for a lost server has nothing new to keep", "[rejoin
   CHECK(control.coordinator->changes() > changes);
 }
 
-// After its death, and before its lease is over, the others stand, and their servers wait for whoever cannot push to it.
+// Before its lease is over the others stand, and their servers wait for whoever cannot push to it.
 TEST_CASE("a server that is cut off is waited for at once, with its lease", "[waiting]") {
   ControlFixture control(RejoinFacts());
   control.Start(2);
