@@ -1,5 +1,5 @@
-// `GET /metrics` over plain HTTP, for Prometheus: each answer is the status of that moment (status_metrics.h). The pages
-// of health_pages.h are beside it.
+// `GET /metrics` over plain HTTP, for Prometheus: each answer is the status of that moment (status_metrics.h). The
+// pages of health_pages.h are beside it.
 //
 // prometheus-cpp's Exposer does the serving, with civetweb's threads. Neither they nor their exceptions get
 // further than this file.
