@@ -18,8 +18,8 @@ constexpr char kNoLocksAdvice[] =
 // Held until it is destroyed or the process ends, however that ends.
 class FolderLock {
  public:
-  // Takes the lock of `folder`, which is there, without waiting. The file `name` is made in it, and stays. Its failpoint
-  // (common/base/failpoint.h) is "folder.lock".
+  // Takes the lock of `folder`, which is there, without waiting. The file `name` is made in it, and stays.
+  // The failpoint is "folder.lock" (common/base/failpoint.h).
   //   kFailedPrecondition  another process has it
   //   kUnimplemented       this file system has no locks
   //   and durable_file.h's codes

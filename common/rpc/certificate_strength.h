@@ -14,9 +14,9 @@ namespace tessera {
 // The level that TLS connections of this process have (SSL_CTX_set_security_level(3)), 0 to 5.
 int SecurityLevel();
 
-// What is wrong with its key or its signature, and what is wanted: "has an RSA key of 1024 bits, want 2048 or more: ...".
-// Empty: nothing. `is_shown`: the certificate is that of a server or a client, whose key a handshake signs with; else it
-// is one that signs others. Any thread.
+// What is wrong with its key or its signature, and what is wanted: "has an RSA key of 1024 bits, want 2048 or more".
+// Empty: nothing. `is_shown`: the certificate is that of a server or a client, whose key a handshake signs with; else
+// it is one that signs others. Any thread.
 std::string WhyTooWeak(X509* certificate, bool is_shown);
 
 }  // namespace tessera

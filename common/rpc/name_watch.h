@@ -1,7 +1,7 @@
 // Whether the name of a peer stands for another machine by now.
 //
-// gRPC asks for a name's addresses anew when a connection has ended. One to a machine that is gone without a word stands
-// until a ping has not been answered, 20 s (control_channel.h), which is longer than most leases.
+// gRPC asks for a name's addresses anew when a connection has ended. One to a machine that is gone without a word
+// stands until a ping has not been answered, 20 s (control_channel.h), which is longer than most leases.
 #ifndef TESSERA_COMMON_RPC_NAME_WATCH_H_
 #define TESSERA_COMMON_RPC_NAME_WATCH_H_
 

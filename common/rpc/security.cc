@@ -130,7 +130,7 @@ absl::Status TooWeak(absl::string_view key, const std::string& path, size_t inde
       absl::StrCat("security.", key, ": certificate ", index + 1, " of \"", path, "\" ", why));
 }
 
-// What is shown must be strong enough as a whole; of an authority's certificates that one which has signed what is shown,
+// What is shown must be strong enough as a whole; of an authority's certificates the one that has signed what is shown,
 // or where none has, any: others in the file may be old.
 absl::Status CheckStrength(const SecurityFiles& files, const Certificates& shown,
                            const Certificates& authority) {

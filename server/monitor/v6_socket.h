@@ -11,8 +11,8 @@ namespace tessera {
 // The host has IPv6 addresses and no other.
 bool IsV6Alone(const std::string& host);
 
-// A listening socket that blocks nobody, at the first IPv6 address of `host`; "::" is all addresses of the machine, IPv4
-// ones among them.
+// A listening socket that blocks nobody, at the first IPv6 address of `host`; "::" is all addresses of the machine,
+// also those of IPv4.
 //   kNotFound            the host is not known
 //   kAlreadyExists       the port is taken
 //   kFailedPrecondition  anything else, in the system's words

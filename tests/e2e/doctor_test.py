@@ -9,8 +9,8 @@ import threading
 import unittest
 
 from authority import Authority
-from cluster import (ROOT, SERVER, TESSERA, WORKER, Cluster, Process, Test, die_with_parent, digits, free_ports, tessera,
-                     write_job)
+from cluster import (ROOT, SERVER, TESSERA, WORKER, Cluster, Process, Test, die_with_parent, digits, free_ports,
+                     tessera, write_job)
 
 ENDLESS = 1000000
 
@@ -146,7 +146,8 @@ class Doctor(Test):
         certificate, key = authority.sign("weak", kind="rsa:1024")
         files = {"certificate": certificate, "private_key": key, "authority": authority.certificate}
         job = dict(self.job(free_ports(1)), security=files)
-        says = 'security.certificate: certificate 1 of "%s" has an RSA key of 1024 bits, want 2048 or more' % certificate
+        says = ('security.certificate: certificate 1 of "%s" has an RSA key of 1024 bits, want 2048 or more' %
+                certificate)
         self.examine(job, 1, "PROBLEM " + says)
         path = write_job(self, job)
         for program in ([SERVER, "--rank", "0"], [WORKER]):

@@ -105,5 +105,3 @@ class Network:
             holder.wait()
             holder.stdout.close()
             holder.stderr.close()
-
-

@@ -61,6 +61,19 @@ class Names(Test):
         server.await_output("serving rank=0 address=head:%d" % PORT)
 
     @wanted
+    def test_of_a_name_with_several_addresses_those_that_are_dead_are_passed_over(self):
+        network = Network(self, head="10.0.0.1", other="10.0.0.2")
+        network.other.knows("10.0.0.99 head", "fd00::99 head", "10.0.0.1 head")
+        network.head.knows("10.0.0.1 head")
+        # No program is told of a proxy by its environment: nobody is there.
+        proxies = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "grpc_proxy")}
+        path = write_job(self, self.job("head", train=dict(digits()["train"], epochs=2)))
+        server = network.head.start("server 0", [SERVER, "--job", path, "--rank", "0"], env=proxies)
+        worker = network.other.start("worker 0", [WORKER, "--job", path], env=proxies)
+        for process in (worker, server):
+            process.expect_exit(0)
+
+    @wanted
     def test_a_server_0_that_has_moved_is_found_within_its_lease(self):
         job = self.job("head", "second", checkpoint={"directory": self.path("kept"), "every_steps": 500})
         job["cluster"]["lease_timeout"] = "8s"

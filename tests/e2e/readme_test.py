@@ -76,7 +76,8 @@ RUN = {
         "openssl req -x509 -newkey rsa:3072 -nodes -keyout ca.key -out ca.pem -days 365 -subj /CN=tessera",
         "openssl req -newkey rsa:3072 -nodes -keyout host.key -out host.csr -subj /CN=host",
         "echo subjectAltName=IP:10.0.0.1,DNS:host > names",
-        "openssl x509 -req -in host.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 365 -extfile names -out host.pem",
+        "openssl x509 -req -in host.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 365 -extfile names "
+        "-out host.pem",
         "tessera status 10.0.0.1:7000 --authority ca.pem --certificate host.pem --private-key host.key "
         "--token-file viewer",
         "tessera-server --job job.yaml --rank 0 --metrics 10.0.0.1:9464",
@@ -161,8 +162,7 @@ class Commands(Test):
             text = file.read()
         with open(self.path("jobs/JOB.yaml"), "w") as file:
             file.write(text.replace("batch_size: 32", "batch_size: 16"))
-        self.end_well(SIMULATING, "tessera simulate JOB.yaml --workers 64 --servers 8 --bandwidth 1Gbit --latency 200us "
-                      "--step-time 20ms --speed-spread 0.3")
+        self.end_well(SIMULATING, *RUN[SIMULATING])
         # Those within its text.
         inline = re.findall(r"`tessera ((?:plan|simulate) JOB\.yaml[^`\n]*)`", text_of(README))
         self.assertEqual(len(inline), 2)
@@ -291,9 +291,10 @@ class Commands(Test):
             words = words.replace("127.0.0.1:" + port, "127.0.0.1:%d" % free)
         shown = "\n".join(re.findall(r"^    (?!#)(.*)$", words, re.M))
         self.assertEqual(shown.count("&\n"), 2)
-        shown = shown.replace("deploy/examples/python_client.py", "%s %s/deploy/examples/python_client.py --proto-root %s"
-                              % (sys.executable, ROOT, ROOT))
-        done = subprocess.run(["sh", "-c", shown + " || { kill $(jobs -p); exit 1; }\nwait"], cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL,
+        client = "deploy/examples/python_client.py"
+        shown = shown.replace(client, "%s %s/%s --proto-root %s" % (sys.executable, ROOT, client, ROOT))
+        shown += " || { kill $(jobs -p); exit 1; }\nwait"
+        done = subprocess.run(["sh", "-c", shown], cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=TEST_MAX, preexec_fn=die_with_parent)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertGreater(float(re.search(r"test accuracy ([0-9.]+)", done.stdout).group(1)), 0.9)

@@ -26,9 +26,22 @@ constexpr absl::Duration kCancelPoll = absl::Milliseconds(20);
 CoordinatorCalls::CoordinatorCalls(std::string address,
                                    std::function<absl::StatusOr<std::string>()> find)
     : find_(std::move(find)), address_(std::move(address)) {
-  if (address_.empty()) return;
-  stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
+  absl::MutexLock lock(&mutex_);
+  if (!address_.empty()) Open();
+}
+
+void CoordinatorCalls::Open() {
+  channel_ = OpenControlChannel(address_);
+  stub_ = v1::Coordinator::NewStub(channel_);
   opened_ = SteadyNow();
+}
+
+// A channel that is connected to a machine which is gone, or that could not find a name, does not ask for the name's
+// addresses before long. One that connects tries them all, one after the other.
+bool CoordinatorCalls::IsStale() const {
+  return channel_ != nullptr && HasName(address_) &&
+         SteadyNow() - opened_ >= absl::Milliseconds(kResolveMsMin) &&
+         channel_->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_CONNECTING;
 }
 
 std::string CoordinatorCalls::address() const {
@@ -47,14 +60,9 @@ absl::Status CoordinatorCalls::FindAgain() {
   if (find_) found = find_();
   if (!found.ok()) return found.status();
   absl::MutexLock lock(&mutex_);
-  // A channel that is still connected to a machine which is gone, or that could not find a name, does not ask for the
-  // name's addresses before long.
-  const bool is_stale = HasName(address_) && stub_ != nullptr &&
-                        SteadyNow() - opened_ >= absl::Milliseconds(kResolveMsMin);
-  if (*found == address_ && !is_stale) return absl::OkStatus();
+  if (*found == address_ && !IsStale()) return absl::OkStatus();
   address_ = *found;
-  stub_ = v1::Coordinator::NewStub(OpenControlChannel(address_));
-  opened_ = SteadyNow();
+  Open();
   return absl::OkStatus();
 }
 

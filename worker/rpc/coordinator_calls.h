@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
 #include "absl/base/thread_annotations.h"
@@ -87,6 +88,9 @@ class CoordinatorCalls {
   static absl::Status Cancelled() { return absl::CancelledError("cancelled"); }
   absl::Status Once(const Begin& begin, Limits limits);
   std::shared_ptr<v1::Coordinator::Stub> CurrentStub(std::string* address) const;
+  // A connection to address_.
+  void Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsStale() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // A call has failed: it may be elsewhere by now. An error: nobody says where.
   absl::Status FindAgain();
 
@@ -95,7 +99,8 @@ class CoordinatorCalls {
   mutable absl::Mutex mutex_;
   std::string address_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<v1::Coordinator::Stub> stub_ ABSL_GUARDED_BY(mutex_);
-  absl::Time opened_ ABSL_GUARDED_BY(mutex_);  // stub_'s channel
+  std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);  // stub_'s
+  absl::Time opened_ ABSL_GUARDED_BY(mutex_);                       // channel_
 };
 
 }  // namespace tessera

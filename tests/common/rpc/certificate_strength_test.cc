@@ -78,8 +78,8 @@ std::string Refused(const std::vector<Pair>& shown, const std::vector<Pair>& aut
 
 TEST_CASE("keys that a TLS connection can be made with are taken", "[rpc][security]") {
   REQUIRE(SecurityLevel() == 2);  // Debian's
-  for (const Key& key : {Rsa(2048), Ec("P-256"), Ec("P-384"), Ec("P-521")})
-    CHECK(WhyOwn(key).empty());
+  const std::vector<Key> keys = {Rsa(2048), Ec("P-256"), Ec("P-384"), Ec("P-521")};
+  for (const Key& key : keys) CHECK(WhyOwn(key).empty());
   CHECK(WhyOwn(Ed25519(), true, nullptr).empty());
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
@@ -149,7 +150,7 @@ TEST_CASE("a host that nobody knows or that is not this machine is refused by na
 TEST_CASE("metrics are served on an IPv6 address as on any other", "[monitor]") {
   auto endpoint = MetricsEndpoint::Start({"[::1]:0", [] { return Named("six"); }});
   if (!endpoint.ok() && StrContains(endpoint.status().message(), "Cannot assign")) {
-    WARN("this machine has no IPv6: not tested");
+    std::puts("skipped: this machine has no IPv6");
     return;
   }
   REQUIRE(endpoint.ok());
