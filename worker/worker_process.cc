@@ -101,9 +101,6 @@ absl::Status WorkerProcess::Prepare() {
   data_ = std::make_unique<Datasets>(*std::move(data));
   train_sum_ = data_->train.Sum();
   test_sum_ = data_->test.Sum();
-  for (const std::string& note : data_->notes) {
-    Log(LogLevel::kWarning, absl::StrCat("worker: ", note));
-  }
   TESSERA_RETURN_IF_ERROR(CheckMemory());
   if (recipe_.split) return Listen();
   if (!options_.listen.empty()) {
@@ -162,6 +159,13 @@ absl::Status WorkerProcess::Connect() {
   Log(LogLevel::kInfo,
       absl::StrCat("worker: joined rank=", admission_.rank(), " member=", admission_.member(),
                    " first_exchange=", admission_.first_exchange()));
+  // One tells what holds for all: they have the same files, but for local rows.
+  if (admission_.rank() == 0 || job_.data().partition() == "local") {
+    for (const std::string& note : data_->notes) {
+      Log(LogLevel::kWarning, absl::StrCat("worker: ", note));
+    }
+    data_->notes.clear();
+  }
   // It may come while this client is being destroyed.
   CoordinatorClient* const client = coordinator_.get();
   client->StartRenewing(
