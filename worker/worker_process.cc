@@ -115,9 +115,6 @@ absl::Status WorkerProcess::Prepare() {
   train_sum_ = data_->train.Sum();
   test_sum_ = data_->test.Sum();
   data_->facts.train_sum = train_sum_;
-  for (const std::string& note : data_->notes) {
-    Log(LogLevel::kWarning, absl::StrCat("worker: ", note));
-  }
   TESSERA_RETURN_IF_ERROR(CheckMemory());
   if (recipe_.split) return Listen();
   if (!options_.listen.empty()) {
@@ -177,6 +174,13 @@ absl::Status WorkerProcess::Connect() {
   Log(LogLevel::kInfo,
       absl::StrCat("worker: joined rank=", admission_.rank(), " member=", admission_.member(),
                    " first_exchange=", admission_.first_exchange()));
+  // One tells what holds for all: they have the same files, but for local rows.
+  if (admission_.rank() == 0 || job_.data().partition() == "local") {
+    for (const std::string& note : data_->notes) {
+      Log(LogLevel::kWarning, absl::StrCat("worker: ", note));
+    }
+    data_->notes.clear();
+  }
   // It may come while this client is being destroyed.
   CoordinatorClient* const client = coordinator_.get();
   client->StartRenewing(

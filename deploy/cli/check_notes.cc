@@ -89,6 +89,18 @@ void OnCoordinatorFolder(const v1::Job& job, Notes* notes) {
       "the coordinator's state");
 }
 
+// [32, 32, 3] says 32 channels, and is what other programs write for 3 of them. Rows of that shape fit it, so nothing
+// else would tell.
+void OnChannelsLast(const v1::Model& model, Notes* notes) {
+  const auto& input = model.input();
+  if (input.size() != 3 || input[0] != input[1] || input[2] >= input[0]) return;
+  if (input[2] != 1 && input[2] != 3 && input[2] != 4) return;
+  notes->push_back(absl::StrCat(
+      "model.input: [", absl::StrJoin(input, ", "), "] is ", input[0], " channels of ", input[1],
+      " x ", input[2], "; where the channels are ", input[2], ", write [", input[2], ", ", input[0],
+      ", ", input[1], "] and save the rows so: x.transpose(0, 3, 1, 2)"));
+}
+
 }  // namespace
 
 std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
@@ -99,6 +111,7 @@ std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
   OnSmallParameters(job, recipe, &notes);
   OnDensity(job, &notes);
   OnCoordinatorFolder(job, &notes);
+  OnChannelsLast(job.model(), &notes);
   for (std::string& note : LengthNotesOn(job, recipe, rows)) notes.push_back(std::move(note));
   return notes;
 }

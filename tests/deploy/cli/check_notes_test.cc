@@ -20,6 +20,17 @@ TEST_CASE("a job that does what it says has no note", "[check_notes]") {
   CHECK(Notes({"checkpoint={directory: x, every_steps: 5}", "train.target_accuracy=0.9"}).empty());
 }
 
+TEST_CASE("an input that seems to have its channels last is noted", "[check_notes]") {
+  const std::string layers =
+      "model.layers=[{conv2d: {channels: 4, kernel: 1}}, {linear: {units: 10}}]";
+  CHECK(Notes({"model.input=[3, 8, 8]", layers}).empty());
+  CHECK(Notes({"model.input=[8, 8, 8]", layers}).empty());
+  CHECK(Notes({"model.input=[8, 8, 3]", layers}) ==
+        std::vector<std::string>{
+            "model.input: [8, 8, 3] is 8 channels of 8 x 3; where the channels are "
+            "3, write [3, 8, 8] and save the rows so: x.transpose(0, 3, 1, 2)"});
+}
+
 TEST_CASE("rounds of values that are rounded to nearest are noted, whichever way they go",
           "[check_notes]") {
   CHECK(Notes({"method=ist", "codec={push: bf16, pull: int8}"}) ==
