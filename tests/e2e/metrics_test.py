@@ -41,6 +41,12 @@ def drain(coordinator):
         channel.unary_unary("/tessera.v1.Admin/Drain")(b"", timeout=20)
 
 
+def kill_the_worker(coordinator):
+    """The only one of the job, which then fails."""
+    (member,) = status_of(coordinator)["members"]
+    os.kill(int(member["description"].split(":")[-1]), signal.SIGKILL)
+
+
 class Metrics(Test):
     def cluster(self, workers=None, linger="0s", **keys):
         """Every server has an endpoint."""
@@ -90,6 +96,7 @@ class Metrics(Test):
         self.assertEqual((report["job_file"], report["overrides"]), (cluster.path, []))
         self.assertEqual(report["job_digest"], before["job_digest"])
         self.contains(report["command"], "tessera-server --job %s --rank 0 " % cluster.path)
+        self.assertEqual(report["versions"]["workers"], [report["versions"]["server"]])
         # Rows have one label: top-1 is the accuracy, and more predictions hit no less.
         final = report["final"]
         self.assertEqual(final["top_k_accuracy"]["1"], final["test_accuracy"])
@@ -199,7 +206,7 @@ class Metrics(Test):
         self.assertNotIn("metrics", plain.expect_exit(0))
 
     def test_a_job_that_fails_is_served_until_it_is_scraped_and_then_told_of(self):
-        path = write_job(self, digits(epochs=ENDLESS, workers=1, servers=1))
+        path = write_job(self, digits(epochs=ENDLESS, workers=1, servers=1, lease="3s"))
         report = self.path("failed.json")
         run = Process(self, "run", [TESSERA, "run", path, "--metrics", "127.0.0.1:0", "--metrics-linger", "1h",
                                     "--report", report, "--set", "name=a name"])
@@ -207,14 +214,13 @@ class Metrics(Test):
         address = re.search(r"metrics: http://(\S+)/metrics\n", run.output()).group(1)
         status_address = re.search(r"tessera status (\S+) --watch", run.output()).group(1)
         await_true("it trains", lambda: int(status_of(status_address).get("step", 0)) > 0, explain=run.output)
-        with grpc.insecure_channel(status_address) as channel:
-            # AdminRequest{reason: "enough"}
-            channel.unary_unary("/tessera.v1.Admin/Stop")(b"\x0a\x06enough", timeout=20)
+        kill_the_worker(status_address)
         run.await_output("says so until it is scraped, for 1h at most")
         # All is written by then, but for how it ended.
         with open(report) as file:
             told = json.load(file)
-        self.assertEqual((told["outcome"], told["failure"]), ("failed", "enough"))
+        self.assertEqual(told["outcome"], "failed")
+        self.contains(told["failure"], "all workers are gone")
         # As a person would look: nobody has scraped yet.
         with urllib.request.urlopen(urllib.request.Request("http://%s/metrics" % address, method="HEAD")) as answer:
             self.assertEqual((answer.status, answer.read()), (200, b""))
@@ -223,7 +229,7 @@ class Metrics(Test):
             text = answer.read().decode()
         self.contains(text, 'tessera_job_failed{job_name="a name"} 1\n',
                       'tessera_job_state{job_name="a name",state="done"} 1\n')
-        self.contains(run.expect_exit(1), "tessera: the job has failed: enough")
+        self.contains(run.expect_exit(1), "tessera: the job has failed: all workers are gone")
         # The report names its job whole.
         self.assertEqual(told["job_file"], path)
         self.assertEqual(told["overrides"], ["name=a name"])
@@ -231,12 +237,11 @@ class Metrics(Test):
         self.contains(told["command"], "tessera run " + path, "--set 'name=a name'")
         self.assertEqual(told["host"], socket.gethostname())
         self.assertRegex(told["started"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
-        self.assertEqual(told["versions"]["workers"], [told["versions"]["server"]])
         self.assertRegex(told["versions"]["grpc"], r"^\d+\.\d+")
 
     @unittest.skipUnless(shutil.which("prometheus"), "prometheus is not installed: Debian's prometheus has it")
     def test_a_job_that_fails_raises_its_alert_in_prometheus(self):
-        path = write_job(self, digits(epochs=ENDLESS, workers=1, servers=1))
+        path = write_job(self, digits(epochs=ENDLESS, workers=1, servers=1, lease="3s"))
         run = Process(self, "run", [TESSERA, "run", path, "--metrics", "127.0.0.1:0", "--metrics-linger", "1m"])
         run.await_output("/metrics\n")
         address = re.search(r"metrics: http://(\S+)/metrics\n", run.output()).group(1)
@@ -254,10 +259,10 @@ class Metrics(Test):
             with urllib.request.urlopen("http://%s/api/v1/%s" % (at, query), timeout=20) as answer:
                 return json.load(answer)["data"]
 
-        await_true("it is scraped", lambda: ask("query?query=tessera_job_failed==0")["result"], explain=prometheus.output)
+        await_true("it is scraped", lambda: ask("query?query=tessera_job_failed==0")["result"],
+                   explain=prometheus.output)
         status_address = re.search(r"tessera status (\S+) --watch", run.output()).group(1)
-        with grpc.insecure_channel(status_address) as channel:
-            channel.unary_unary("/tessera.v1.Admin/Stop")(b"\x0a\x06enough", timeout=20)
+        kill_the_worker(status_address)
         run.expect_exit(1)
         # The endpoint is gone by then.
         self.assertIsNone(scrape(address))
