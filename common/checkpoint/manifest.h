@@ -5,8 +5,7 @@
 //     shard-0-of-2.safetensors            what server 0 owns (common/layout/shard_map.h): of every
 //     shard-1-of-2.safetensors              parameter its rows, under the parameter's name, and of every
 //                                           state of the servers' rule, under "state.<i>.<parameter>"
-//     worker-0.safetensors                what only worker 0 knows, where the method keeps such things, and what
-//                                           training determined beside the parameters (model_facts.h)
+//     worker-0.safetensors                what only worker 0 knows, where the method keeps such things
 //
 // While it is written the folder is "partial-step-000000000400"; whatever begins with "partial-" is
 // nobody's. The files in it have their sums behind their names until the commit (WrittenName): who was
