@@ -1,22 +1,14 @@
 #include "common/base/machine_memory.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
-#include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/memory_groups.h"
 
 namespace tessera {
 namespace {
-
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // "MemAvailable:    1234 kB"
 std::optional<int64_t> Line(absl::string_view meminfo, absl::string_view name) {
@@ -60,51 +52,13 @@ std::optional<int64_t> LeftIn(const GroupMemory& group) {
   return std::max<int64_t>(0, most - std::max<int64_t>(0, used - InactiveFile(group.stat)));
 }
 
-struct Hierarchy {
-  std::string mount;
-  // Of this process's group, below that.
-  std::string group;
-  bool is_unified = false;
-};
-
-// Of the lines "0::/a/b" (version 2) and "9:cpu,memory:/a/b" (version 1) of /proc/self/cgroup.
-std::vector<Hierarchy> HierarchiesOf(absl::string_view text, const std::string& mounts) {
-  std::vector<Hierarchy> found;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
-    const std::vector<absl::string_view> controllers = absl::StrSplit(parts[1], ',');
-    const bool has_memory =
-        std::find(controllers.begin(), controllers.end(), "memory") != controllers.end();
-    const bool is_unified = parts[0] == "0" && parts[1].empty();
-    if (!has_memory && !is_unified) continue;
-    // A group that is outside of what this process sees is called /../other.
-    const bool is_seen = parts[2].find("..") == absl::string_view::npos;
-    found.push_back({is_unified ? mounts : mounts + "/memory",
-                     is_seen ? std::string(absl::StripSuffix(parts[2], "/")) : "", is_unified});
-  }
-  return found;
-}
-
-// From its own up to the root of the mount. In a container that sees the names outside of it only the root is there.
-std::vector<GroupMemory> GroupsOf(const Hierarchy& hierarchy) {
-  std::vector<GroupMemory> groups;
-  std::string group = hierarchy.group;
-  while (true) {
-    const std::string at = absl::StrCat(hierarchy.mount, group, "/memory.");
-    groups.push_back({TextOf(at + (hierarchy.is_unified ? "max" : "limit_in_bytes")),
-                      TextOf(at + (hierarchy.is_unified ? "current" : "usage_in_bytes")),
-                      TextOf(at + "stat")});
-    if (group.empty()) return groups;
-    group.resize(std::min(group.rfind('/'), group.size() - 1));
-  }
-}
-
 std::vector<GroupMemory> ReadGroups(const std::string& root) {
   std::vector<GroupMemory> groups;
-  for (const Hierarchy& hierarchy :
-       HierarchiesOf(TextOf(root + "/proc/self/cgroup"), root + "/sys/fs/cgroup")) {
-    for (GroupMemory& group : GroupsOf(hierarchy)) groups.push_back(std::move(group));
+  for (const MemoryGroup& group : MemoryGroups(root)) {
+    const std::string at = group.folder + "/memory.";
+    groups.push_back({KernelText(at + (group.is_unified ? "max" : "limit_in_bytes")),
+                      KernelText(at + (group.is_unified ? "current" : "usage_in_bytes")),
+                      KernelText(at + "stat")});
   }
   return groups;
 }
@@ -134,11 +88,11 @@ std::optional<MachineMemory> WholeMemory(absl::string_view meminfo,
 }
 
 std::optional<MachineMemory> ReadAvailableMemory(const std::string& root) {
-  return AvailableMemory(TextOf(root + "/proc/meminfo"), ReadGroups(root));
+  return AvailableMemory(KernelText(root + "/proc/meminfo"), ReadGroups(root));
 }
 
 std::optional<MachineMemory> ReadWholeMemory(const std::string& root) {
-  return WholeMemory(TextOf(root + "/proc/meminfo"), ReadGroups(root));
+  return WholeMemory(KernelText(root + "/proc/meminfo"), ReadGroups(root));
 }
 
 }  // namespace tessera

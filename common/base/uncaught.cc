@@ -1,6 +1,12 @@
 #include "common/base/uncaught.h"
 
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -52,11 +58,47 @@ LastWords WordsOf(const std::exception_ptr& thrown) {
   std::abort();
 }
 
+// Made beforehand: nothing may be allocated or locked in a signal handler.
+struct Line {
+  char text[256];
+  size_t bytes = 0;
+};
+Line lines[NSIG];
+
+constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU};
+
+void OnFatal(int number) {
+  // As Log, it does not wait for whoever reads.
+  pollfd reader{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&reader, 1, 0) == 1 && (reader.revents & POLLOUT) != 0) {
+    [[maybe_unused]] const ssize_t written =
+        write(STDERR_FILENO, lines[number].text, lines[number].bytes);
+  }
+  raise(number);  // Which ends it once this returns (SA_RESETHAND).
+}
+
+void LogFatal(int number) {
+  struct sigaction now = {};
+  // A sanitizer's says more.
+  if (sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
+  const std::string text =
+      absl::StrCat("E ", said_by, ": ended error=\"signal ", number, " (", strsignal(number), "); ",
+                   number == SIGXCPU ? "it has had its CPU time, raise the limit (ulimit -t)"
+                                     : "this is a fault of the program, report it with this log",
+                   "\"\n");
+  lines[number].bytes = text.copy(lines[number].text, sizeof(lines[number].text));
+  struct sigaction action = {};
+  action.sa_handler = OnFatal;
+  action.sa_flags = SA_RESETHAND;
+  sigaction(number, &action, nullptr);
+}
+
 }  // namespace
 
 void LogUncaught(const char* room) {
   said_by = room;
   std::set_terminate(OnTerminate);
+  for (const int number : kFatal) LogFatal(number);
 }
 
 }  // namespace tessera

@@ -65,6 +65,14 @@ std::optional<int64_t> RowsOf(const v1::Job& job, const ModelShape& shape) {
 
 }  // namespace
 
+std::vector<std::string> NotesOfCheck(const v1::Job& job) {
+  const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
+  const absl::StatusOr<Recipe> recipe = RecipeFor(job);
+  // Whoever needs them says what is wrong.
+  if (!shape.ok() || !recipe.ok()) return {};
+  return NotesOn(job, *recipe, RowsOf(job, *shape));
+}
+
 int CheckJobFile(const CheckOptions& options) {
   const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
   if (!reading.ok()) {
@@ -87,7 +95,7 @@ int CheckJobFile(const CheckOptions& options) {
   // The keys do not tell of those that the method has where the job names none.
   std::printf("# codec       %s\n", Describe(recipe->codecs).c_str());
   PrintTraffic(reading.job, *recipe);
-  for (const std::string& note : NotesOn(reading.job, *recipe, RowsOf(reading.job, *shape))) {
+  for (const std::string& note : NotesOfCheck(reading.job)) {
     std::printf("# note        %s\n", note.c_str());
   }
   for (const std::string& note : StartNotesOn(reading.job, *recipe)) {

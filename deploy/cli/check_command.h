@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/job.pb.h"
+
 namespace tessera {
 
 struct CheckOptions {
@@ -15,6 +17,10 @@ struct CheckOptions {
 // Prints the resolved job on stdout, with its digest, size and traffic as comments; returns 0. Or
 // lists everything that is wrong with it on stderr, and returns 2.
 int CheckJobFile(const CheckOptions& options);
+
+// What `check` notes on a job that has been read without errors (check_notes.h); reads its data where a note depends
+// on their rows.
+std::vector<std::string> NotesOfCheck(const v1::Job& job);
 
 }  // namespace tessera
 

@@ -13,6 +13,7 @@
 #include "common/base/compute_environment.h"
 #include "common/base/process.h"
 #include "common/base/process_limits.h"
+#include "common/base/termination.h"
 #include "common/base/uncaught.h"
 #include "common/config/command_line.h"
 #include "common/config/job_origin.h"
@@ -142,6 +143,7 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("tessera ") + kVersion);
 
   RunOptions run;
+  run.program = argv[0];
   CLI::App* run_command =
       app.add_subcommand("run", "train a job with servers and workers on this machine");
   run_command->add_option("JOB", run.job_path, "the job file")->required()->check(CheckNamed);
@@ -301,5 +303,10 @@ int main(int argc, char** argv) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   if (tessera::Computes(argc, argv)) tessera::StartInComputeEnvironment(argv);
   tessera::LogUncaught("tessera");
-  return tessera::CheckOutput(tessera::Main(argc, argv));
+  const int exit_code = tessera::CheckOutput(tessera::Main(argc, argv));
+  // A shell's loop ends with a command that a signal has ended, and not with one that has that exit code.
+  if (exit_code > tessera::kSignalExitCode) {
+    tessera::EndBySignal(exit_code - tessera::kSignalExitCode);
+  }
+  return exit_code;
 }

@@ -13,6 +13,7 @@
 #include "common/base/utf8.h"
 #include "common/metrics/staleness.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/how_far.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
 
@@ -27,6 +28,18 @@ constexpr int kSummaryWordsMin = 20;
 
 // Behind the reason, where the last checkpoint of a job has failed and everybody waits for the next try.
 constexpr absl::string_view kTriedAgain = "; it is the last one, tried again in ";
+
+// ", 1m20s left": of training, if it goes on as fast as so far. Empty where nobody can tell.
+std::string TimeLeft(const v1::JobStatus& status) {
+  const uint64_t step = status.step(), planned = status.steps_planned();
+  // The first steps tell little.
+  if (step == 0 || planned <= step || status.train_seconds() < 1) return "";
+  const double per_step = status.train_seconds() / static_cast<double>(step);
+  const absl::Duration left = absl::Seconds(per_step * static_cast<double>(planned - step));
+  if (left >= absl::Hours(1000)) return "";
+  const absl::Duration unit = left < absl::Hours(1) ? absl::Seconds(1) : absl::Minutes(1);
+  return absl::StrCat(", ", absl::FormatDuration(absl::Ceil(left, unit)), " left");
+}
 
 bool IsTriedAgain(const v1::JobStatus& status) {
   return status.state() != "done" && absl::StrContains(status.checkpoint().failure(), kTriedAgain);
@@ -48,8 +61,8 @@ std::string Progress::StatusLine(const v1::JobStatus& status, int width, bool st
     for (const v1::MemberStatus& member : status.members()) {
       if (member.state() == "training" || member.state() == "evaluating") ++live;
     }
-    line = absl::StrFormat("%s  epoch %.1f  step %d  %s examples/s  %.1f s  %d worker%s",
-                           status.state(), status.epoch(), status.step(),
+    line = absl::StrFormat("%s  epoch %.1f  %s%s  %s examples/s  %.1f s  %d worker%s",
+                           status.state(), status.epoch(), HowFar(status), TimeLeft(status),
                            Thousands(status.examples_per_second()), status.train_seconds(), live,
                            live == 1 ? "" : "s");
     if (stalled && !status.waiting_for().empty()) {
@@ -140,8 +153,8 @@ void Progress::Clear() {
   drawn_ = false;
 }
 
-std::string Progress::Summary(const v1::JobStatus& status, absl::string_view report_path,
-                              int width) {
+std::string Progress::Summary(const v1::JobStatus& status, absl::string_view report_path, int width,
+                              absl::string_view model) {
   const int words_width = std::max(kSummaryWordsMin, width - kSummaryIndent);
   double pulled = status.unreported().pull_payload_bytes();
   double pushed = status.unreported().push_payload_bytes();
@@ -161,6 +174,12 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
   absl::string_view head = "method";
   for (const std::string& line : Wrap(status.method_description(), words_width)) {
     row(std::exchange(head, ""), line);
+  }
+  head = "outcome";
+  if (WasStopped(status)) {
+    for (const std::string& line : Wrap(StoppedText(status), words_width)) {
+      row(std::exchange(head, ""), line);
+    }
   }
   if (status.history_size() > 0) {
     const v1::HistoryEntry& last = status.history(status.history_size() - 1);
@@ -189,6 +208,7 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
       row(std::exchange(failed, ""), line);
     }
   }
+  if (!model.empty()) row("model", model);
   row("report", report_path.empty() ? "not asked for (--report FILE)" : report_path);
   return text;
 }

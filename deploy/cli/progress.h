@@ -32,15 +32,16 @@ class Progress {
   // Removes the redrawn line.
   void Clear();
 
-  // One line of at most `width` columns: where the job is and how fast; for whom it waits, before
+  // One line of at most `width` columns: where the job is, how long it goes on, and how fast; for whom it waits, before
   // it has begun or when it is `stalled`; that its last checkpoint is tried again. (Under a barrier
   // somebody is waited for at almost every moment.)
   static std::string StatusLine(const v1::JobStatus& status, int width, bool stalled);
   // One evaluation, under the heads that Show prints; "-" for what is no number.
   static std::string HistoryLine(const v1::HistoryEntry& entry);
-  // The closing table; what is long in it is broken to lines of `width` columns.
+  // The closing table; what is long in it is broken to lines of `width` columns. `model`: what became of it, where
+  // there is something to say.
   static std::string Summary(const v1::JobStatus& status, absl::string_view report_path,
-                             int width = kTextWidthMax);
+                             int width = kTextWidthMax, absl::string_view model = "");
 
  private:
   // An evaluation: its step, which may come again once the job went back, and the seconds, which do not.

@@ -62,9 +62,12 @@ absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report) {
   status.set_method(Text(json, "method"));
   status.set_method_description(Text(json, "method_description"));
   status.set_failure(Text(json, "failure"));
+  status.set_outcome(Text(json, "outcome"));
+  status.set_stop_reason(Text(json, "stop_reason"));
   status.set_train_seconds(Number(json, "train_seconds"));
   status.set_wall_seconds(Number(json, "wall_seconds"));
   status.set_step(Count(json, "steps"));
+  status.set_steps_planned(Count(json, "planned_steps"));
   status.set_generation(Count(json, "generation"));
   for (const Json& entry : At(json, "history")) {
     v1::HistoryEntry& evaluation = *status.add_history();

@@ -178,7 +178,9 @@ JobReading ReadSimulatedJob(const SimulateOptions& options) {
 int SimulateJob(const SimulateOptions& options) {
   SetLogLevel(kNothing);
   std::atomic<int> signals{0};
-  const Termination termination([&signals](int count) {
+  std::atomic<int> last_signal{0};
+  const Termination termination([&](int count, int signal) {
+    last_signal = signal;
     signals = count;
     // Said here, and there is nothing to lose: while data are read, a step is measured or a large one computed nobody
     // looks.
@@ -186,7 +188,7 @@ int SimulateJob(const SimulateOptions& options) {
     const char* const what = count == 1 ? "ending the simulated job; again to stop at once"
                                         : "stopped at once; no report";
     std::fprintf(stderr, "%stessera: %s\n", clear, what);
-    if (count > 1) _exit(1);
+    if (count > 1) EndBySignal(signal);
   });
   FlagReader flags("tessera simulate");
   const SimulationOptions simulated = ReadFlags(options, &flags);
@@ -200,8 +202,9 @@ int SimulateJob(const SimulateOptions& options) {
     reading.job.mutable_cluster()->set_workers(*options.workers);
   }
   const absl::Status status = Simulate(options, simulated, reading.job, signals);
+  if (!status.ok()) std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
+  if (signals > 0) return kSignalExitCode + last_signal;
   if (status.ok()) return 0;
-  std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ? 2 : 1;
 }
 

@@ -20,6 +20,7 @@
 #include "common/rpc/control_channel.h"
 #include "common/rpc/status.h"
 #include "deploy/cli/failed_call.h"
+#include "deploy/cli/how_far.h"
 #include "deploy/cli/status_stream.h"
 #include "deploy/cli/status_view.h"
 #include "deploy/cli/terminal.h"
@@ -93,7 +94,7 @@ int Conclude(const std::string& address, const absl::Status& ended,
                           absl::Status(ended.code(), why));
   }
   if (!last->failure().empty()) {
-    std::fprintf(stderr, "tessera: the job has failed: %s\n", ToPrintable(last->failure()).c_str());
+    std::fprintf(stderr, "tessera: %s\n", FailureText(*last).c_str());
     return 1;
   }
   if (last->state() == "done") return 0;

@@ -94,23 +94,26 @@ std::optional<absl::Status> StatusStream::ended() const {
   return ended_;
 }
 
-absl::Status StatusStream::Ask(AdminCall call, const std::string& reason) {
+absl::Status StatusStream::Ask(AdminCall call, const v1::AdminRequest& request) {
   const std::unique_ptr<v1::Admin::Stub> stub =
       v1::Admin::NewStub(OpenControlChannel(address_, Role::kOperator));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
-  v1::AdminRequest request;
-  request.set_reason(reason);
   v1::AdminReply reply;
   return Annotate(address_, (stub.get()->*call)(&context, request, &reply));
 }
 
 absl::Status StatusStream::Drain(const std::string& reason) {
-  return Ask(&v1::Admin::Stub::Drain, reason);
+  v1::AdminRequest request;
+  request.set_reason(reason);
+  return Ask(&v1::Admin::Stub::Drain, request);
 }
 
-absl::Status StatusStream::Stop(const std::string& reason) {
-  return Ask(&v1::Admin::Stub::Stop, reason);
+absl::Status StatusStream::Fail(const std::string& reason) {
+  v1::AdminRequest request;
+  request.set_reason(reason);
+  request.set_is_failure(true);
+  return Ask(&v1::Admin::Stub::Stop, request);
 }
 
 }  // namespace tessera

@@ -35,14 +35,14 @@ class StatusStream {
   std::optional<absl::Status> ended() const;
   // Asks the server to end the job after the exchange in progress.
   absl::Status Drain(const std::string& reason);
-  // Asks the server to fail the job now, and why.
-  absl::Status Stop(const std::string& reason);
+  // Asks the server to fail the job now, as it cannot go on, and why.
+  absl::Status Fail(const std::string& reason);
 
  private:
   using AdminCall = grpc::Status (v1::Admin::Stub::*)(grpc::ClientContext*, const v1::AdminRequest&,
                                                       v1::AdminReply*);
 
-  absl::Status Ask(AdminCall call, const std::string& reason);
+  absl::Status Ask(AdminCall call, const v1::AdminRequest& request);
   void Follow(absl::Duration interval, absl::Duration patience);
 
   const std::string address_;

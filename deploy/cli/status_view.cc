@@ -14,6 +14,7 @@
 #include "common/base/printable.h"
 #include "common/metrics/staleness.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/how_far.h"
 #include "deploy/cli/staleness_bars.h"
 #include "deploy/cli/wrap.h"
 
@@ -303,7 +304,11 @@ std::string Head(const v1::JobStatus& status, int width) {
   const auto say_all = [&](absl::string_view words) {
     for (const std::string& line : Wrap(words, width)) say(line);
   };
-  if (!status.failure().empty()) say_all(absl::StrCat("failed: ", status.failure()));
+  if (WasStopped(status)) {
+    say_all(StoppedText(status));
+  } else if (!status.failure().empty()) {
+    say_all(absl::StrCat("failed: ", status.failure()));
+  }
   if (!status.waiting_for().empty()) {
     say_all(absl::StrCat("waits for ", absl::StrJoin(status.waiting_for(), ", ")));
   }

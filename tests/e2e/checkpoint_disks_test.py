@@ -56,7 +56,7 @@ class CheckpointDisks(CheckpointTest):
         self.assertEqual(glob.glob(os.path.join(folder, "partial-*")), [])
         job_cluster.await_further()
         job_cluster.drain()
-        self.assertEqual(job_cluster.finish()["outcome"], "finished")
+        self.assertEqual(job_cluster.finish()["outcome"], "stopped")
 
     def failing(self, process, rule, **changes):
         """A job that keeps the checkpoint of its end alone, in which one process has a failpoint."""
@@ -126,7 +126,7 @@ class CheckpointDisks(CheckpointTest):
         self.assertGreater(status["checkpoint"]["write_seconds"], 3)
         self.assertEqual(int(status["members_lost"]), 0)
         job_cluster.drain()
-        self.assertEqual(job_cluster.finish()["outcome"], "finished")
+        self.assertEqual(job_cluster.finish()["outcome"], "stopped")
 
     def test_a_worker_whose_disk_hangs_trains_on_and_says_that_it_cannot_write(self):
         # The first checkpoint fails by worker 0, while worker 1 is long in the midst of it.
@@ -147,7 +147,7 @@ class CheckpointDisks(CheckpointTest):
         # The last one waits for the disk.
         job_cluster.drain()
         report = job_cluster.finish()
-        self.assertEqual((report["outcome"], report["checkpoint"]["count"]), ("finished", 1))
+        self.assertEqual((report["outcome"], report["checkpoint"]["count"]), ("stopped", 1))
 
     def test_a_second_signal_ends_a_worker_that_a_dead_disk_keeps_from_ending(self):
         job_cluster = Cluster(self, keeping(self.small(steps=ENDLESS, lease="2s"), self.path("checkpoints"), 0),

@@ -46,7 +46,7 @@ class ClockFaults(Test):
                     self.assertEqual(lost(cluster.status()), 0)
                     cluster.drain()
                     report = cluster.finish()
-                    self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 0))
+                    self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 0))
                     # Neither an hour more nor less.
                     self.assertTrue(0 < report["train_seconds"] <= report["wall_seconds"] < 100, report["wall_seconds"])
                     for process in cluster.servers + cluster.workers:

@@ -76,7 +76,7 @@ class Embedded(Test):
                 cluster.drain()
                 report = cluster.finish(dead)
                 self.assertEqual(report["members"], {"joined": 2, "lost": 0, "partial_pushes": 0})
-                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["outcome"], "stopped")
                 self.assertGreaterEqual(report["examples"], report["parameter_examples"])
                 self.check_phases(report, 2)
                 subprocess.run(["rm", "-rf", self.path("checkpoints")], check=True)
@@ -137,7 +137,7 @@ class Embedded(Test):
                 cluster.await_further()
                 cluster.drain()
                 report = cluster.finish(dead, cluster.servers[1])
-                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["outcome"], "stopped")
                 self.assertEqual(report["members"]["lost"], 0)
                 self.check_phases(report, 3)
 
@@ -160,7 +160,7 @@ class Embedded(Test):
         cluster.await_further()
         cluster.drain()
         report = cluster.finish(dead)
-        self.assertEqual((report["outcome"], report["checkpoint"]["failure"]), ("finished", ""))
+        self.assertEqual((report["outcome"], report["checkpoint"]["failure"]), ("stopped", ""))
 
     def test_with_standbys_a_killed_server_0_changes_no_bit(self):
         job = digits(steps=3000, batch=16, lease=LEASE, workers=3)

@@ -100,7 +100,7 @@ class Device(Test):
         trains.await_further()
         trains.drain()
         report = trains.finish(failing)
-        self.assertEqual((report["outcome"], report["members"]["joined"]), ("finished", 3))
+        self.assertEqual((report["outcome"], report["members"]["joined"]), ("stopped", 3))
 
     def test_what_cannot_be_worked_with_is_one_line_before_joining(self):
         refusals = {

@@ -32,7 +32,7 @@ class WorkerFaults(Test):
                 cluster.drain()
                 report = cluster.finish(victim)
                 self.assertEqual((report["members"]["joined"], report["members"]["lost"]), (3, 1))
-                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["outcome"], "stopped")
                 self.assertEqual(report["history"][-1]["step"], report["steps"])
                 self.assertIn("lease expired worker=1", cluster.servers[0].output())
                 # What it has done counts as far as it told.
@@ -88,7 +88,7 @@ class WorkerFaults(Test):
                               "after step 59", "its train loop has not come back")
                 cluster.drain()
                 report = cluster.finish(hanging)
-                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 1))
 
     def test_a_late_worker_takes_part_from_mid_run_on(self):
         for name, method in self.METHODS.items():
@@ -244,7 +244,7 @@ class ServerFaults(Test):
                 cluster.await_step(20)
                 cluster.servers[rank].signal(signal.SIGTERM)
                 report = cluster.finish()
-                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["outcome"], "stopped")
                 self.assertEqual(report["history"][-1]["step"], report["steps"])
                 self.assertIn("draining the job", cluster.servers[rank].output())
                 if rank == 1:
@@ -280,7 +280,7 @@ class ServerFaults(Test):
         # Longer than it waits for one answer.
         time.sleep(3)
         cluster.servers[0].thaw()
-        self.assertEqual(cluster.finish()["outcome"], "finished")
+        self.assertEqual(cluster.finish()["outcome"], "stopped")
         self.assertIn("server 1 was asked to end", cluster.servers[0].output())
 
     def test_a_job_that_has_not_begun_can_be_drained(self):

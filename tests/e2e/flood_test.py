@@ -89,7 +89,7 @@ class Flood(Test):
                 # Where the coordinator is another process, it is called.
                 self.assertNotEqual(calls(one, zero), [])
                 cluster.drain()
-                self.assertEqual(cluster.finish()["outcome"], "finished")
+                self.assertEqual(cluster.finish()["outcome"], "stopped")
 
     def test_a_thousand_calls_that_never_end_do_not_stop_a_job(self):
         cluster = Cluster(self, digits(epochs=ENDLESS))
@@ -110,7 +110,7 @@ class Flood(Test):
                 stranger.close()
         cluster.drain()
         report = cluster.finish()
-        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 0))
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 0))
 
     def test_connections_that_say_nothing_do_not_stop_a_job(self):
         cluster = Cluster(self, digits(epochs=ENDLESS))
@@ -127,7 +127,7 @@ class Flood(Test):
         cluster.await_further(50)
         cluster.drain()
         report = cluster.finish()
-        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 0))
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 0))
 
 
 if __name__ == "__main__":

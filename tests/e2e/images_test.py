@@ -172,7 +172,7 @@ class Subnets(CheckpointTest):
         cluster.await_further(100)
         cluster.drain()
         report = cluster.finish(victim)
-        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 1))
         self.assertGreater(report["final"]["test_accuracy"], 0.8)
 
 

@@ -155,7 +155,7 @@ class Checkpoints(CheckpointTest):
         cluster.await_further(100)
         cluster.drain()
         report = cluster.finish(victim)
-        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 0))
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 0))
         self.assertGreater(report["final"]["test_accuracy"], 0.8)
 
     def test_standbys_take_over(self):
@@ -168,7 +168,7 @@ class Checkpoints(CheckpointTest):
         cluster.await_further(50)
         cluster.drain()
         report = cluster.finish(victim)
-        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 0))
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 0))
 
 
 class Faults(CheckpointTest):
@@ -182,7 +182,7 @@ class Faults(CheckpointTest):
         cluster.await_further(100)
         cluster.drain()
         report = cluster.finish(victim)
-        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 1))
         self.assertGreater(report["final"]["test_accuracy"], 0.8)
 
     def test_others_take_the_batches_of_a_lost_linear_worker(self):
@@ -201,7 +201,7 @@ class Faults(CheckpointTest):
                     self.assertIn("lease expired worker=5", cluster.servers[0].output())
                 cluster.drain()
                 report = cluster.finish(victim)
-                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 1))
                 self.assertGreater(report["final"]["test_accuracy"], 0.8)
 
     def test_the_last_one_of_a_half_ends_the_job_with_its_name(self):
@@ -228,7 +228,7 @@ class Faults(CheckpointTest):
                     cluster.workers[rank].signal(signal.SIGTERM)
                     time.sleep(0.2)
                 report = cluster.finish()
-                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 0))
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 0))
 
     def test_the_last_one_of_a_half_that_leaves_alone_ends_the_job(self):
         for rank, words in ((2, "the linear layers"), (0, "the layers in front of the linear ones")):
@@ -250,7 +250,7 @@ class Faults(CheckpointTest):
         self.contains(late.expect_exit(1), "all 2 ranks are held")
         cluster.await_further()
         cluster.drain()
-        self.assertEqual(cluster.finish(late)["outcome"], "finished")
+        self.assertEqual(cluster.finish(late)["outcome"], "stopped")
 
     def test_another_takes_the_place_of_a_lost_one_of_either_half(self):
         for rank in (1, 5):
@@ -267,7 +267,7 @@ class Faults(CheckpointTest):
                 cluster.await_further(100)
                 cluster.drain()
                 report = cluster.finish(victim)
-                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 1))
                 self.assertEqual(report["members"]["joined"], 7)
                 self.assertGreater(report["final"]["test_accuracy"], 0.8)
                 self.assertEqual(late.exit_code(SOON), 0)
@@ -286,7 +286,7 @@ class Faults(CheckpointTest):
         cluster.await_further(50)
         cluster.drain()
         report = cluster.finish(*victims)
-        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 5))
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 5))
         self.assertGreater(report["final"]["test_accuracy"], 0.8)
 
 

@@ -200,7 +200,7 @@ class Metrics(Test):
         self.assertEqual(scrape(address)['tessera_server_registered{server="1"}'], 1)
         self.assertEqual(status_of(status_address)["job"], "digits-test")
         run.signal(signal.SIGTERM)
-        run.expect_exit(0)
+        run.expect_exit(-signal.SIGTERM)
         self.assertIsNone(scrape(address))
         plain = Process(self, "plain", [TESSERA, "run", path, "--set", "train.epochs=2"])
         self.assertNotIn("metrics", plain.expect_exit(0))
@@ -316,7 +316,7 @@ class Metrics(Test):
                 cluster.await_further()
                 cluster.drain()
                 report = cluster.finish()
-                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["outcome"], "stopped")
                 for scraper in scrapers:
                     scraper.end()
 

@@ -117,7 +117,7 @@ class Partitions(Test):
                 self.assertRegex(worker.expect_exit(1), words)
                 cluster.drain()
                 report = cluster.finish(worker)
-                self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+                self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 1))
 
     def test_a_link_to_a_server_that_breaks_for_less_than_a_lease_stalls_and_counts_nothing_twice(self):
         for name, method in (("data_parallel", {"data_parallel": {}}), ("async_sgd", {"async_sgd": {}})):

@@ -39,7 +39,7 @@ class Parts(Test):
         brake.release()
         cluster.drain()
         report = cluster.finish()
-        self.assertEqual((report["outcome"], report["members"]["lost"], report["refused_pushes"]), ("finished", 0, 0))
+        self.assertEqual((report["outcome"], report["members"]["lost"], report["refused_pushes"]), ("stopped", 0, 0))
         self.assertGreater(report["final"]["test_accuracy"], 0.9)
         return report
 
@@ -72,7 +72,7 @@ class Parts(Test):
         cluster.drain()
         report = cluster.finish(victim)
         self.assertEqual((report["outcome"], report["members"]["joined"], report["members"]["lost"]),
-                         ("finished", 4, 1))
+                         ("stopped", 4, 1))
         self.assertGreater(report["final"]["test_accuracy"], 0.9)
 
 

@@ -9,12 +9,19 @@ import time
 import unittest
 
 from authority import Authority
-from cluster import (DIGITS, ENDLESS, PATIENCE, SOON, TESSERA, Process, Test, await_true, children_of, die_with_parent,
-                     digits, exists, lost, status_of, tessera, write_job)
+from cluster import (DIGITS, ENDLESS, ONE_SIGNAL_SECONDS, PATIENCE, SOON, TESSERA, Process, Test, await_true, children_of,
+                     die_with_parent, digits, exists, job_size, lost, status_of, tessera, write_job)
 
 
 def rank_of(command):
     return int(command[command.index("--rank") + 1])
+
+
+def takes(pid, number):
+    """Whether a process has a thread of its own for a signal."""
+    with open("/proc/%d/status" % pid) as file:
+        facts = dict(line.strip().split(":", 1) for line in file)
+    return facts["Name"].strip() == "tessera" and int(facts["SigBlk"], 16) >> (number - 1) & 1
 
 
 class Run(Process):
@@ -36,8 +43,8 @@ class Run(Process):
 
     def await_training(self, step=20):
         """Until all children train; name -> pid."""
-        self.await_output("status: tessera status ")
-        self.address = self.output().split("tessera status ")[1].split()[0]
+        self.await_output(" --watch\n")
+        self.address = re.search(r"; status: .*tessera status (\S+) ", self.output()).group(1)
 
         def trains():
             status = status_of(self.address)
@@ -102,7 +109,7 @@ class RunCommand(Test):
         children = run.await_training()
         self.assertEqual(sorted(children), ["server 0", "server 1", "worker 0", "worker 1"])
         run.signal(signal.SIGINT)
-        run.expect_exit(0)
+        run.expect_exit(-signal.SIGINT)
         run.expect_nothing_left(children)
         self.assertEqual(os.listdir(run.temporary), [])
 
@@ -115,9 +122,15 @@ class RunCommand(Test):
                 children = run.await_training()
                 for number in numbers:
                     run.signal(number)
-                self.contains(run.expect_exit(0), "stopping after this step", "accuracy")
+                # It ends by the signal, which a shell takes for 128 more: a loop of runs ends with it.
+                ended_by = -run.exit_code()
+                self.assertIn(ended_by, numbers)
                 report = run.report()
-                self.assertEqual(report["outcome"], "finished")
+                by = signal.Signals(ended_by).name + " to tessera run"
+                self.contains(run.output(), "stopping after this step", "accuracy",
+                              "\n  outcome      stopped at step %d of %d" % (report["steps"], report["planned_steps"]),
+                              by, "\n  model        not kept; --set checkpoint.directory=DIR keeps it\n")
+                self.assertEqual((report["outcome"], report["stop_reason"], report["failure"]), ("stopped", by, ""))
                 self.assertEqual(report["history"][-1]["step"], report["steps"])
                 self.assertEqual(len(report["phases"]), 2)
                 run.expect_nothing_left(children)
@@ -136,7 +149,7 @@ class RunCommand(Test):
                 await_true("server 0 is there", lambda: "server 0" in run.children())
                 await_true("the job ends", has_ended, explain=run.output)
                 run.signal(signal.SIGINT)
-                self.contains(run.expect_exit(0), "\n  accuracy ", "\n  report ")
+                self.contains(run.expect_exit(-signal.SIGINT), "\n  accuracy ", "\n  report ")
                 self.assertEqual(run.report()["outcome"], "finished")
                 os.remove(run.report_path)
                 # A row for the only evaluation, in every run.
@@ -150,7 +163,7 @@ class RunCommand(Test):
         run.signal(signal.SIGINT)
         run.await_output("again to stop at once")
         run.signal_again(signal.SIGINT)
-        self.contains(run.expect_exit(1), "stopped at once")
+        self.contains(run.expect_exit(-signal.SIGINT), "stopped at once")
         run.expect_nothing_left(children)
         # An empty file would look like one.
         self.assertFalse(os.path.exists(run.report_path))
@@ -163,7 +176,7 @@ class RunCommand(Test):
         run.signal(signal.SIGINT)
         run.await_output("again to stop at once")
         run.signal_again(signal.SIGINT)
-        run.expect_exit(1, 5)
+        run.expect_exit(-signal.SIGINT, 5)
         run.expect_nothing_left(children)
 
     def test_ctrl_c_again_ends_a_job_that_waits_for_its_last_checkpoint(self):
@@ -182,8 +195,67 @@ class RunCommand(Test):
         run.await_output("checkpoint failed: ")
         run.await_output("it is the last one, tried again in ")
         run.signal_again(signal.SIGINT)
-        self.contains(run.expect_exit(1), "stopped at once")
+        self.contains(run.expect_exit(-signal.SIGINT), "stopped at once")
         run.expect_nothing_left(children)
+
+    def test_ctrl_c_ends_a_loop_of_runs_and_whatever_has_not_begun(self):
+        job = write_job(self, endless())
+        loop = Process(self, "a loop", ["setsid", "bash", "-c",
+                                        'for i in 1 2; do "$0" run "$1"; echo "next $?"; done', TESSERA, job])
+        self.addCleanup(lambda: exists(loop.pid) and os.killpg(loop.pid, signal.SIGKILL))
+        loop.await_output(" --watch\n")
+        os.killpg(loop.pid, signal.SIGINT)
+        self.assertNotIn("next", loop.expect_exit(-signal.SIGINT))
+        # A job that comes by a pipe has not come yet.
+        for command in ("run", "simulate", "doctor"):
+            with self.case(command):
+                waiting = subprocess.Popen([TESSERA, command, "/dev/stdin"], stdin=subprocess.PIPE,
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                           preexec_fn=die_with_parent)
+                try:
+                    if command != "doctor":  # Which leaves signals to the kernel.
+                        await_true("it takes signals", lambda: takes(waiting.pid, signal.SIGINT))
+                    waiting.send_signal(signal.SIGINT)
+                    if command == "simulate":  # It says that a second one ends it at once.
+                        time.sleep(ONE_SIGNAL_SECONDS + 0.05)
+                        waiting.send_signal(signal.SIGINT)
+                    self.assertEqual(waiting.wait(SOON * PATIENCE), -signal.SIGINT)
+                finally:
+                    waiting.kill()
+                    waiting.stdin.close()
+                    waiting.wait()
+
+    def test_what_check_notes_is_said_before_training(self):
+        job = digits(epochs=1, method={"quant_dp": {}})
+        report = self.path("report.json")
+        code, out, error = tessera("run", write_job(self, job), "--report", report)
+        self.assertEqual(code, 0, error)
+        note = "codec.push qsgd (8 bits, buckets of 512, max norm): all goes as f32, as the largest parameter has "
+        self.assertEqual(error.count(note), 1, error)
+        self.contains(error, "tessera: note: " + note)
+        with open(report) as file:
+            report = json.load(file)
+        self.assertIn("pushes as f32, pulls as f32", report["method_description"])
+        self.assertEqual(report["traffic"]["push_payload_bytes"],
+                         4 * job_size(job) * report["traffic"]["exchanges"])
+        self.assertEqual(tessera("run", write_job(self, job), "--quiet"), (0, "", ""))
+
+    def test_the_printed_status_command_can_be_pasted(self):
+        authority = Authority(self, "home")
+        certificate, key = authority.sign("host")
+        job = dict(endless(), security={"certificate": certificate, "private_key": key,
+                                        "authority": authority.certificate})
+        run = Run(self, job, env={"PATH": "/usr/bin:/bin"})
+        run.await_output(" --watch\n")
+        command = re.search(r"; status: (.*) --watch\n", run.output()).group(1)
+
+        def answers():
+            done = subprocess.run(["sh", "-c", command], cwd="/", env={}, capture_output=True, text=True, timeout=60)
+            return done.returncode == 0 and "digits-test: " in done.stdout
+
+        await_true("it answers", answers, explain=run.output)
+        run.signal(signal.SIGINT)
+        run.expect_exit(-signal.SIGINT)
 
     def test_no_child_survives_a_killed_parent(self):
         run = Run(self, endless())
@@ -199,7 +271,7 @@ class RunCommand(Test):
         run.await_output("worker 1 ended with signal 9 (Killed)")
         await_true("a worker is lost", lambda: lost(status_of(run.address) or {"members_lost": 0}) == 1)
         run.signal(signal.SIGINT)
-        self.contains(run.expect_exit(0), "the others go on", "logs are in")
+        self.contains(run.expect_exit(-signal.SIGINT), "the others go on", "logs are in")
         self.assertEqual(run.report()["members"]["lost"], 1)
         run.expect_nothing_left(children)
 
@@ -211,7 +283,8 @@ class RunCommand(Test):
                 os.kill(children[victim], signal.SIGKILL)
                 # At once: for nobody's lease, and without a word of workers that cannot go on.
                 output = run.expect_exit(1, 8)
-                self.contains(output, victim + " ended with signal 9 (Killed)", "logs are in")
+                self.contains(output, victim + " ended with signal 9 (Killed)", "its parameters are lost; start the "
+                              "job again; checkpoint.directory or cluster.replicas: 1", "logs are in")
                 self.assertNotIn("the others go on", output)
                 if victim == "server 1":
                     report = run.report()
@@ -241,16 +314,22 @@ class RunCommand(Test):
         await_true("a worker is lost", lambda: lost(status_of(run.address) or {"members_lost": 0}) == 1)
         run.signal(signal.SIGINT)
         # Servers may take as long as that to go away.
-        self.assertRegex(run.expect_exit(0), r"waiting for (\S+ \d+, )*worker 1 to end, another ")
+        self.assertRegex(run.expect_exit(-signal.SIGINT), r"waiting for (\S+ \d+, )*worker 1 to end, another ")
         self.contains(run.output(), "\n  accuracy ")
         run.expect_nothing_left(children)
 
     def test_all_workers_killed_ends_the_job(self):
-        run = Run(self, endless())
+        run = Run(self, endless(lease="60s"))
         children = run.await_training()
-        for worker in ("worker 0", "worker 1"):
-            os.kill(children[worker], signal.SIGKILL)
-        self.assertIn("all workers are gone", run.expect_exit(1))
+        # Nobody waits for their leases.
+        os.kill(children["worker 0"], signal.SIGKILL)
+        os.kill(children["worker 1"], signal.SIGSEGV)
+        why = ("all workers are gone: worker 0 ended with signal 9 (Killed), "
+               "worker 1 ended with signal 11 (Segmentation fault)")
+        self.contains(run.expect_exit(1, 20), why)
+        self.assertNotIn("last heard", run.output())
+        report = run.report()
+        self.assertEqual((report["outcome"], report["failure"]), ("failed", why))
         run.expect_nothing_left(children)
 
     def test_nobody_is_said_to_go_on_where_the_job_fails_with_the_first_to_end(self):
@@ -261,7 +340,8 @@ class RunCommand(Test):
             os.kill(children[worker], signal.SIGSTOP)
         os.kill(children["worker 1"], signal.SIGKILL)
         output = run.expect_exit(1)
-        self.assertIn("all workers are gone", output)
+        # Whatever the job's failure is called, a child's death is told, and by its cause.
+        self.contains(output, "all workers are gone", "worker 1 ended with signal 9 (Killed)")
         self.assertNotIn("the others go on", output)
         run.expect_nothing_left(children)
 
@@ -314,7 +394,7 @@ class RunCommand(Test):
         await_true("its rows go on", lambda: max([0.0] + [float(row) for row in re.findall(
             r"\n +(\d+\.\d) ", run.output())]) > stopped, explain=run.output)
         run.signal(signal.SIGINT)
-        self.contains(run.expect_exit(0), "\n  accuracy ")
+        self.contains(run.expect_exit(-signal.SIGINT), "\n  accuracy ")
         self.assertGreater(run.report()["steps"], step)
         run.expect_nothing_left(children)
 
@@ -327,7 +407,7 @@ class RunCommand(Test):
         self.assertEqual((code, out), (2, ""))
         self.contains(error, '--logs: "%s": another `tessera run` writes its logs there' % logs)
         runs[0].signal(signal.SIGINT)
-        runs[0].expect_exit(0)
+        runs[0].expect_exit(-signal.SIGINT)
         self.assertEqual(runs[0].report()["job"], "first")
         self.assertEqual(tessera("run", job, "--logs", logs)[0], 0)
         # Nothing but logs is left there.

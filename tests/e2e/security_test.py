@@ -120,7 +120,7 @@ class Security(Test):
                 drain(token)
             self.assertEqual(refused.exception.code(), code)
         drain(OPERATOR)
-        self.assertEqual(cluster.finish()["outcome"], "finished")
+        self.assertEqual(cluster.finish()["outcome"], "stopped")
 
     def test_a_worker_that_nobody_knows_stays_out_and_says_why(self):
         home, other = Authority(self, "home"), Authority(self, "other")

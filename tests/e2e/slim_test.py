@@ -125,7 +125,7 @@ class SlimFaults(Test):
                 cluster.drain()
                 report = cluster.finish(victim)
                 self.assertEqual((report["outcome"], report["members"]["joined"], report["members"]["lost"]),
-                                 ("finished", 4, 1))
+                                 ("stopped", 4, 1))
                 self.assertEqual(report["refused_pushes"], 0)
                 self.assertIn("joined rank=1", late.output())
                 self.assertGreater(report["final"]["test_accuracy"], 0.8)

@@ -78,7 +78,7 @@ class SlowShards(Test):
         self.check_nobody_was_away(cluster, victim)
         cluster.drain()
         report = cluster.finish(victim)
-        self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("finished", 1))
+        self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("stopped", 1))
 
     def test_a_job_that_is_drained_while_it_goes_back_begins_again_and_ends_well(self):
         cluster = self.slow_cluster(saving(digits(steps=ENDLESS, lease=LEASE), self.path("saved"), 50), READ)
@@ -91,7 +91,7 @@ class SlowShards(Test):
         cluster.drain()
         cluster.await_status("it is to end", lambda status: status["state"] == "draining")
         report = cluster.finish(victim)
-        self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("finished", 1))
+        self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("stopped", 1))
         self.assertGreater(report["steps"], int(back["checkpoint_step"]))
         self.assertEqual(report["history"][-1]["step"], report["steps"])
 
@@ -130,7 +130,7 @@ class SlowShards(Test):
         self.check_nobody_was_away(cluster, *gone)
         cluster.drain()
         report = cluster.finish(*gone)
-        self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("finished", 1))
+        self.assertEqual((report["outcome"], report["checkpoint"]["rollbacks"]), ("stopped", 1))
 
     # Apart from each other: a test has a limit of its own.
     def test_hosts_are_not_given_up_while_they_make_and_read_what_one_that_comes_back_has(self):

@@ -51,7 +51,7 @@ class Standbys(Test):
                 cluster.await_status("all have standbys again", protected)
                 cluster.drain()
                 report = cluster.finish(victim)
-                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["outcome"], "stopped")
                 self.assertEqual(report["members"]["lost"], 0)
                 self.assertEqual(report["standbys"]["takeovers"], 1)
                 self.assertEqual(len(report["standbys"]["takeover_seconds"]), 1)
@@ -106,7 +106,7 @@ class Standbys(Test):
                     cluster.await_status("all have standbys again", protected)
                     cluster.await_further()
                 cluster.drain()
-                self.assertEqual(cluster.finish(*gone)["outcome"], "finished")
+                self.assertEqual(cluster.finish(*gone)["outcome"], "stopped")
 
     def rolled(self, name, **keys):
         """A job whose servers may all be started again, server 0 with the coordinator among them."""
@@ -215,7 +215,7 @@ class Standbys(Test):
                 cluster.await_further()
                 cluster.drain()
                 report = cluster.finish(*gone)
-                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["outcome"], "stopped")
                 self.assertEqual(report["checkpoint"]["rollbacks"], 1)
 
     def test_a_shard_that_is_lost_with_its_standby_for_good_is_led_by_another(self):
@@ -238,7 +238,7 @@ class Standbys(Test):
                 cluster.await_further()
                 cluster.drain()
                 report = cluster.finish(*gone)
-                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["outcome"], "stopped")
                 self.assertEqual(report["members"]["lost"], 0)
 
 

@@ -79,7 +79,7 @@ class Status(Test):
         for process in (watch, stopped):
             process.await_output("digits-test: ")
         stopped.signal(signal.SIGINT)
-        stopped.exit_code()
+        stopped.expect_exit(-signal.SIGINT)
         self.assertTrue(watch.alive)
         self.end(cluster)
         self.assertIn("digits-test: done", watch.expect_exit(0))

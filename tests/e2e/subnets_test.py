@@ -60,7 +60,7 @@ class Subnets(Test):
         cluster.await_further(100)
         cluster.drain()
         report = cluster.finish(victim)
-        self.assertEqual((report["outcome"], report["members"]["lost"]), ("finished", 1))
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 1))
         self.assertGreaterEqual(report["final"]["test_accuracy"], 0.8)
 
     def test_a_late_worker_gets_a_part_of_its_own(self):
@@ -72,7 +72,7 @@ class Subnets(Test):
         cluster.drain()
         report = cluster.finish()
         self.assertEqual((report["outcome"], report["members"]["joined"], report["members"]["lost"]),
-                         ("finished", 3, 0))
+                         ("stopped", 3, 0))
         self.assertIn("joined rank=2", late.output())
         self.assertGreater(report["traffic"]["by_worker"][2]["exchanges"], 0)
 

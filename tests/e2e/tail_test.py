@@ -65,7 +65,7 @@ class Tail(Test):
         report = cluster.finish(victim)
         self.assertIn("joined rank=1", late.output())
         self.assertEqual((report["outcome"], report["members"]["joined"], report["members"]["lost"]),
-                         ("finished", 4, 1))
+                         ("stopped", 4, 1))
         self.assertGreaterEqual(report["final"]["test_accuracy"], 0.8)
         # The late one never had a subnet.
         whole = 4 * job_size(cluster.job)

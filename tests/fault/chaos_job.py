@@ -265,6 +265,6 @@ class ChaosJob(Test):
             report["members"]["lost"], report["checkpoint"]["rollbacks"]))
         self.tell("noticed", self.detections)
         self.tell("trained on", self.recoveries)
-        self.assertEqual(report["outcome"], "finished")
+        self.assertEqual(report["outcome"], "stopped")
         self.check_pushes(report)
         self.check_end(report)

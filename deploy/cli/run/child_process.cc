@@ -84,6 +84,7 @@ std::optional<ChildProcess::Exit> ChildProcess::Poll() {
   Exit result;
   if (WIFSIGNALED(status)) {
     result.signal = WTERMSIG(status);
+    if (result.signal == SIGKILL && options_.why_killed) result.why = options_.why_killed();
   } else {
     result.code = WEXITSTATUS(status);
   }
@@ -96,7 +97,10 @@ void ChildProcess::Signal(int signal) {
 }
 
 std::string ChildProcess::Exit::ToString() const {
-  if (signal != 0) return absl::StrCat("signal ", signal, " (", strsignal(signal), ")");
+  if (signal != 0) {
+    return absl::StrCat("signal ", signal, " (", strsignal(signal), ")", why.empty() ? "" : ": ",
+                        why);
+  }
   return absl::StrCat("exit code ", code);
 }
 

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ class ChildProcess {
     std::vector<std::string> arguments;
     // Both output streams go here.
     std::string log_path;
+    // Asked once where SIGKILL ended it, which leaves no last words: who sent that, if it is known. Null: nobody knows.
+    std::function<std::string()> why_killed;
   };
 
   // The child dies with this process, even if this process is killed, and does not get the
@@ -39,10 +42,11 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
   // Does not wait. nullopt while it runs.
   struct Exit {
-    int code = 0;    // exit code, where signal is 0
-    int signal = 0;  // the signal that ended it
+    int code = 0;     // exit code, where signal is 0
+    int signal = 0;   // the signal that ended it
+    std::string why;  // of the signal, where that is known
     bool ok() const { return code == 0 && signal == 0; }
-    // "exit code 2", "signal 9 (Killed)"
+    // "exit code 2", "signal 9 (Killed)", "signal 9 (Killed): out of memory"
     std::string ToString() const;
   };
   std::optional<Exit> Poll();

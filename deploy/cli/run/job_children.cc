@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/method/recipe.h"
 #include "deploy/cli/report_status.h"
 #include "deploy/cli/run/find_program.h"
+#include "server/control/lost_parameters.h"
 
 namespace tessera {
 
@@ -54,12 +57,21 @@ std::vector<std::string> JobChildren::CommonArguments(size_t rank) const {
   return arguments;
 }
 
+// "server 1" logs to server-1.log.
+ChildProcess::Options JobChildren::Options(std::string name, const std::string& program,
+                                           size_t rank) {
+  ChildProcess::Options child;
+  child.log_path = LogPath(absl::StrCat(name, "-", rank));
+  child.name = absl::StrCat(name, " ", rank);
+  child.program = program;
+  child.arguments = CommonArguments(rank);
+  child.why_killed = [this] { return memory_kills_.Explain(); };
+  return child;
+}
+
 absl::Status JobChildren::StartServer() {
   const size_t rank = servers_.size();
-  ChildProcess::Options child;
-  child.name = absl::StrCat("server ", rank);
-  child.program = server_program_;
-  child.arguments = CommonArguments(rank);
+  ChildProcess::Options child = Options("server", server_program_, rank);
   // Without addresses in the job, servers take free ports here and tell each other through the
   // coordinator.
   if (job_.cluster().servers().addresses().empty()) {
@@ -73,7 +85,6 @@ absl::Status JobChildren::StartServer() {
     child.arguments.insert(child.arguments.end(), first_server_flags_.begin(),
                            first_server_flags_.end());
   }
-  child.log_path = LogPath(absl::StrCat("server-", rank));
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
   servers_.push_back(std::move(started));
   server_noticed_.push_back(false);
@@ -82,12 +93,8 @@ absl::Status JobChildren::StartServer() {
 
 absl::Status JobChildren::StartWorker() {
   const size_t rank = workers_.size();
-  ChildProcess::Options child;
-  child.name = absl::StrCat("worker ", rank);
-  child.program = worker_program_;
-  child.arguments = CommonArguments(rank);
-  child.log_path = LogPath(absl::StrCat("worker-", rank));
-  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
+  TESSERA_ASSIGN_OR_RETURN(ChildProcess started,
+                           ChildProcess::Start(Options("worker", worker_program_, rank)));
   workers_.push_back(std::move(started));
   ended_.emplace_back();
   return absl::OkStatus();
@@ -97,12 +104,23 @@ void JobChildren::ForgiveFirstServer() {
   if (const auto exit = servers_[0].Poll()) server_noticed_[0] = exit->signal == 0;
 }
 
+std::string JobChildren::LostWith(const ChildProcess::Exit& server) const {
+  // One that says itself why it ends says what is to be seen to, and where servers may go nothing is lost with one.
+  if (server.signal == 0 || servers_may_go_) return "";
+  return absl::StrCat("; its parameters are lost; ",
+                      LostParametersAdvice({!job_.checkpoint().directory().empty(), false,
+                                            static_cast<int>(job_.cluster().servers().count())}));
+}
+
 absl::Status JobChildren::CheckServers(const std::optional<v1::JobStatus>& status) {
   const bool begun = status.has_value() && status->generation() > 0;
   for (size_t i = 0; i < servers_.size(); ++i) {
     const std::optional<ChildProcess::Exit> exit = servers_[i].Poll();
     if (!exit.has_value() || exit->ok() || server_noticed_[i]) continue;
-    if (!servers_may_go_ || i == 0 || !begun) return ChildError(servers_[i], *exit, "");
+    if (!servers_may_go_ || i == 0 || !begun) {
+      const bool is_news = begun && !HasReport(status);
+      return ChildError(servers_[i], *exit, is_news ? LostWith(*exit) : "");
+    }
     server_noticed_[i] = true;
     tell_(std::string(ChildError(servers_[i], *exit, "; the others go on").message()));
   }
@@ -141,13 +159,45 @@ absl::Status JobChildren::CheckWorkers(const std::optional<v1::JobStatus>& statu
     ended.is_told = true;
   }
   if (!all_ended) return absl::OkStatus();
-  // The servers notice by themselves; but not one that hangs.
   if (workers_ended_ == absl::InfiniteFuture()) workers_ended_ = SteadyNow();
+  if (begun) TESSERA_RETURN_IF_ERROR(CheckDeadWorkers(*status));
+  // The servers notice by themselves; but not one that hangs.
   const absl::Duration limit = lease + kChildEndMax;
   if (SteadyNow() - workers_ended_ < limit) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("all workers have ended, but the servers have not within ",
                                          absl::FormatDuration(limit), "; server 0's last lines:\n",
                                          servers_[0].LogTail(8)));
+}
+
+absl::Status JobChildren::CheckDeadWorkers(const v1::JobStatus& status) {
+  // The coordinator may be about to say how the job ended.
+  if (SteadyNow() - workers_ended_ <= kLastWordsMax) return absl::OkStatus();
+  if (!status.failure().empty() || HasReport(status)) return absl::OkStatus();
+  size_t live = 0;
+  for (const v1::MemberStatus& member : status.members()) {
+    live += member.state() != "left" && member.state() != "lost";
+  }
+  if (live > workers_.size()) return absl::OkStatus();  // Others have come from elsewhere.
+  std::vector<std::string> ends;
+  for (ChildProcess& worker : workers_) {
+    const std::optional<ChildProcess::Exit> exit = worker.Poll();
+    // What one of them has finished stands, once the others are given up.
+    if (!exit.has_value() || exit->ok()) return absl::OkStatus();
+    ends.push_back(absl::StrCat(worker.name(), " ended with ", exit->ToString()));
+  }
+  return absl::AbortedError(absl::StrCat("all workers are gone: ", absl::StrJoin(ends, ", "),
+                                         kLastLines, workers_[0].LogTail(8)));
+}
+
+void JobChildren::TellDeaths(absl::string_view known) {
+  const auto tell = [&](ChildProcess& child, bool is_told) {
+    const std::optional<ChildProcess::Exit> exit = child.Poll();
+    if (is_told || !exit.has_value() || exit->signal == 0) return;
+    if (absl::StrContains(known, absl::StrCat(child.name(), " ended with signal"))) return;
+    tell_(std::string(ChildError(child, *exit, "").message()));
+  };
+  for (size_t i = 0; i < servers_.size(); ++i) tell(servers_[i], server_noticed_[i]);
+  for (size_t i = 0; i < workers_.size(); ++i) tell(workers_[i], ended_[i].is_told);
 }
 
 bool JobChildren::OthersGoOn(size_t rank, const v1::JobStatus& status) {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "deploy/cli/run/child_process.h"
+#include "deploy/cli/run/memory_kills.h"
 #include "deploy/cli/run/run_folders.h"
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
@@ -62,6 +63,11 @@ class JobChildren {
   absl::Status CheckServers(const std::optional<v1::JobStatus>& status);
   // The same of workers; and where all have ended, but the servers do not for long.
   absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
+  // Tells of each child that a signal has ended, unless it was told, or `known` says so.
+  void TellDeaths(absl::string_view known);
+
+  // "; its parameters are lost; ...", of a server that a signal has ended while the job trained; empty where they are not.
+  std::string LostWith(const ChildProcess::Exit& server) const;
 
   // Whether all have ended; `but_first_server`, whether that has or not.
   bool HaveEnded(bool but_first_server = false);
@@ -83,11 +89,16 @@ class JobChildren {
   std::string LogPath(const std::string& name) const {
     return absl::StrCat(folders_.logs(), "/", name, ".log");
   }
+  ChildProcess::Options Options(std::string name, const std::string& program, size_t rank);
+  // All workers have died, and nobody else takes part whom the coordinator knows: it need not wait for their leases.
+  // OK: it may know better.
+  absl::Status CheckDeadWorkers(const v1::JobStatus& status);
   // `rank` has ended, and members have made steps since the coordinator knew it; or the job has ended.
   bool OthersGoOn(size_t rank, const v1::JobStatus& status);
 
   const v1::Job& job_;
   const RunFolders& folders_;
+  MemoryKills memory_kills_;
   std::function<void(const std::string&)> tell_;
   std::string server_program_;
   std::string worker_program_;

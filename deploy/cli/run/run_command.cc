@@ -22,7 +22,6 @@
 #include "common/base/address_file.h"
 #include "common/base/check.h"
 #include "common/base/output_file.h"
-#include "common/base/printable.h"
 #include "common/base/process_limits.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
@@ -31,11 +30,14 @@
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
 #include "common/rpc/security.h"
+#include "deploy/cli/check_command.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/how_far.h"
 #include "deploy/cli/progress.h"
 #include "deploy/cli/report_status.h"
 #include "deploy/cli/run/child_process.h"
 #include "deploy/cli/run/job_children.h"
+#include "deploy/cli/run/pasted_command.h"
 #include "deploy/cli/run/run_folders.h"
 #include "deploy/cli/run/run_needs.h"
 #include "deploy/cli/status_stream.h"
@@ -46,6 +48,9 @@
 namespace tessera {
 namespace {
 
+// Of the closing table: this command's folders go with it, and the model was only in its processes.
+constexpr absl::string_view kModelNotKept = "not kept; --set checkpoint.directory=DIR keeps it";
+
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kServerStartMax = absl::Seconds(60);
 constexpr absl::Duration kConnectMax = absl::Seconds(20);
@@ -54,30 +59,41 @@ constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
 // For server 0 to be asked to end the job where it does not answer, again and again.
 constexpr absl::Duration kUnheardMax = absl::Seconds(10);
 
+// Those that have come.
+struct Signals {
+  std::atomic<int> count{0};
+  std::atomic<int> last{0};
+};
+
+std::string DrainReason(const Signals& signals) {
+  return absl::StrCat(SignalName(signals.last), " to tessera run");
+}
+
 // One run of one job, from start to end.
 class JobRun {
  public:
   JobRun(const RunOptions& options, const v1::Job& job)
       : options_(options), job_(job), progress_(!options.quiet && CanRedraw()) {}
 
-  absl::Status Run(const std::atomic<int>& signals);
+  absl::Status Run(const Signals& signals);
 
  private:
+  absl::Status Train(const Signals& signals);
   absl::Status Prepare();
   std::vector<std::string> FirstServerFlags() const;
-  absl::Status StartAll(const std::atomic<int>& signals);
-  absl::Status AwaitFirstServer(const std::atomic<int>& signals);
+  absl::Status StartAll(const Signals& signals);
+  absl::Status AwaitFirstServer(const Signals& signals);
   void OpenStatus();
-  absl::Status Follow(const std::atomic<int>& signals);
+  absl::Status Follow(const Signals& signals);
   void Tell(absl::string_view text);
   bool JobHasEnded(absl::Duration patience) const;
-  void AwaitChildren(bool failed, const std::atomic<int>& signals);
+  void AwaitChildren(bool failed, const Signals& signals);
   bool lingers() const {
     return !options_.metrics.empty() && options_.metrics_linger > absl::ZeroDuration();
   }
-  void AwaitLastScrape(const std::atomic<int>& signals);
+  void AwaitLastScrape(const Signals& signals);
   std::optional<v1::JobStatus> LastStatus() const;
-  absl::Status Conclude(const std::atomic<int>& signals);
+  absl::Status Conclude(const Signals& signals);
   void ReportFailure(const absl::Status& why);
   absl::Status TellOfNoReport(const absl::Status& status, absl::string_view why) const;
   void WriteReport(const v1::JobStatus& status);
@@ -120,7 +136,7 @@ std::vector<std::string> JobRun::FirstServerFlags() const {
   return flags;
 }
 
-absl::Status JobRun::StartAll(const std::atomic<int>& signals) {
+absl::Status JobRun::StartAll(const Signals& signals) {
   TESSERA_RETURN_IF_ERROR(children_->StartServer());
   TESSERA_RETURN_IF_ERROR(AwaitFirstServer(signals));
   children_->SetCoordinator(coordinator_);
@@ -133,7 +149,7 @@ absl::Status JobRun::StartAll(const std::atomic<int>& signals) {
   return absl::OkStatus();
 }
 
-absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
+absl::Status JobRun::AwaitFirstServer(const Signals& signals) {
   const absl::Time limit = SteadyNow() + kServerStartMax;
   while (true) {
     if (const std::optional<ServerAddresses> taken = ReadAddressFile(children_->AddressPath())) {
@@ -142,7 +158,7 @@ absl::Status JobRun::AwaitFirstServer(const std::atomic<int>& signals) {
       return absl::OkStatus();
     }
     TESSERA_RETURN_IF_ERROR(children_->CheckServers(std::nullopt));
-    if (signals > 0) return absl::CancelledError("stopped before the job began");
+    if (signals.count > 0) return absl::CancelledError("stopped before the job began");
     if (SteadyNow() > limit) {
       folders_->KeepLogs();
       return absl::DeadlineExceededError(
@@ -172,7 +188,7 @@ void JobRun::OpenStatus() {
 }
 
 // Until the job has ended: shows progress, notices children that die, passes signals on.
-absl::Status JobRun::Follow(const std::atomic<int>& signals) {
+absl::Status JobRun::Follow(const Signals& signals) {
   bool draining = false;
   absl::Status drained;
   absl::Time drain_begun, drain_tried, shown, server_ended = absl::InfiniteFuture(),
@@ -210,18 +226,18 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
       // A server ends with the job; why the job did says more.
       return JobHasEnded(kLastWordsMax) ? absl::OkStatus() : servers;
     }
-    if (signals > 1) return absl::CancelledError("stopped at once; no report");
-    if (signals == 1 && !draining) {
+    if (signals.count > 1) return absl::CancelledError("stopped at once; no report");
+    if (signals.count == 1 && !draining) {
       draining = true;
       progress_.Clear();
       std::fprintf(stderr, "tessera: stopping after this step; again to stop at once\n");
-      drained = status_->Drain("interrupted");
+      drained = status_->Drain(DrainReason(signals));
       drain_begun = drain_tried = SteadyNow();
     }
     // Whether it heard that is not known: it may be asked twice.
     const bool is_unheard = absl::IsUnavailable(drained) || absl::IsDeadlineExceeded(drained);
     if (is_unheard && SteadyNow() - drain_tried > kLastWordsMax) {
-      drained = status_->Drain("interrupted");
+      drained = status_->Drain(DrainReason(signals));
       drain_tried = SteadyNow();
     }
     // A job that has just ended cannot be drained: its end is about to be heard.
@@ -234,7 +250,7 @@ absl::Status JobRun::Follow(const std::atomic<int>& signals) {
 
 // Where the job has failed all that matters is what server 0 has yet to say: others may wait for processes
 // that are gone, and end with these.
-void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
+void JobRun::AwaitChildren(bool failed, const Signals& signals) {
   const absl::Time begin = SteadyNow();
   absl::Time end = begin + kChildEndMax;
   bool shortened = false, told = false;
@@ -247,7 +263,7 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
       shortened = true;
       end = std::min(end, now + kLastWordsMax);
     }
-    if (all_ended || now >= end || signals > 1) return;
+    if (all_ended || now >= end || signals.count > 1) return;
     if (!options_.quiet && !told && now - begin > kLastWordsMax && end - now > kLastWordsMax) {
       told = true;
       progress_.Clear();
@@ -260,13 +276,13 @@ void JobRun::AwaitChildren(bool failed, const std::atomic<int>& signals) {
 }
 
 // Server 0 goes on serving metrics until whoever watches them has seen the end, and then ends by itself.
-void JobRun::AwaitLastScrape(const std::atomic<int>& signals) {
+void JobRun::AwaitLastScrape(const Signals& signals) {
   if (!lingers() || children_->first_server().Poll().has_value()) return;
-  bool told = options_.quiet || signals > 0, ends = false;
+  bool told = options_.quiet || signals.count > 0, ends = false;
   const absl::Time begin = SteadyNow();
   absl::Time end = begin + options_.metrics_linger + kChildEndMax;
   while (!children_->first_server().Poll().has_value() && SteadyNow() < end) {
-    if (!ends && signals > 0) {
+    if (!ends && signals.count > 0) {
       ends = true;
       end = std::min(end, SteadyNow() + kChildEndMax);
       children_->first_server().Signal(SIGTERM);
@@ -294,7 +310,7 @@ std::optional<v1::JobStatus> JobRun::LastStatus() const {
   return WithReport(status_->latest(), children_->ReportPath());
 }
 
-absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
+absl::Status JobRun::Conclude(const Signals& signals) {
   std::optional<v1::JobStatus> status = status_->latest();
   if (status.has_value() && !options_.quiet) progress_.Show(*status);
   AwaitChildren(!HasReport(status) || !status->failure().empty(), signals);
@@ -304,12 +320,14 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
   progress_.Clear();
   if (reported) WriteReport(*status);
   if (status.has_value() && !status->failure().empty()) {
-    return absl::AbortedError(absl::StrCat("the job has failed: ", ToPrintable(status->failure())));
+    return absl::AbortedError(FailureText(*status));
   }
   // Without server 0 nobody goes on: how the workers ended says no more.
   if (const auto exit = children_->first_server().Poll();
       !reported && exit.has_value() && !exit->ok()) {
-    return ChildError(children_->first_server(), *exit, ", and with it the job");
+    const std::string lost =
+        status.has_value() && status->generation() > 0 ? children_->LostWith(*exit) : std::string();
+    return ChildError(children_->first_server(), *exit, ", and with it the job" + lost);
   }
   TESSERA_RETURN_IF_ERROR(children_->CheckWorkers(status));
   // Its own copy of the report may have had no room.
@@ -324,7 +342,10 @@ absl::Status JobRun::Conclude(const std::atomic<int>& signals) {
   // The table has most of what the report has, also where that could not be written.
   const std::string report = written_.ok() ? options_.report_path : "could not be written";
   if (!options_.quiet) {
-    std::fputs(Progress::Summary(*status, report, TextWidth()).c_str(), stdout);
+    const bool is_kept = !job_.checkpoint().directory().empty();
+    std::fputs(
+        Progress::Summary(*status, report, TextWidth(), is_kept ? "" : kModelNotKept).c_str(),
+        stdout);
   }
   std::fflush(stdout);
   return written_;
@@ -335,7 +356,7 @@ void JobRun::ReportFailure(const absl::Status& why) {
   const bool is_wanted = !options_.report_path.empty() || lingers();
   if (!is_wanted || children_->first_server().Poll().has_value()) return;
   const absl::string_view text = why.message();
-  if (!status_->Stop(std::string(text.substr(0, text.find(kLastLines)))).ok()) return;
+  if (!status_->Fail(std::string(text.substr(0, text.find(kLastLines)))).ok()) return;
   absl::Time limit = SteadyNow() + kEndHeardMax;
   std::optional<v1::JobStatus> status;
   do {
@@ -366,7 +387,16 @@ absl::Status JobRun::TellOfNoReport(const absl::Status& status, absl::string_vie
   return absl::Status(status.code(), text);
 }
 
-absl::Status JobRun::Run(const std::atomic<int>& signals) {
+absl::Status JobRun::Run(const Signals& signals) {
+  absl::Status status = Train(signals);
+  // Whoever keeps a folder says so, however the run ends.
+  if (folders_ != nullptr && folders_->keeps_logs()) {
+    std::fprintf(stderr, "tessera: logs are in %s\n", folders_->logs().c_str());
+  }
+  return status;
+}
+
+absl::Status JobRun::Train(const Signals& signals) {
   constexpr absl::string_view kNotBegun = "the job has not begun";
   TESSERA_RETURN_IF_ERROR(Prepare());
   if (const absl::Status started = StartAll(signals); !started.ok()) {
@@ -374,10 +404,10 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
   }
   OpenStatus();
   if (!options_.quiet) {
-    progress_.Say(absl::StrCat(job_.name(), ": ",
-                               Counted(job_.cluster().servers().count(), "server"), ", ",
-                               Counted(job_.cluster().workers(), "worker"),
-                               "; status: tessera status ", coordinator_, " --watch"));
+    progress_.Say(absl::StrCat(
+        job_.name(), ": ", Counted(job_.cluster().servers().count(), "server"), ", ",
+        Counted(job_.cluster().workers(), "worker"), "; status: ", ThisProgram(options_.program),
+        " status ", coordinator_, SecurityFlags(FilesOf(job_.security())), " --watch"));
     if (!metrics_.empty()) {
       progress_.Say(absl::StrCat(job_.name(), ": metrics: http://", metrics_, "/metrics"));
     }
@@ -405,12 +435,10 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
         TellOfNoReport(status, absl::StrCat("server 0, which alone has what it would say, ", why));
   }
   if (!status.ok()) {
+    children_->TellDeaths(status.message());
     folders_->KeepLogs();
     progress_.Clear();
     children_->Kill();
-  }
-  if (folders_->keeps_logs()) {
-    std::fprintf(stderr, "tessera: logs are in %s\n", folders_->logs().c_str());
   }
   return status;
 }
@@ -418,17 +446,33 @@ absl::Status JobRun::Run(const std::atomic<int>& signals) {
 }  // namespace
 
 int RunJob(const RunOptions& options) {
-  std::atomic<int> signals{0};
-  const Termination termination([&signals](int count) { signals = count; });
+  Signals signals;
+  std::atomic<bool> has_begun{false};
+  const Termination termination([&](int count, int signal) {
+    // There is nothing to end, and who reads the job may wait for a pipe or a disk.
+    if (!has_begun) EndBySignal(signal);
+    signals.last = signal;
+    signals.count = count;
+  });
   const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
   if (!reading.ok()) {
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
   }
-  JobRun run(options, reading.job);
-  const absl::Status status = run.Run(signals);
+  if (!options.quiet) {
+    for (const std::string& note : NotesOfCheck(reading.job)) {
+      std::fprintf(stderr, "tessera: note: %s\n", note.c_str());
+    }
+  }
+  has_begun = true;
+  absl::Status status;
+  {
+    JobRun run(options, reading.job);
+    status = run.Run(signals);
+  }
+  if (!status.ok()) std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
+  if (signals.count > 0) return kSignalExitCode + signals.last;
   if (status.ok()) return 0;
-  std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
   return absl::IsInvalidArgument(status) ? 2 : 1;
 }
 

@@ -11,6 +11,8 @@
 namespace tessera {
 
 struct RunOptions {
+  // As this program was called: argv[0].
+  std::string program;
   std::string job_path;
   // "a.b=v", as given by --set.
   std::vector<std::string> overrides;
@@ -29,9 +31,10 @@ struct RunOptions {
 };
 
 // Runs the job to its end and returns the process's exit code:
-//   0  the job ended normally, also after losing workers
+//   0  the job ended normally, also after losing workers, or because somebody asked its servers for it
 //   1  it did not; stderr says what, where and what to do
 //   2  the job file is wrong; stderr lists everything that is. Or the metrics' address is
+//   128 + n  signal n came, whatever became of the job: see EndBySignal (common/base/termination.h)
 // The first Ctrl-C or SIGTERM lets the job finish its step, evaluate and report; the second ends it
 // at once. No child outlives the call.
 int RunJob(const RunOptions& options);

@@ -20,13 +20,14 @@ namespace {
 
 void CatchNothing(const std::function<void()>& what) noexcept { what(); }
 
-// What a process logs that ends by `what`.
-std::string LastWordsOf(const std::function<void()>& what) {
+// What a process logs that ends by `what`, with this signal.
+std::string LastWordsOf(const std::function<void()>& what, int signal_number = SIGABRT) {
   int state = 0;
   const std::string log = CapturedLog([&] {
     const pid_t child = fork();
     if (child == 0) {
-      signal(SIGABRT, SIG_DFL);  // The test program has its own.
+      // The test program has its own.
+      for (const int number : {SIGABRT, SIGSEGV, SIGFPE, SIGILL}) signal(number, SIG_DFL);
       const rlimit no_core = {0, 0};
       setrlimit(RLIMIT_CORE, &no_core);
       LogUncaught("worker");
@@ -36,7 +37,7 @@ std::string LastWordsOf(const std::function<void()>& what) {
     REQUIRE(waitpid(child, &state, 0) == child);
   });
   CHECK(WIFSIGNALED(state));
-  CHECK(WTERMSIG(state) == SIGABRT);
+  CHECK(WTERMSIG(state) == signal_number);
   CHECK(log.rfind('\n') == log.find('\n'));
   return log;
 }
@@ -58,6 +59,14 @@ TEST_CASE("a process that ends by an exception says what it was and what to do",
   CHECK(Has(other, "uncaught: two\\nlines; this is a fault of the program"));
   CHECK(Has(LastWordsOf([] { throw 7; }), "something that is no std::exception"));
   CHECK(Has(LastWordsOf([] { std::terminate(); }), "nothing thrown"));
+}
+
+TEST_CASE("a process that a fault or a limit ends says which", "[base]") {
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU}) {
+    const std::string log = LastWordsOf([number] { kill(getpid(), number); }, number);
+    CHECK(Has(log, "E worker: ended error=\"signal " + std::to_string(number) + " ("));
+    CHECK(Has(log, number == SIGXCPU ? "raise the limit (ulimit -t)" : "a fault of the program"));
+  }
 }
 
 }  // namespace

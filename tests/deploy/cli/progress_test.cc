@@ -125,6 +125,44 @@ TEST_CASE("the status line counts live workers only and groups digits", "[cli][p
         "training  epoch 3.2  step 1234  34,556 examples/s  12.3 s  2 workers");
 }
 
+TEST_CASE("the status line says of how many steps, and how long they take at this rate",
+          "[cli][progress]") {
+  v1::JobStatus status = Training();
+  status.set_steps_planned(12340);
+  CHECK_THAT(Progress::StatusLine(status, 200, false),
+             Catch::Contains("  step 1234 of 12340, 1m52s left  34,556"));
+  status.set_steps_planned(1234000);
+  CHECK_THAT(Progress::StatusLine(status, 200, false), Catch::Contains("of 1234000, 3h26m left  "));
+  // Nobody can tell yet, or any more.
+  status.set_train_seconds(0.5);
+  CHECK_THAT(Progress::StatusLine(status, 200, false), Catch::Contains("step 1234 of 1234000  "));
+  status.set_train_seconds(10);
+  status.set_steps_planned(1234);
+  CHECK_THAT(Progress::StatusLine(status, 200, false), Catch::Contains("step 1234 of 1234  "));
+}
+
+TEST_CASE("the summary of a job that was stopped says where and by whom", "[cli][progress]") {
+  v1::JobStatus status = Training();
+  status.set_steps_planned(5000);
+  CHECK(Progress::Summary(status, "").find("outcome") == std::string::npos);
+  status.set_outcome("finished");
+  CHECK(Progress::Summary(status, "").find("outcome") == std::string::npos);
+  status.set_outcome("stopped");
+  CHECK_THAT(Progress::Summary(status, ""),
+             Catch::Contains("\n  outcome      stopped at step 1234 of 5000\n"));
+  status.set_stop_reason("SIGINT to tessera run");
+  CHECK_THAT(
+      Progress::Summary(status, ""),
+      Catch::Contains("\n  outcome      stopped at step 1234 of 5000 (SIGINT to tessera run)\n"));
+}
+
+TEST_CASE("the summary says what became of the model, where there is something to say",
+          "[cli][progress]") {
+  CHECK(Progress::Summary(Training(), "r.json").find("\n  model ") == std::string::npos);
+  CHECK_THAT(Progress::Summary(Training(), "r.json", kTextWidthMax, "not kept"),
+             Catch::Contains("\n  model        not kept\n  report       r.json\n"));
+}
+
 TEST_CASE("the status line says for whom the job waits", "[cli][progress]") {
   v1::JobStatus status;
   status.set_state("waiting");

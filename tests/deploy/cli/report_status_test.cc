@@ -54,6 +54,20 @@ v1::JobStatus Ended() {
   return status;
 }
 
+TEST_CASE("a report tells how the job ended, and how far of how much it was", "[cli][report]") {
+  v1::JobStatus status = Ended();
+  status.set_outcome("stopped");
+  status.set_stop_reason("SIGTERM to tessera run");
+  status.set_steps_planned(900);
+  const absl::StatusOr<v1::JobStatus> told = StatusOfReport(ReportJson(status));
+  REQUIRE(told.ok());
+  CHECK(told->outcome() == "stopped");
+  CHECK(told->stop_reason() == "SIGTERM to tessera run");
+  CHECK(told->step() == 400);
+  CHECK(told->steps_planned() == 900);
+  CHECK(Progress::Summary(*told, "r") == Progress::Summary(status, "r"));
+}
+
 TEST_CASE("a report tells the closing table what the last status would have", "[cli][report]") {
   const v1::JobStatus status = Ended();
   const absl::StatusOr<v1::JobStatus> told = StatusOfReport(ReportJson(status));

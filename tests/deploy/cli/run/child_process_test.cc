@@ -51,6 +51,30 @@ TEST_CASE("a child that dies of a signal says which", "[cli][child]") {
   CHECK(AwaitExit(*child).ToString() == "signal 9 (Killed)");
 }
 
+TEST_CASE("what a signal was sent for is told where that is known", "[cli][child]") {
+  for (const auto& [signal, words] :
+       {std::pair<int, std::string>{SIGSEGV, "signal 11 (Segmentation fault)"},
+        {SIGABRT, "signal 6 (Aborted)"},
+        {SIGBUS, "signal 7 (Bus error)"},
+        {SIGXCPU, "signal 24 (CPU time limit exceeded)"},
+        {SIGKILL, "signal 9 (Killed): out of memory"}}) {
+    int asked = 0;
+    const auto why = [&asked] {
+      ++asked;
+      return std::string("out of memory");
+    };
+    auto child = ChildProcess::Start(
+        {"child", "/bin/sh", {"-c", "ulimit -c 0; exec sleep 100"}, LogPath(), why});
+    REQUIRE(child.ok());
+    child->Signal(signal);
+    CHECK(AwaitExit(*child).ToString() == words);
+    CHECK(child->Poll()->ToString() == words);
+    CHECK(asked == (signal == SIGKILL ? 1 : 0));
+    CHECK_THAT(std::string(ChildError(*child, *child->Poll(), "").message()),
+               Catch::Contains("child ended with " + words));
+  }
+}
+
 TEST_CASE("a program that cannot be started is an error with its name", "[cli][child]") {
   const auto child = ChildProcess::Start({"server 0", "/no/such/program", {}, LogPath()});
   CHECK(child.status().code() == absl::StatusCode::kNotFound);
