@@ -27,7 +27,8 @@ void Coordinator::DriveCheckpoint(absl::Time now) {
   }
   checkpoints_.DriveLast(now);
   if (checkpoints_.stage() == Stage::kAgreeing) {
-    const bool holds = !leavers_.empty() && leavers_.front().checkpoint != 0 &&
+    // Of subnets the next round is cut once it is known who is in it, and its members hear of the checkpoint with that.
+    const bool holds = !facts_.subnets && !leavers_.empty() && leavers_.front().checkpoint != 0 &&
                        leavers_.front().checkpoint <= checkpoints_.number();
     if (!checkpoints_.needs_agreement()) {
       membership_.OrderCheckpoint(checkpoints_.OnAgreed(Exchange(0)), /*holds=*/false);

@@ -118,11 +118,10 @@ v1::LeaveAnswer Coordinator::AwaitCheckpoint(Leaver* leaver, absl::Time now) {
     const uint64_t step = checkpoints_.last()->manifest.step;
     if (HasTrained(step, epochs_.EpochsDone(step))) return Stays("the job is about to end");
     if (evaluation_.standing()) return Waits({"the evaluation to end"});
-    const std::string lost =
-        facts_.synchronous
-            ? ""
-            : absl::StrCat("members are not in lockstep: what they learned since step ", step,
-                           " is learned again");
+    const std::string lost = facts_.synchronous && !facts_.subnets
+                                 ? ""
+                                 : absl::StrCat("members went on: what they learned since step ",
+                                                step, " is learned again");
     return LetGo(*leaver, lost, now);
   }
   if (checkpoints_.failed_number() >= leaver->checkpoint) {

@@ -57,6 +57,8 @@ std::vector<std::string> Membership::WaitingFor(const MemberRecord& member) cons
       if (facts_.replicated && !servers_.IsReady(ShardId(member.rank.value()))) {
         return {Name(ShardId(member.rank.value()))};
       }
+      // Nobody is missing: what is promised is held.
+      if (open_ && open_->hold) return {"a server that is asked to end, and its checkpoint"};
       // A lost site's end is agreed on before anybody is admitted.
       servers = open_ ? open_->agreement.Missing() : servers_.Behind(generation_);
       break;

@@ -456,7 +456,7 @@ class Refusals(Test):
         job = write_job(self, digits())
         self.refused(says=["subcommand"])
         self.refused("train", job, says=["tessera: ", '"train"', "tessera --help"])
-        for word in ("bogus", "drain"):
+        for word in ("bogus", "pause"):
             self.refused(word, "--help", says=["tessera: unknown subcommand \"%s\"" % word])
         self.refused("chek", job, says=['did you mean "check"?'])
         self.refused("run", says=["JOB"])

@@ -71,8 +71,9 @@ void SimJob::CheckFailure(const std::string& why) {
 void SimJob::OnStatus(const v1::JobStatus& status, uint64_t coordinator) {
   checker_.OnStatus(status, coordinator);
   if (coordinator_ == nullptr) return;  // It is being made.
-  // A server that cannot be done without drains the job; where nothing else happens to servers there is none.
-  const bool may_drain = options_.leaves && !OnlyLeaves();
+  // A server that cannot be done without drains the job: where nothing else happens to servers only one whose first
+  // checkpoint could not be written, as a worker's disk fails.
+  const bool may_drain = options_.leaves && (!OnlyLeaves() || options_.checkpoints);
   if (may_drain && coordinator_->state().membership().draining()) harm_.OnDrained();
   // Nobody is asked any more once the job has failed.
   const std::string why(coordinator_->state().outcome().message());

@@ -129,7 +129,8 @@ void SimJob::OnServerLeft(int rank) {
   const Coordinator& coordinator = coordinator_->state();
   // Where a disk has failed whoever leaves goes from the checkpoint before.
   const bool is_exact = OnlyLeaves() && coordinator.facts().synchronous &&
-                        coordinator_->is_here() && coordinator.membership().paused() &&
+                        !coordinator.facts().subnets && coordinator_->is_here() &&
+                        coordinator.membership().paused() &&
                         coordinator.Status(queue_.now()).checkpoint().failed_number() == 0;
   if (is_exact) {
     for (int shard = 0; shard < servers_count_; ++shard) {
