@@ -2,7 +2,8 @@
 //
 // v is YAML: 5, "a text", [1, 2], {local_sgd: {local_steps: 5}}; nothing or null is as if the key
 // were absent. A command line has no comments: text without quotes is what was typed, # and blanks included, and
-// elsewhere what would be a comment is refused. A path goes through keys and list indices: model.layers.0.linear.units. Parents that
+// elsewhere what would be a comment is refused.
+// A path goes through keys and list indices: model.layers.0.linear.units. Parents that
 // are missing are made. Naming another member of a choice (method.local_sgd, train.steps) takes the
 // present one's place. An index equal to the list's length adds an item. The last override of a key
 // holds.

@@ -192,7 +192,8 @@ class Signals(Test):
         process.signal(signal.SIGINT)
         process.signal_again(signal.SIGTERM)
         # The second one ended it.
-        self.assertEqual(process.expect_exit(-signal.SIGTERM), "tessera: ending the simulated job; again to stop at once\n"
+        self.assertEqual(process.expect_exit(-signal.SIGTERM),
+                         "tessera: ending the simulated job; again to stop at once\n"
                          "tessera: stopped at once; no report\n")
 
 

@@ -66,7 +66,8 @@ class JobChildren {
   // Tells of each child that a signal has ended, unless it was told, or `known` says so.
   void TellDeaths(absl::string_view known);
 
-  // "; its parameters are lost; ...", of a server that a signal has ended while the job trained; empty where they are not.
+  // "; its parameters are lost; ...", of a server that a signal has ended while the job trained; empty where they are
+  // not.
   std::string LostWith(const ChildProcess::Exit& server) const;
 
   // Whether all have ended; `but_first_server`, whether that has or not.
