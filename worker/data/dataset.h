@@ -122,8 +122,8 @@ int64_t DatasetBytesMaxHere();
 
 // Reads the files of data.train and data.test, which are relative to data.directory where not
 // absolute. Both are of one kind: bytes or other numbers, and rows of one shape. Both use the labels' numbers and the
-// normalisation of the training rows, or those of `facts`, which a model was trained with. `bytes_max` bounds the memory
-// of both together.
+// normalisation of the training rows, or those of `facts`, which a model was trained with. `bytes_max` bounds the
+// memory of both together.
 //   kNotFound, kPermissionDenied, ...  a file cannot be opened
 //   kInvalidArgument                   a file is malformed or does not fit the model or the other file, or
 //                                      the normalisation would fill the zeros of an xc file, or
