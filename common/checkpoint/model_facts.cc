@@ -23,6 +23,9 @@ constexpr char kStddev[] = "normalization.stddev";
 constexpr char kConstants[] = "norm.constants";
 constexpr char kTrainSum[] = "train_sum";
 constexpr char kFactsSum[] = "facts_xxh3";
+constexpr char kValues[] = "values";
+constexpr char kBytes[] = "bytes";
+constexpr char kNumbers[] = "numbers";
 // More than any model's inputs, classes or channels are.
 constexpr int64_t kFactEntriesMax = int64_t{1} << 26;
 
@@ -57,6 +60,14 @@ absl::Status ReadSum(const SafetensorsReader& file, const char* key, uint64_t* s
   const std::string text = found == file.metadata().end() ? "" : found->second;
   if (ParseHex64(text, sum)) return absl::OkStatus();
   return Wrong(file, absl::StrCat(key, " is \"", text, "\", want 16 hexadecimal digits"));
+}
+
+absl::Status ReadKind(const SafetensorsReader& file, bool* bytes) {
+  const auto found = file.metadata().find(kValues);
+  const std::string text = found == file.metadata().end() ? "" : found->second;
+  *bytes = text == kBytes;
+  if (*bytes || text == kNumbers) return absl::OkStatus();
+  return Wrong(file, absl::StrCat(kValues, " is \"", text, "\", want ", kBytes, " or ", kNumbers));
 }
 
 // An absent tensor leaves `values` empty: none that is there may be.
@@ -111,7 +122,9 @@ std::vector<TensorSpec> FactTensors(const ModelFacts& facts) {
 
 TensorMetadata FactMetadata(const ModelFacts& facts) {
   if (facts.empty()) return {};
-  return {{kTrainSum, Hex64(facts.train_sum)}, {kFactsSum, Hex64(SumOf(facts))}};
+  return {{kTrainSum, Hex64(facts.train_sum)},
+          {kFactsSum, Hex64(SumOf(facts))},
+          {kValues, facts.bytes ? kBytes : kNumbers}};
 }
 
 absl::Status AppendFacts(const ModelFacts& facts, SafetensorsWriter* out) {
@@ -129,6 +142,7 @@ absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const SafetensorsReader& fil
   uint64_t sum = 0;
   TESSERA_RETURN_IF_ERROR(ReadSum(file, kTrainSum, &facts.train_sum));
   TESSERA_RETURN_IF_ERROR(ReadSum(file, kFactsSum, &sum));
+  TESSERA_RETURN_IF_ERROR(ReadKind(file, &facts.bytes));
   absl::Status status;
   ForEachArray(facts, [&](const char* name, const char* dtype, auto& values) {
     if (status.ok()) status = ReadArray(file, name, dtype, &values);

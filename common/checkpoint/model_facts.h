@@ -4,7 +4,8 @@
 //
 //   __metadata__           "train_sum": XXH3 of the worker's training rows (Dataset::Sum);
 //                          "facts_xxh3": of the bytes of the tensors below, in this order; each as 16
-//                          hexadecimal digits
+//                          hexadecimal digits. "values": "bytes" where rows were bytes, which are divided by
+//                          255, else "numbers"
 //   labels                 I64 [classes], ascending: the labels of the classes 0, 1, 2 and so on. Absent
 //                          where a label is its class
 //   normalization.mean     F64: one entry for all inputs, or one for each
@@ -38,12 +39,15 @@ struct ModelFacts {
   std::vector<double> stddev;
   uint64_t train_sum = 0;
   std::vector<float> norm_constants;
+  // The training rows' values were bytes; otherwise they were numbers that are taken as they are.
+  bool bytes = false;
 
   // Nothing is known. A file gets none of it then.
   bool empty() const { return mean.empty(); }
-  // Rows are read alike: they have the same labels and the same normalisation.
+  // Rows are read alike: they have the same labels, the same normalisation and values of the same kind.
   bool ReadsAs(const ModelFacts& other) const {
-    return labels == other.labels && mean == other.mean && stddev == other.stddev;
+    return labels == other.labels && mean == other.mean && stddev == other.stddev &&
+           bytes == other.bytes;
   }
 };
 

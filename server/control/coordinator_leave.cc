@@ -139,8 +139,9 @@ v1::LeaveAnswer Coordinator::AwaitCheckpoint(Leaver* leaver, absl::Time now) {
 }
 
 v1::LeaveAnswer Coordinator::DrainInstead(const Leaver& leaver, absl::string_view why) {
-  Log(LogLevel::kWarning, absl::StrCat("control: drain reason=\"server ", leaver.rank,
-                                       " was asked to end, and ", why, "\""));
+  const std::string reason = absl::StrCat("server ", leaver.rank, " was asked to end, and ", why);
+  Log(LogLevel::kWarning, absl::StrCat("control: drain reason=\"", reason, "\""));
+  if (stop_reason_.empty()) stop_reason_ = reason;
   membership_.Drain();
   return Stays(why);
 }

@@ -211,6 +211,10 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   TESSERA_ASSIGN_OR_RETURN(Table test,
                            ReadTableIfRoom(data, data.test(), "data.test", spec, labels, columns));
   TESSERA_RETURN_IF_ERROR(CheckAlike(data, train, test));
+  if (facts != nullptr) {
+    TESSERA_RETURN_IF_ERROR(
+        CheckTrainedKind(Resolve(data.directory(), data.train().features(0)), train, facts->bytes));
+  }
   std::vector<std::string> notes = NotesOn(train, test, spec);
 
   Normalization normalization;
@@ -225,6 +229,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   if (labels) determined.labels = labels->labels();
   determined.mean = normalization.mean;
   determined.stddev = normalization.stddev;
+  determined.bytes = train.is_bytes();
   return Datasets{Dataset(std::move(train), normalization, ends),
                   Dataset(std::move(test), normalization, ends), std::move(determined),
                   std::move(notes)};

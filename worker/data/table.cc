@@ -25,9 +25,8 @@ absl::Status CheckOrder(const std::string& path, absl::Span<const int64_t> row,
       transpose.empty() ? "" : absl::StrCat("; save ", transpose, ", where x is this array")));
 }
 
-std::string KindOf(const Table& table) {
-  return table.is_bytes() ? "bytes, which are divided by 255"
-                          : "numbers that are taken as they are";
+std::string KindText(bool is_bytes) {
+  return is_bytes ? "bytes, which are divided by 255" : "numbers that are taken as they are";
 }
 
 }  // namespace
@@ -50,8 +49,17 @@ absl::Status CheckSameKind(const std::string& path, const Table& test,
                            const std::string& train_path, const Table& train) {
   if (test.is_bytes() == train.is_bytes()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      path, ": values are ", KindOf(test), ", want ", KindOf(train), ", as those of ", train_path,
+      path, ": values are ", KindText(test.is_bytes()), ", want ", KindText(train.is_bytes()),
+      ", as those of ", train_path,
       ": the model would see test rows on another scale; save both files as one type"));
+}
+
+absl::Status CheckTrainedKind(const std::string& path, const Table& table, bool trained_on_bytes) {
+  if (table.is_bytes() == trained_on_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": values are ", KindText(table.is_bytes()), ", want ", KindText(trained_on_bytes),
+      ", as those that the checkpoint's model was trained on: it would see rows on another scale; "
+      "name files of that type"));
 }
 
 }  // namespace tessera

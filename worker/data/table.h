@@ -78,6 +78,8 @@ absl::Status CheckSameShape(const std::string& path, const Table& test, const Ta
 // Values of both must be bytes, or of neither: bytes are divided by 255.
 absl::Status CheckSameKind(const std::string& path, const Table& test,
                            const std::string& train_path, const Table& train);
+// Values must be of the kind that a model was trained on.
+absl::Status CheckTrainedKind(const std::string& path, const Table& table, bool trained_on_bytes);
 
 }  // namespace tessera
 

@@ -83,10 +83,12 @@ TEST_CASE("a file brings back what its model was trained with", "[model_facts]")
     facts.mean = {0};
     facts.stddev = {1e-3};
   }
+  SECTION("rows of bytes") { facts.bytes = true; }
   const auto read = ReadBack(facts);
   REQUIRE(read.ok());
   REQUIRE(read->has_value());
   CHECK((*read)->ReadsAs(facts));
+  CHECK((*read)->bytes == facts.bytes);
   CHECK((*read)->train_sum == facts.train_sum);
   CHECK((*read)->norm_constants == facts.norm_constants);
 }
@@ -129,6 +131,14 @@ TEST_CASE("facts that contradict each other are refused, with their file", "[mod
   SECTION("labels twice, or out of order") {
     facts.labels = GENERATE(std::vector<int64_t>{1, 1}, std::vector<int64_t>{2, 1});
     CHECK(Refusal(facts).find("labels do not ascend") != std::string::npos);
+  }
+  SECTION("a kind of values that there is none of") {
+    TensorMetadata metadata = FactMetadata(facts);
+    metadata["values"] = "words";
+    const auto read = ReadBack(facts, metadata);
+    CHECK(absl::IsInvalidArgument(read.status()));
+    CHECK(read.status().message().find("values is \"words\", want bytes or numbers") !=
+          absl::string_view::npos);
   }
   SECTION("sums that are no sums") {
     TensorMetadata metadata = FactMetadata(facts);

@@ -192,6 +192,8 @@ TEST_CASE("without a checkpoint's folder a server that leaves drains the job", "
   job.Leaves(1);
   CHECK(job.Told(1).instead().find("its parameters would be lost") != std::string::npos);
   CHECK(job.coordinator->Status(job.now).state() == "draining");
+  CHECK(job.coordinator->Save().stop_reason().find(
+            "server 1 was asked to end, and its parameters") == 0);
 }
 
 TEST_CASE("before the job has begun a server may go, and is waited for", "[leave][rejoin]") {

@@ -212,6 +212,16 @@ TEST_CASE("bytes in one file and other numbers in the other are refused", "[load
     REQUIRE(Wrong(ArrayJob(format, bytes, floats), ends)
                 .find("array_test: values are numbers that are taken as they are, want bytes") !=
             std::string::npos);
+    // Both are of one kind, and the model was trained on the other.
+    const ModelFacts of_bytes = LoadDatasets(ArrayJob(format, bytes, bytes), ends)->facts;
+    const auto trained = [&](const std::string& now) {
+      return LoadDatasets(ArrayJob(format, now, now), ends, kDatasetBytesMax, &of_bytes).status();
+    };
+    REQUIRE(trained(bytes).ok());
+    REQUIRE(Text(trained(floats))
+                .find("array_train: values are numbers that are taken as they are, want bytes, "
+                      "which are divided by 255, as those that the checkpoint's model was trained "
+                      "on") != std::string::npos);
   }
 }
 
