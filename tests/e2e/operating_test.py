@@ -78,7 +78,7 @@ class Operating(Test):
         code, out, error = tessera("check", path, "--set", "data.directory=" + DIGITS)
         self.assertEqual((code, error), (0, ""))
         code, out, error = tessera("run", path, "--set", "data.directory=" + DIGITS, "--set", "train.epochs=1",
-                                   "--set", "cluster.servers=2")
+                                   "--set", "train.evaluate_every=1", "--set", "cluster.servers=2")
         self.assertEqual((code, error), (0, ""))
 
     def test_every_flag_it_names_is_there(self):
