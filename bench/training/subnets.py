@@ -38,15 +38,17 @@ def run(options, flags):
         path = os.path.join(folder, "report.json")
         job = subprocess.Popen([options.tessera, "run", options.job, "--quiet", "--report", path] + flags,
                                stderr=subprocess.PIPE, text=True, preexec_fn=runs.die_with_parent)
+        wanted = 0
         try:
             try:
                 error = job.communicate(timeout=options.seconds_max)[1]
             except subprocess.TimeoutExpired:
                 job.send_signal(signal.SIGTERM)
+                wanted = -signal.SIGTERM  # A run ends by the signal that it got.
                 error = job.communicate(timeout=DRAIN_SECONDS_MAX)[1]
         finally:
             job.kill()
-        if job.returncode != 0:
+        if job.returncode != wanted:
             sys.exit(error)
         with open(path) as file:
             return json.load(file)

@@ -11,10 +11,17 @@
 namespace tessera {
 
 absl::Status CheckAddressFile(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
   struct stat there;
-  if (!path.empty() && stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+  const bool is_there = stat(path.c_str(), &there) == 0;
+  if (is_there && !S_ISREG(there.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--address-file: \"", path, "\" is no file; name a file in a folder that exists"));
+  }
+  // Whoever waits for the file must not see an empty one appear: it is tried beside it.
+  if (!is_there) {
+    const OutputFile beside(path);
+    if (beside.error() == 0 && beside.is_beside()) return absl::OkStatus();
   }
   return CheckWritable("--address-file", path);
 }
