@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
+#include "common/base/utf8.h"
 #include "server/control/coordinator.h"
 
 namespace tessera {
@@ -21,7 +22,7 @@ void Coordinator::Drain(absl::string_view reason, absl::Time now) {
   if (phase_ != Phase::kRunning) return;
   Log(LogLevel::kInfo, absl::StrCat("control: drain reason=\"", reason, "\""));
   if (stop_reason_.empty() && !reason.empty()) {
-    stop_reason_ = std::string(reason);
+    stop_reason_ = ToUtf8(reason);
     ++changes_;
   }
   if (membership_.started()) {
@@ -60,7 +61,7 @@ void Coordinator::FollowDrain(absl::Time now) {
 void Coordinator::Stop(absl::string_view reason, absl::Time now) {
   if (phase_ != Phase::kRunning) return;
   is_stopped_ = true;
-  stop_reason_ = std::string(reason);
+  stop_reason_ = ToUtf8(reason);
   Fail(absl::StrCat("stopped: ", reason.empty() ? "no reason given" : reason), now);
 }
 
