@@ -34,11 +34,13 @@ bool NameWatch::HasLeft(const std::string& peer, absl::Time now) {
   if (host_.empty() || at.empty()) return false;
   bool has_left = false, asks = false;
   {
-    absl::MutexLock lock(&answer_->mutex);
-    const auto& known = answer_->addresses;
-    has_left = !known.empty() && std::find(known.begin(), known.end(), at) == known.end();
-    asks = !answer_->is_asking && now >= next_;
-    answer_->is_asking = answer_->is_asking || asks;
+    Answer& answer = *answer_;
+    absl::MutexLock lock(&answer.mutex);
+    has_left =
+        !answer.addresses.empty() &&
+        std::find(answer.addresses.begin(), answer.addresses.end(), at) == answer.addresses.end();
+    asks = !answer.is_asking && now >= next_;
+    answer.is_asking = answer.is_asking || asks;
   }
   if (!asks) return has_left;
   next_ = now + kNameAskInterval;

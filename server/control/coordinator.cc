@@ -317,12 +317,6 @@ std::vector<Coordinator::EvaluateAnswer> Coordinator::TakeReplies() {
   return answers;
 }
 
-bool Coordinator::KnowsProcess(uint64_t life) const {
-  const ShardOwners* const owners = membership_.owners();
-  return membership_.servers().KnowsProcess(life) ||
-         (owners != nullptr && owners->KnowsProcess(life));
-}
-
 std::string Coordinator::StateWord() const {
   if (phase_ == Phase::kEnded) return "done";
   if (phase_ == Phase::kEnding || membership_.draining() || awaits_drain()) return "draining";

@@ -119,8 +119,6 @@ class Coordinator {
   std::string OutcomeWord() const;
   const JobFacts& facts() const { return facts_; }
   const Membership& membership() const { return membership_; }
-  // A server process has taken part in the job as this coordinator knows it: `life` is the number that it drew.
-  bool KnowsProcess(uint64_t life) const;
   // Of the coordinators before this one: which changes of earlier terms each went on from.
   const std::vector<v1::TermState>& terms() const { return terms_; }
   // As the status has it: "waiting", "training" and so on; and for whom, if for anybody.

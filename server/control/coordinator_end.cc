@@ -106,7 +106,9 @@ void Coordinator::RemoveLate() {
 }
 
 bool Coordinator::HasTrained(const MemberRecord& member) const {
-  return HasTrained(member.progress.step(), member.progress.epoch());
+  // The report has the last steps, which no renewal may have told.
+  const uint64_t reported = member.report ? member.report->steps() : 0;
+  return HasTrained(std::max<uint64_t>(member.progress.step(), reported), member.progress.epoch());
 }
 
 bool Coordinator::HasTrained(uint64_t step, uint64_t epoch) const {
@@ -192,7 +194,9 @@ void Coordinator::Settle(absl::Time now) {
     if (ends_well) {
       // A drain may have come when there was nothing left to do. Without one, a last evaluation is that of the end.
       const bool was_last = evaluation_.stop() && !membership_.draining();
-      is_stopped_ = !has_trained && !was_last && !HasReachedTarget();
+      // Clients that begin no epoch know themselves when they are done.
+      const bool is_known = epochs_.StepsPlanned() > 0 || !stop_reason_.empty();
+      is_stopped_ = is_known && !has_trained && !was_last && !HasReachedTarget();
       if (is_stopped_ && stop_reason_.empty()) stop_reason_ = "all workers have left";
       BeginEnd(absl::OkStatus(), now);
       return;

@@ -117,11 +117,10 @@ absl::Status KeptCoordinator::CheckHello(const HelloClaim& claim, absl::Time now
     if (later.term() > claim.term) kept = std::min(kept, later.begun_at());
   }
   if (claim.changes <= kept) return absl::OkStatus();
-  if (!coordinator_->KnowsProcess(claim.life)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("server ", claim.rank, ": says that it was told change ", claim.changes,
-                     " of term ", claim.term, ", want ", kept,
-                     " at most: no such process has taken part in this job; start it again"));
+  if (claim.run != word_.run()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "server ", claim.rank, ": says that it was told change ", claim.changes, " of term ",
+        claim.term, ", and does not say of which run; whoever was told something knows it"));
   }
   const std::string why = absl::StrCat(
       "server ", claim.rank, " was told what the coordinator had not kept when it died (change ",

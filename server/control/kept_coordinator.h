@@ -31,7 +31,7 @@ namespace tessera {
 // What a server or a host says with its hello that it has heard from the coordinator of `term`.
 struct HelloClaim {
   uint64_t rank = 0;
-  uint64_t life = 0;  // of its process
+  uint64_t run = 0;  // 0: it has heard nothing
   uint64_t term = 0;
   uint64_t changes = 0;
 };
@@ -39,7 +39,7 @@ struct HelloClaim {
 // `Hello` is v1::ServerHello or v1::HostHello.
 template <typename Hello>
 HelloClaim ClaimOf(const Hello& hello) {
-  return {hello.rank(), hello.life(), hello.term(), hello.changes()};
+  return {hello.rank(), hello.run(), hello.term(), hello.changes()};
 }
 
 // One process's stay as the coordinator. Pure: no I/O, no clock, no lock.
@@ -102,11 +102,11 @@ class KeptCoordinator {
   void DropFor(ShardId server);
   void DropForHost(uint32_t host);
 
-  // Whether a server or a host that says `claim` may be answered. What it claims to have been told ends the job only
-  // where its process is one that this coordinator knows: anybody may call, and say anything.
+  // Whether a server or a host that says `claim` may be answered. `claim.run` is this one's, or 0. Whoever was told
+  // something was told the run with it, which is drawn at random: without it a claim is nobody's, as anybody may call.
   //   kUnavailable         it has heard of a later coordinator than this one
-  //   kFailedPrecondition  it was told what this one does not know of. If its process is known the job is given up;
-  //                        if not, that process alone is refused
+  //   kInvalidArgument     it says that it was told something, and does not know the run
+  //   kFailedPrecondition  it was told what this one does not know of: the job is given up
   absl::Status CheckHello(const HelloClaim& claim, absl::Time now);
 
  private:

@@ -113,12 +113,6 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
   return absl::OkStatus();
 }
 
-bool ServerTable::KnowsProcess(uint64_t life) const {
-  if (life == 0) return false;  // No process has attached for a rank whose record has none.
-  return std::any_of(records_.begin(), records_.end(),
-                     [life](const ServerRecord& record) { return record.life == life; });
-}
-
 void ServerTable::Detach(ShardId server, uint64_t life, bool started, absl::Time now) {
   ServerRecord& record = records_[server.value()];
   if (record.life != life) return;

@@ -111,8 +111,6 @@ class ServerTable {
   }
   bool IsReady(ShardId server) const { return IsHere(server) && at(server).ready; }
 
-  // The process that drew `life` attached last for some rank.
-  bool KnowsProcess(uint64_t life) const;
   const ServerRecord& at(ShardId server) const { return records_[server.value()]; }
   int count() const { return static_cast<int>(records_.size()); }
   bool AllKnown() const;

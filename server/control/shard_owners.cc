@@ -70,13 +70,6 @@ absl::Status ShardOwners::Attach(const v1::HostHello& hello, absl::Time now) {
   return absl::OkStatus();
 }
 
-bool ShardOwners::KnowsProcess(uint64_t life) const {
-  if (life == 0) return false;
-  return std::any_of(hosts_.begin(), hosts_.end(), [life](const Host& host) {
-    return host.life == life || host.lost_life == life;
-  });
-}
-
 void ShardOwners::Detach(uint32_t host, uint64_t life, absl::Time now) {
   Host& record = hosts_[host];
   if (!record.known || record.life != life) return;

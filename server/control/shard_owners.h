@@ -73,8 +73,6 @@ class ShardOwners {
   //   kAlreadyExists       another process holds the rank
   //   kFailedPrecondition  it was given up: others have its shards
   absl::Status Attach(const v1::HostHello& hello, absl::Time now);
-  // The process that drew `life` is a host now, or was the last one of its rank that was lost.
-  bool KnowsProcess(uint64_t life) const;
   void Detach(uint32_t host, uint64_t life, absl::Time now);
   void OnMessage(uint32_t host, const v1::HostMessage& message, absl::Time now);
   void Tick(absl::Time now);

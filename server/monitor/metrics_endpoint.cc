@@ -183,7 +183,9 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
   if (v6 >= 0) {
     const int v4_port = std::exchange(endpoint->port_, PortOfSocket(v6));
     TESSERA_CHECK(ReplaceListener(v4_port, v6));
-    // The library's thread may wait at the socket that is gone, for 2 s or until somebody connects.
+    // The library's thread may wait at the socket that is gone, for 2 s or until somebody connects. Woken there, the
+    // kernel looks at the new one, and waits on where nobody has connected to that.
+    Nudge(where.host, endpoint->port_);
     Nudge(kV4Loopback, v4_port);
   }
   endpoint->host_ = where.host;

@@ -41,7 +41,7 @@ def endless(front, linear, **keys):
 
 
 def has_trained(status, rank):
-    return any(m["rank"] == rank and int(m["progress"]["step"]) > 0 and float(m["progress"]["train_loss"]) >= 0
+    return any(m["rank"] == rank and int(m["progress"]["step"]) > 0 and float(m["progress"].get("train_loss", 0)) >= 0
                for m in members(status, "training"))
 
 

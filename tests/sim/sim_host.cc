@@ -190,6 +190,7 @@ void SimHost::Attach() {
   hello.set_rank(options_.rank);
   hello.set_life(options_.life);
   hello.set_address(address_);
+  hello.set_run(word_.run());
   hello.set_term(word_.term());
   hello.set_changes(options_.mutation == Mutation::kTellsUnkept ? 0 : word_.changes());
   hello.set_layout_hash(coordinator_->state().facts().layout_hash);

@@ -107,6 +107,7 @@ void SimServer::Attach() {
   hello.set_life(life_);
   hello.set_address(options_.address);
   hello.set_lead_term(options_.lead_term);
+  hello.set_run(word_.run());
   hello.set_term(word_.term());
   hello.set_changes(mutation_ == Mutation::kTellsUnkept ? 0 : word_.changes());
   coordinator_->Attach(

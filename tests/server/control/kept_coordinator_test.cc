@@ -10,30 +10,24 @@
 namespace tessera {
 namespace {
 
-constexpr uint64_t kServerLife = 100;
+constexpr uint64_t kRun = 1;
 
-// The next coordinator, in the term after that of `state`, which has been through so many changes. Server 0 attaches
-// to the first one.
+// The next coordinator, in the term after that of `state`, which has been through so many changes.
 std::unique_ptr<KeptCoordinator> NextAfter(v1::CoordinatorState state, uint64_t changes) {
   const absl::Time now = absl::FromUnixSeconds(1000);
   const JobFacts facts = ControlFixture::Facts(1, 1);
   auto coordinator =
       state.format() == 0 ? Coordinator::Create(facts, now) : Coordinator::Load(facts, state);
   REQUIRE(coordinator.ok());
-  if (state.format() == 0) {
-    v1::ServerHello hello;
-    hello.set_life(kServerLife);
-    REQUIRE((*coordinator)->Attach(hello, now).ok());
-  }
   v1::CoordinatorWord word;
-  word.set_run(1);
+  word.set_run(kRun);
   word.set_term(state.term() + 1);
   word.set_changes(changes);
   return std::make_unique<KeptCoordinator>(*std::move(coordinator), word, /*is_kept=*/true);
 }
 
 bool IsAnswered(KeptCoordinator* kept, uint64_t term, uint64_t changes) {
-  return kept->CheckHello({0, kServerLife, term, changes}, absl::FromUnixSeconds(1001)).ok();
+  return kept->CheckHello({0, kRun, term, changes}, absl::FromUnixSeconds(1001)).ok();
 }
 
 TEST_CASE(
@@ -50,7 +44,7 @@ TEST_CASE(
   CHECK(IsAnswered(third().get(), 2, 99));
   CHECK_FALSE(IsAnswered(third().get(), 2, 100));
   CHECK(IsAnswered(third().get(), 3, 1000));
-  CHECK(absl::IsUnavailable(third()->CheckHello({0, kServerLife, 4, 0}, now.steady)));
+  CHECK(absl::IsUnavailable(third()->CheckHello({0, kRun, 4, 0}, now.steady)));
 }
 
 TEST_CASE("a stranger that says it was told what was not kept is refused and ends no job",
@@ -58,18 +52,17 @@ TEST_CASE("a stranger that says it was told what was not kept is refused and end
   const StateMoment now{absl::FromUnixSeconds(1000), "", {}};
   const auto first = NextAfter(v1::CoordinatorState(), 0);
   const auto second = NextAfter(first->State(now), 86);
-  for (const uint64_t life : {uint64_t{0}, kServerLife + 1}) {
-    CAPTURE(life);
-    for (const auto& kept : {first.get(), second.get()}) {
-      const absl::Status refused = kept->CheckHello({0, life, 0, 100}, now.steady);
-      CHECK(absl::IsFailedPrecondition(refused));
-      CHECK(std::string(refused.message()).find("no such process has taken part") !=
-            std::string::npos);
+  for (const auto& kept : {first.get(), second.get()}) {
+    for (const uint64_t run : {uint64_t{0}, kRun + 1}) {
+      CAPTURE(run);
+      const absl::Status refused = kept->CheckHello({0, run, 0, 100}, now.steady);
+      CHECK(absl::IsInvalidArgument(refused));
+      CHECK(std::string(refused.message()).find("does not say of which run") != std::string::npos);
       CHECK(kept->coordinator().outcome().ok());
       CHECK(kept->coordinator().StateWord() != "draining");
     }
   }
-  // The process that has taken part is believed.
+  // One that knows the run is believed.
   CHECK_FALSE(IsAnswered(second.get(), 1, 100));
   CHECK_FALSE(second->coordinator().outcome().ok());
 }
