@@ -19,7 +19,7 @@ struct Hierarchy {
   bool is_unified = false;
 };
 
-// Of the lines "0::/a/b" (version 2) and "9:cpu,memory:/a/b" (version 1) of /proc/self/cgroup.
+// Parses lines such as "0::/a/b" (version 2) and "9:cpu,memory:/a/b" (version 1) of /proc/self/cgroup.
 std::vector<Hierarchy> HierarchiesOf(absl::string_view text, const std::string& mounts) {
   std::vector<Hierarchy> found;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {

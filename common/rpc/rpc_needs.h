@@ -12,7 +12,7 @@ namespace tessera {
 // nothing: those of callbacks, those of its event engine, and two executors' that grow with what they have to do.
 int GrpcThreads(int machine_cores);
 
-// Of a process on this machine with `own_threads` beside gRPC's, and so many connections.
+// What a process on this machine needs that has `own_threads` beside gRPC's, and so many connections.
 ProcessNeeds RpcNeeds(int own_threads, int64_t connections);
 
 }  // namespace tessera

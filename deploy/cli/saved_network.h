@@ -55,7 +55,7 @@ class SavedNetwork {
 
   const v1::Job& job_;
   const Checkpoint& checkpoint_;
-  // Of the job that wrote it, as far as this build knows its keys.
+  // The job that wrote the checkpoint, as far as this build knows its keys.
   const v1::Job saved_job_;
   const std::optional<ModelFacts>& facts_;
   const Datasets& data_;

@@ -119,7 +119,7 @@ std::string Servers(const v1::JobStatus& status, int width) {
               {9, 8, 7, 6, 5, 4, 3, 2});
   for (const v1::ServerStatus& server : status.servers()) {
     const v1::ServerCounters& c = server.counters();
-    // Of one that never came nothing is known, and of what it has not told yet, or cannot know yet.
+    // Nothing is known of a server that never came, nor what it has not told yet, or cannot know yet.
     const bool is_there = !server.address().empty();
     const auto known = [](bool is_known, std::string text) { return is_known ? text : kUnknown; };
     const double stale = static_cast<double>(c.staleness_sum()) / c.pushes();

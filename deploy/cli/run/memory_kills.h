@@ -17,8 +17,8 @@ class MemoryKills {
   // `root` stands before /proc and /sys.
   explicit MemoryKills(const std::string& root = "");
 
-  // Of a process that SIGKILL ended after this object was made: "out of memory, as ...", once for each time that the
-  // counter has grown. Empty: it was somebody else who sent the signal, or nobody counts.
+  // Why SIGKILL ended a process after this object was made: "out of memory, as ...", once for each time that the
+  // kernel's counter has grown. Empty: somebody else sent the signal, or the kernel does not count.
   std::string Explain();
 
  private:

@@ -48,7 +48,7 @@
 namespace tessera {
 namespace {
 
-// Of the closing table: this command's folders go with it, and the model was only in its processes.
+// The closing table says so without checkpoints: the model was only in this command's processes.
 constexpr absl::string_view kModelNotKept = "not kept; --set checkpoint.directory=DIR keeps it";
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
