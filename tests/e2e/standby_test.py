@@ -151,7 +151,7 @@ class Standbys(Test):
                 cluster.await_status("all have standbys again", protected)
                 cluster.drain()
                 report = cluster.finish(*gone)
-                self.assertEqual(report["outcome"], "finished")
+                self.assertEqual(report["outcome"], "stopped")
                 self.assertEqual(report["members"], {"joined": 6, "lost": 0, "partial_pushes": 0})
                 # Every row that any of the six has trained on is in the parameters, and once.
                 self.assertEqual(report["examples"], report["parameter_examples"])
