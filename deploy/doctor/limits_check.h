@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Whether a checked job can start here: `tessera run` with all that it starts where cluster.servers is a number, else one
-// worker, or one server where no worker runs here. Nothing, or one problem.
+// Whether a checked job can start here: `tessera run` with all that it starts where cluster.servers is a number, else
+// one worker, or one server where no worker runs here. Nothing, or one problem.
 Findings CheckLimits(
     const v1::Job& job, bool has_workers,
     const std::function<absl::Status(const ProcessNeeds&)>& check = CheckProcessLimits);
