@@ -128,7 +128,7 @@ class Checkpoints {
     const bool is_ahead = stage_ == Stage::kBeginning || stage_ == Stage::kAgreeing;
     return is_ahead ? number_ - 1 : number_;
   }
-  // Of the last whole one of this run, and of the last one that failed since; 0: none.
+  // Numbers of this run's last whole checkpoint, and of the last that failed since; 0: none.
   uint64_t whole_number() const { return whole_number_; }
   uint64_t failed_number() const { return failed_number_; }
   // The last whole one; nullptr: none.

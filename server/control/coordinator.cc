@@ -468,7 +468,7 @@ void Coordinator::FillResults(v1::JobStatus* status) const {
   for (const v1::HistoryEntry& entry : evaluation_.history()) {
     v1::HistoryEntry& shown = *status->add_history();
     shown = entry;
-    // Of one label a row no more than one prediction can hit.
+    // A row with one label is hit by one prediction at most.
     for (int i = 0; facts_.single_labels && i < entry.precision_at_size(); ++i) {
       shown.add_top_k_accuracy(entry.precision_at(i) * kPrecisionAt[i]);
     }

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Of a job what decides whether parameters outlive their server.
+// What in a job decides whether parameters outlive their server.
 struct ParameterCopies {
   bool checkpoints = false;
   bool standbys = false;

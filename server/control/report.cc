@@ -45,7 +45,7 @@ Json Entry(const v1::HistoryEntry& entry) {
           {"test_accuracy", Number(entry.test_accuracy())}};
 }
 
-// Of the first 1, 3 and 5 predictions; null where there is none.
+// The values at 1, 3 and 5 predictions; null where there is none.
 Json AtFirst(const google::protobuf::RepeatedField<double>& values) {
   Json result;
   int i = 0;

@@ -42,7 +42,7 @@ Pages& AllPages() {
   return *pages;
 }
 
-// Of the server that this thread starts.
+// Whether the server that this thread is starting serves.
 thread_local Serves* starting = nullptr;
 
 void OnStart(const mg_context* server) {

@@ -24,7 +24,7 @@ struct TrainProgress {
   uint64_t exchange = 0;
   uint64_t examples = 0;
   uint64_t epoch = 0;
-  // Of the last minibatch whose loss is known; nullopt: of none yet.
+  // The loss of the last minibatch whose loss is known; nullopt: none is known.
   std::optional<double> train_loss = std::nullopt;
   // Of computing, as of late; 0: not known yet.
   double steps_per_second = 0;
