@@ -15,7 +15,7 @@ namespace tessera {
 // Whether somebody listens at the port on one of this machine's addresses that are no loopback addresses.
 bool ListensOutside(int port, absl::Duration patience);
 
-// Looks at server `rank`, which others call at `address` (host:port). A name of which all addresses are loopback here is
+// Checks server `rank`, which others call at `address` (host:port). A name of which all addresses are loopback here is
 // this machine's, as Debian writes it into /etc/hosts (127.0.1.1): a server that is started there listens on loopback
 // alone, and other machines, to which the name stands for something else, cannot reach it. Nothing where it is not so,
 // or where a server listens elsewhere by now. `listens_outside` is asked about the port where that is of interest.
