@@ -16,7 +16,7 @@ namespace tessera {
 int64_t DatasetBytesMaxHere();
 
 // Reads the files of data.train and data.test (table_reader.h). Both sets must be of one kind: bytes or other numbers,
-// and rows of one shape. Both use the label numbers and the normalisation of the training rows, or, where `facts` is not
+// rows of one shape. Both use the label numbers and the normalisation of the training rows, or, where `facts` is not
 // null, those of a model that was trained before. `bytes_max` bounds the memory of both together.
 //   kNotFound, kPermissionDenied, ...  a file cannot be opened
 //   kInvalidArgument                   a file is malformed or does not fit the model or the other file, or
