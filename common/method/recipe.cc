@@ -4,33 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/method/catalog.h"
 #include "common/method/largest_exchanged.h"
-#include "common/method/methods.h"
-#include "common/rule/optimizer.h"
 
 namespace tessera {
 namespace {
-
-struct Entry {
-  v1::Method::KindCase kind;
-  Recipe (*make)(const v1::Job& job);
-};
-
-// The catalog.
-constexpr Entry kMethods[] = {
-    {v1::Method::kDataParallel, DataParallel},
-    {v1::Method::kLocalSgd, LocalSgd},
-    {v1::Method::kDiloco, Diloco},
-    {v1::Method::kAsyncSgd, AsyncSgd},
-    {v1::Method::kSoftsync, Softsync},
-    {v1::Method::kSsp, Ssp},
-    {v1::Method::kIst, Ist},
-    {v1::Method::kEnsemble, Ensemble},
-    {v1::Method::kQuantDp, QuantDp},
-    {v1::Method::kDecentralized, Decentralized},
-    {v1::Method::kSlimDp, SlimDp},
-    {v1::Method::kLayerSeparation, LayerSeparation},
-};
 
 // A job whose parameters are all too small for qsgd moves f32, whatever it names; one without a model is described as
 // if they were not.
@@ -66,33 +44,15 @@ void TakeCodecs(const v1::Job& job, Recipe* recipe) {
 
 }  // namespace
 
-void ApplyOptimizer(const v1::Job& job, Recipe* recipe) {
-  const v1::Optimizer& optimizer = job.train().optimizer();
-  recipe->payload = PayloadKind::kGradient;
-  recipe->schedule = RateSchedule(job.train().schedule());
-  recipe->make_rule = [optimizer] { return MakeOptimizer(optimizer); };
-  recipe->rule_states = StateNames(optimizer);
-}
-
-void Overlap(Recipe* recipe) {
-  recipe->overlaps = true;
-  absl::StrAppend(&recipe->description,
-                  "; what an exchange brings is taken up one exchange later, and training goes on "
-                  "meanwhile");
-}
-
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
-  if (job.method().has_layer_separation()) {
-    TESSERA_RETURN_IF_ERROR(CutBeforeLinear(job.model()).status());
+  const Method* const method = MethodOf(job);
+  if (method == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("method: number ", job.method().kind_case(),
+                                                 " is not in this build; see docs/methods.md"));
   }
-  for (const Entry& entry : kMethods) {
-    if (entry.kind != job.method().kind_case()) continue;
-    Recipe recipe = entry.make(job);
-    TakeCodecs(job, &recipe);
-    return recipe;
-  }
-  return absl::UnimplementedError(absl::StrCat("method: number ", job.method().kind_case(),
-                                               " is not in this build; see docs/methods.md"));
+  TESSERA_ASSIGN_OR_RETURN(Recipe recipe, method->recipe(job));
+  TakeCodecs(job, &recipe);
+  return recipe;
 }
 
 Recipe TailOf(const Recipe& recipe) {

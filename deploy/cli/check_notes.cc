@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/codec/codec.h"
+#include "common/method/catalog.h"
 #include "common/method/largest_exchanged.h"
 #include "deploy/cli/length_notes.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-// Of both keys that are one (proto/job.proto).
+// The density of a job that does not say it (proto/job.proto).
 constexpr double kDensityDefault = 0.002;
 
 bool RoundsToNearest(const Codec& codec) {
@@ -63,21 +64,16 @@ void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
                                 " are not rounded"));
 }
 
-// The share that a push sends is said in two places, of which one has no effect. A resolved job has both defaults.
-void OnDensity(const v1::Job& job, Notes* notes) {
-  const auto idle = [notes](absl::string_view key, double density, absl::string_view by) {
-    if (density == kDensityDefault) return;
-    notes->push_back(absl::StrCat(key, " ", density, ": without effect beside ", by));
-  };
-  const v1::Codec& push = job.codec().push();
-  if (push.has_threshold() && push.threshold().tau() > 0) {
-    idle("codec.push.threshold.density", push.threshold().density(), "tau");
+void OnIdleKeys(const v1::Job& job, Notes* notes) {
+  const v1::Threshold& threshold = job.codec().push().threshold();
+  if (job.codec().push().has_threshold() && threshold.tau() > 0 &&
+      threshold.density() != kDensityDefault) {
+    notes->push_back(absl::StrCat("codec.push.threshold.density ", threshold.density(),
+                                  ": without effect beside tau"));
   }
-  if (!job.method().has_decentralized() || push.kind_case() == v1::Codec::KIND_NOT_SET) return;
-  const double density = job.method().decentralized().density();
-  const Codec codec = CodecOf(push);
-  if (codec.kind == CodecKind::kThreshold && codec.tau == 0 && codec.density == density) return;
-  idle("method.decentralized.density", density, absl::StrCat("codec.push ", Describe(codec)));
+  const Method* const method = MethodOf(job);
+  if (method == nullptr || method->idle_keys == nullptr) return;
+  for (std::string& note : method->idle_keys(job)) notes->push_back(std::move(note));
 }
 
 // With etcd the coordinator goes where the servers elect it, and its state with it.
@@ -109,7 +105,7 @@ std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
   OnRoundedValues(recipe, &notes);
   OnOneExchange(job, recipe, &notes);
   OnSmallParameters(job, recipe, &notes);
-  OnDensity(job, &notes);
+  OnIdleKeys(job, &notes);
   OnCoordinatorFolder(job, &notes);
   OnChannelsLast(job.model(), &notes);
   for (std::string& note : LengthNotesOn(job, recipe, rows)) notes.push_back(std::move(note));
