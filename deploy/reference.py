@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Writes the pages of docs/operating/reference from what the code itself says: job keys from proto/job.proto, the status
-from proto/status.proto, the RPCs from all services of proto/ with the roles of common/rpc/security.cc, and the metrics
-from server/monitor. usage: reference.py [--check] [--root DIR]
+"""Writes the pages of docs/operating/reference from what the code itself says: job keys from proto/job.proto, the
+status from proto/status.proto, the RPCs from all services of proto/ with the roles of common/rpc/security.cc, and the
+metrics from server/monitor. usage: reference.py [--check] [--root DIR]
 
 With --check nothing is written, and pages that are not current are named with exit code 1. A key or a status field
 without a comment is an error. Debian's Python has the protobuf package that this wants.
@@ -122,23 +122,18 @@ def keys_of(schema, comments, message, path=""):
         if field.message_type is None:
             yield "| `%s` | %s | %s | %s |" % (name, allowed(field, key), default, meaning)
         else:
-            yield "| `%s` | %s | %s | %s |" % (name, "keys" if field.message_type.fields else "no keys", default, meaning)
+            block = "keys" if field.message_type.fields else "no keys"
+            yield "| `%s` | %s | %s | %s |" % (name, block, default, meaning)
             yield from keys_of(schema, comments, field.message_type, name + ".")
 
 
 def job_keys(schema, comments, job):
-    yield from ("# Job keys", "", "All keys of the [job file](../job.md), in the order of its schema, `proto/job.proto`.", "",
-                "Durations are written `500ms`, `10s`, `1m30s`; sizes `4MiB`, `1GB` or a number of bytes. The file has at most "
-                "1 MiB, a text in it 4096 bytes, and `model.layers` 256 layers. Keys that are *local* may differ between the "
-                "machines of one job ([same job](../starting.md#several-machines)). \"keys\" stands where a key has keys below "
-                "it; \"no keys\" where its name says all, as `relu`.", "")
-    for section in job.fields:
-        if section.message_type is None:
-            continue
-        yield from ("## %s" % section.name, "", comments.sentence(section.full_name), "")
-        yield from table("key", "value", "default", "meaning")
-        yield from keys_of(schema, comments, section.message_type, section.name + ".")
-        yield ""
+    yield from ("# Job keys", "",
+                "All keys of the [job file](../job.md), in the order of its schema, `proto/job.proto`.", "",
+                "Durations are written `500ms`, `10s`, `1m30s`; sizes `4MiB`, `1GB` or a number of bytes. The file has "
+                "at most 1 MiB, a text in it 4096 bytes, and `model.layers` 256 layers. Keys that are *local* may "
+                "differ between the machines of one job ([same job](../starting.md#several-machines)). \"keys\" stands "
+                "where a key has keys below it; \"no keys\" where its name says all, as `relu`.", "")
     yield from ("## The job itself", "")
     yield from table("key", "value", "default", "meaning")
     for field in job.fields:
@@ -147,6 +142,14 @@ def job_keys(schema, comments, job):
             default = "required" if key.required else "`%s`" % key.default_value
             yield "| `%s` | %s | %s | %s |" % (field.name, allowed(field, key), default,
                                               comments.sentence(field.full_name))
+    yield ""
+    for section in job.fields:
+        if section.message_type is None:
+            continue
+        yield from ("## %s" % section.name, "", comments.sentence(section.full_name), "")
+        yield from table("key", "value", "default", "meaning")
+        yield from keys_of(schema, comments, section.message_type, section.name + ".")
+        yield ""
 
 
 def type_of(field):
@@ -162,9 +165,9 @@ def type_of(field):
 
 def status_fields(comments, status):
     yield from ("# Status fields", "",
-                "What [`tessera status --json`](../watching.md) prints and `Status.Get` answers: the message `JobStatus` of "
-                "`proto/status.proto` and all that it holds. In proto3 JSON 64-bit integers are strings, and a number that "
-                "is not finite is `\"NaN\"` or `\"Infinity\"`.", "")
+                "What [`tessera status --json`](../watching.md) prints and `Status.Get` answers: the message "
+                "`JobStatus` of `proto/status.proto` and all that it holds. In proto3 JSON 64-bit integers are "
+                "strings, and a number that is not finite is `\"NaN\"` or `\"Infinity\"`.", "")
     waiting, seen = [status], {status.full_name}
     while waiting:
         message = waiting.pop(0)
@@ -198,17 +201,18 @@ def rpcs(comments, files, security):
         return next((name for prefix, name in listed if path.startswith(prefix)), rest)
 
     yield from ("# RPCs", "",
-                "All calls of package `tessera.v1`, from `proto/`. Where a job has [tokens](../security.md) a call wants one "
-                "of the role in the second column; every token may do what a viewer may. Servers also have the standard "
-                "health service and server reflection, for viewers.", "")
+                "All calls of package `tessera.v1`, from `proto/`. Where a job has [tokens](../security.md) a call "
+                "wants one of the role in the second column; every token may do what a viewer may. Servers also have "
+                "the standard health service and server reflection, for viewers.", "")
     for file in files:
         for service in file.service:
             path = "/%s.%s/" % (file.package, service.name)
             yield from ("## %s" % service.name, "", "In `%s`." % file.name, "")
             yield from table("call", "role", "request", "reply", "what it does")
             for method in service.method:
-                request, reply = (("stream of " if stream else "") + "`%s`" % name.rsplit(".", 1)[1] for stream, name in (
-                    (method.client_streaming, method.input_type), (method.server_streaming, method.output_type)))
+                request, reply = (("stream of " if stream else "") + "`%s`" % name.rsplit(".", 1)[1]
+                                  for stream, name in ((method.client_streaming, method.input_type),
+                                                       (method.server_streaming, method.output_type)))
                 yield "| `%s` | %s | %s | %s | %s |" % (method.name, role(path), request, reply,
                                                        comments.sentence("%s.%s" % (service.name, method.name)))
             yield ""

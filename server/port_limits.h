@@ -1,4 +1,4 @@
-// What a server's port takes of those who connect to it (docs/operating.md, What a stranger can do).
+// What a server's port takes of those who connect to it (docs/operating/security.md, What a stranger can do).
 #ifndef TESSERA_SERVER_PORT_LIMITS_H_
 #define TESSERA_SERVER_PORT_LIMITS_H_
 

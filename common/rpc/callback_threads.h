@@ -2,7 +2,7 @@
 //
 // gRPC 1.51 runs callbacks on half as many threads as the machine has cores, and at least two. The one that gets an
 // event wakes another one to wait in its place, and then turns to the event: on two cores that costs each message a
-// wake-up that nobody needs (docs/performance.md). It has no setting for it, so that the surplus threads are kept
+// wake-up that nobody needs (docs/design/transfer.md). It has no setting for it, so that the surplus threads are kept
 // busy: each waits in a callback.
 #ifndef TESSERA_COMMON_RPC_CALLBACK_THREADS_H_
 #define TESSERA_COMMON_RPC_CALLBACK_THREADS_H_

@@ -25,7 +25,7 @@ namespace tessera {
 // and the receiver works while the rest is on its way.
 constexpr int64_t kChunkBytesMax = int64_t{4} << 20;
 // Payload bytes of the messages that this side sends: received bytes are still in the second-level
-// cache when they are copied or checked (docs/performance.md).
+// cache when they are copied or checked (docs/design/transfer.md).
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 // All fields of a message but the payload.
 constexpr int64_t kHeadBytesMax = int64_t{64} << 10;

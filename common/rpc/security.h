@@ -92,7 +92,7 @@ const Security& CurrentSecurity();
 
 // What to do about it.
 constexpr char kSecurityAdvice[] =
-    "Set security.certificate and private_key (docs/operating.md, Security), or, in a network "
+    "Set security.certificate and private_key (docs/operating/security.md), or, in a network "
     "that nobody else is in, security.insecure: true";
 
 // Anybody who reaches `address` (host:port) could read and change the model, and nobody has said that it is meant.

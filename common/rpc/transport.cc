@@ -45,7 +45,7 @@ void SetBuffers(Set set) {
   // Without probing a connection's window stays near 1 MiB and the sender stalls at every message;
   // with it, gRPC opens 4 MiB and more as far as memory allows.
   set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
-  // Reads of a quarter to one chunk (docs/performance.md).
+  // Reads of a quarter to one chunk (docs/design/transfer.md).
   set(GRPC_ARG_TCP_READ_CHUNK_SIZE, chunk);
   set(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, chunk / 4);
   set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20);

@@ -80,7 +80,7 @@ Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machi
   if (least > available) {
     return {Finding::Kind::kProblem, absl::StrCat(text, "; at least ", Bytes(least), " are needed"),
             "use more machines, fewer workers here, or a smaller train.batch_size or model; "
-            "docs/operating.md, Memory"};
+            "docs/operating/resources.md"};
   }
   if (most > available) {
     return {Finding::Kind::kNote, text,
@@ -116,7 +116,8 @@ Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape&
         {Finding::Kind::kProblem,
          absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but a ", need.who, " needs ",
                       need.most, " = ", need.parts),
-         absl::StrCat(need.who, "s would end with 2; raise it, or see docs/operating.md, Memory")});
+         absl::StrCat(need.who,
+                      "s would end with 2; raise it, or see docs/operating/resources.md")});
   }
   const bool any =
       std::any_of(needs.begin(), needs.end(), [](const Need& need) { return need.count > 0; });

@@ -33,7 +33,7 @@ Finding JudgeAnswer(const std::string& who, const absl::Status& answer, bool cal
   } else if (calls_tls) {
     advice =
         "another program, a server without TLS, or certificates and tokens that do not fit; "
-        "docs/operating.md, Security";
+        "docs/operating/security.md";
   }
   return {Finding::Kind::kProblem, absl::StrCat(what, text), std::move(advice)};
 }

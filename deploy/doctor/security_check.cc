@@ -23,7 +23,7 @@ namespace tessera {
 namespace {
 
 constexpr absl::Duration kTimeLeftMin = absl::Hours(7 * 24);
-constexpr char kNewOne[] = "sign a new one; docs/operating.md, Security";
+constexpr char kNewOne[] = "sign a new one; docs/operating/security.md";
 
 using Certificate = std::unique_ptr<X509, void (*)(X509*)>;
 
@@ -163,7 +163,7 @@ void JudgeChain(const CertificateFile& shown, const CertificateFile& authority, 
                       " by \"", believed.path, "\": ", why),
          absl::StrCat("have that authority sign one, or add who signed this one to "
                       "security.authority on every machine; ",
-                      "docs/operating.md, Security")});
+                      "docs/operating/security.md")});
     return;
   }
 }
@@ -220,13 +220,12 @@ void JudgeTokens(const std::string& path, Findings* findings) {
     return token.may[static_cast<int>(Role::kWorker)];
   };
   if (tokens.ok() && std::any_of(tokens->begin(), tokens->end(), may_work)) return;
-  findings->push_back(
-      {Finding::Kind::kProblem,
-       absl::StrCat("security.token_file: \"", path,
-                    "\" has no token of the role worker, want one: workers and "
-                    "servers call servers with it"),
-       "add the line `worker TOKEN` of the job's other machines; docs/operating.md, "
-       "Security"});
+  findings->push_back({Finding::Kind::kProblem,
+                       absl::StrCat("security.token_file: \"", path,
+                                    "\" has no token of the role worker, want one: workers and "
+                                    "servers call servers with it"),
+                       "add the line `worker TOKEN` of the job's other machines; "
+                       "docs/operating/security.md"});
 }
 
 }  // namespace
@@ -241,7 +240,7 @@ Findings CheckSecurity(const SecurityFiles& files, const std::vector<std::string
     findings.push_back({Finding::Kind::kProblem,
                         absl::StrCat("security.", file->key, ": \"", file->path,
                                      "\" holds no certificate that can be read"),
-                        "make it anew; docs/operating.md, Security"});
+                        "make it anew; docs/operating/security.md"});
   }
   JudgeDays(shown, now, Finding::Kind::kProblem, kNewOne, &findings);
   const bool has_authority = authority.certificates.empty() || AnyInForce(authority, now);
@@ -261,7 +260,7 @@ Findings CheckSecurity(const SecurityFiles& files, const std::vector<std::string
           {Finding::Kind::kProblem,
            absl::StrCat("security.certificate: \"", files.certificate, "\" is for ", NamesOf(own),
                         ", want \"", host, "\": others call a server on this machine by that"),
-           "sign one whose subjectAltName has it; docs/operating.md, Security"});
+           "sign one whose subjectAltName has it; docs/operating/security.md"});
     }
   }
   if (!files.token_file.empty()) JudgeTokens(files.token_file, &findings);
