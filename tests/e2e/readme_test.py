@@ -19,6 +19,36 @@ STARTING, JOB = "docs/operating/starting.md", "docs/operating/job.md"
 SECURITY, METRICS = "docs/operating/security.md", "docs/operating/metrics.md"
 # How commands that are not run begin, and why.
 NOT_RUN = {
+    "bazel ": "builds, tests and benchmarks: Bazel runs this test",
+    "bench/": "a benchmark: its target's test runs it small",
+    "sudo bench/": "a benchmark",
+    "python3 bench/": "a benchmark: its target's test runs it small",
+    "bazel-bin/bench/": "a benchmark: its target's test runs it small",
+    "LD_PRELOAD=": "wants a library that this test does not build; bench and the tests for GPUs run it",
+    "./deploy/quickstart.sh": "installs packages and builds; tests/deploy/scripts_test.py runs its end",
+    "./deploy/test.sh": "runs this test",
+    "deploy/test.sh": "runs this test",
+    "deploy/install_deps.sh": "installs packages; tests/deploy/scripts_test.py has its list",
+    "deploy/build.sh": "builds; tests/deploy/scripts_test.py",
+    "deploy/bundle.sh": "builds; tests/deploy/bundle_test.py runs what it packs",
+    "deploy/fuzz.sh ": "builds with clang",
+    "tar -C /opt ": "writes to /opt; tests/deploy/bundle_test.py does it elsewhere",
+    "tar xzf gpu_bundle.tar.gz": "wants a machine with a GPU; tests/deploy/gpu_check_test.py",
+    "RESULTS=": "wants a machine with a GPU; tests/deploy/gpu_check_test.py",
+    "/opt/tessera/fetch_data.sh ": "downloads",
+    "bazel-bin/deploy/cli/tessera": "no command, but where the programs are",
+    "kernels/": "no command, but a file",
+    "git ls-files ": "changes the sources; tests/deploy/tidy_test.py looks at them",
+    "tessera run job.yaml --set cluster.device=cuda": "wants a GPU; tests/e2e/device_test.py",
+    "tessera-worker --job job.yaml --set cluster.device=cuda:1": "wants a GPU; tests/e2e/device_test.py",
+    "tessera run deploy/jobs/speech_ist.yaml ": "wants data that has no public address",
+    "tessera run deploy/jobs/fashion_mnist.yaml ": "wants data that are downloaded, and takes minutes",
+    "tessera plan deploy/jobs/speech.yaml ": "wants data that has no public address; tests/e2e/plan_test.py",
+}
+
+
+# Those that a test here runs.
+RUN = {
     README: [
         "bazel-bin/deploy/cli/tessera check JOB.yaml",
         "bazel-bin/deploy/cli/tessera run JOB.yaml --set train.epochs=5 --report report.json",
