@@ -48,9 +48,9 @@ class Backend {
   virtual LinearKernel<float>& linear() = 0;
   // kFailedPrecondition where the device has no bf16 arithmetic. Owned by the backend.
   virtual absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() = 0;
-  // The same for factors rounded to 10 bits of mantissa, where the device has them.
+  // The product whose factors are rounded to 10 bits of mantissa, where the device has it.
   virtual absl::StatusOr<LinearKernel<float>*> linear_tf32() = 0;
-  // As linear, linear_bf16 and linear_tf32.
+  // Convolutions in the precisions of linear, linear_bf16 and linear_tf32.
   virtual ConvolutionKernel<float>& convolution() = 0;
   virtual absl::StatusOr<ConvolutionKernel<Bf16>*> convolution_bf16() = 0;
   virtual absl::StatusOr<ConvolutionKernel<float>*> convolution_tf32() = 0;

@@ -21,7 +21,7 @@ class SparseColumns {
   // Ascending.
   const std::vector<int32_t>& columns() const { return columns_; }
   int64_t present() const { return static_cast<int64_t>(columns_.size()); }
-  // Of all rows together, from first_entry() on in the arrays of the batch.
+  // The entries of all rows together, from first_entry() on in the arrays of the batch.
   int64_t entries() const { return entries_; }
   int64_t first_entry() const { return first_; }
   // By entry, from the first on: the index of its column in columns().

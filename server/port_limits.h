@@ -11,13 +11,13 @@ namespace tessera {
 // Several times what the job's own processes come to, so that only strangers meet it.
 struct PortLimits {
   int connections_per_host = 0;
-  // Of which not even the header has come.
+  // Pushes of one host of which not even the header has come.
   int64_t half_open_pushes_per_host = 0;
   // That connections hold of what they received.
   int64_t receive_bytes = 0;
 };
 
-// Of a server that owns so many bytes of the parameters.
+// The limits of a server that owns so many bytes of the parameters.
 inline PortLimits PortLimitsOf(const v1::Job& job, int64_t slice_bytes) {
   const int64_t workers = job.cluster().workers();
   const int64_t servers = job.cluster().servers().count();

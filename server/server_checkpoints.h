@@ -48,7 +48,7 @@ class ServerCheckpoints {
                                               const std::function<std::unique_ptr<Shard>()>& make,
                                               const std::function<bool()>& goes_on) const;
   bool writes() const { return saver_ != nullptr; }
-  // As the job has it here.
+  // The path of checkpoint.restore that the job has here.
   const std::string& restore_path() const { return restore_path_; }
 
  private:

@@ -17,7 +17,8 @@
 namespace tessera {
 namespace {
 
-// Of the election's lease: shorter than etcd grants by default it cannot be, and nobody waits for longer.
+// The bounds of the election's lease: it cannot be shorter than etcd grants by default, and nobody waits for
+// longer.
 constexpr absl::Duration kElectionLeaseMin = absl::Seconds(2);
 constexpr absl::Duration kElectionLeaseMax = absl::Seconds(30);
 

@@ -27,7 +27,7 @@
 
 namespace tessera {
 
-// Of server 0, or of any where they elect.
+// The control plane of server 0, or of any server where they elect.
 class ServerControl {
  public:
   // `facts` follow from `job`. Without `is_kept` nothing is kept in a folder, and nothing was.

@@ -25,8 +25,8 @@ struct ServerMemory {
   std::string Describe() const;
 };
 
-// Of server `rank` of a resolved job with this recipe and what it exchanges: as much as is of use, if that fits
-// `bytes_max`, otherwise what a shard can do with (shard_memory.h), whose total() may be larger.
+// The memory of server `rank` of a resolved job with this recipe and what it exchanges: as much as is of use, if
+// that fits `bytes_max`, otherwise what a shard can do with (shard_memory.h), whose total() may be larger.
 ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                               int rank, int64_t bytes_max = std::numeric_limits<int64_t>::max());
 

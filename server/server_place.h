@@ -18,7 +18,7 @@ struct ServerPlace {
   std::string coordinator;
 };
 
-// As on the command line; texts may be empty.
+// The flags of the command line; texts may be empty.
 struct PlaceFlags {
   int rank = 0;
   std::string listen;

@@ -64,7 +64,7 @@ namespace {
 constexpr absl::Duration kEndMargin = absl::Seconds(2);
 // How long status calls may still ask after the job has ended.
 constexpr absl::Duration kLingerAfterEnd = absl::Seconds(1);
-// Of one call that asks for the job's end, and between two.
+// How long one call takes that asks for the job's end, and the pause between two.
 constexpr absl::Duration kDrainTime = absl::Seconds(2);
 constexpr absl::Duration kDrainPause = absl::Milliseconds(250);
 // How long workers may ask who leads what was led here: they do as soon as this server no longer answers them.
@@ -91,7 +91,7 @@ class ServerProcess {
  private:
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
   Shard::Options ShardOptions(int rank) const;
-  // Of its own parameters.
+  // The bytes of the server's own parameters.
   int64_t SliceBytes() const;
   PortLimits Limits() const { return PortLimitsOf(job_, SliceBytes()); }
   void MakeHost(const JobFacts& facts);
@@ -382,7 +382,7 @@ absl::Status ServerProcess::AwaitEnd() {
     }
   }
   v1::JobStatus last = CurrentStatus();
-  // Of another server there is nothing to be seen but that it is gone, and it may be wanted again at once.
+  // An end of another server has nothing to show but that it is gone, and it may be wanted again at once.
   const bool tells_end = was_coordinator && last.state() == "done";
   {
     absl::MutexLock lock(&mutex_);
@@ -505,7 +505,8 @@ int RunServer(const ServerOptions& options) {
   ConfigureAllocator();
   // Errors are said once, in our words; the environment may ask for gRPC's as well.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  // Of any job: before the first thread, which ends the process where there is none.
+  // The threads that a server of any job needs, checked before the first thread, which ends the process where
+  // there is none.
   if (const absl::Status limits = CheckProcessLimits(ServerNeeds({})); !limits.ok()) {
     return Refused(limits);
   }

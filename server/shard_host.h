@@ -43,14 +43,14 @@ class ShardHost {
  public:
   struct Options {
     uint32_t rank = 0;
-    // Of the job.
+    // The number of the job's shards, and the job's digest.
     uint32_t shard_count = 1;
     std::string job_digest;
     // What the digest is of, for a coordinator that has another job.
     std::string job_text;
     uint64_t layout_hash = 0;
     absl::Duration lease_timeout;
-    // As ParameterService's.
+    // The limit that ParameterService is given.
     int64_t half_open_pushes_per_host = 0;
     // Every server holds the whole model, and copies another one where it joins late.
     bool is_replica = false;
@@ -63,9 +63,9 @@ class ShardHost {
         make_checkpoints;
     // The server's own; outlives this.
     ServerCheckpoints* checkpoints = nullptr;
-    // As AttachLink's; empty: the coordinator stays where it is.
+    // Passed on to AttachLink; empty: the coordinator stays where it is.
     std::function<absl::StatusOr<std::string>()> find_coordinator;
-    // As AttachLink's.
+    // Passed on to AttachLink.
     std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_coordinator;
     // Called once, by any thread, when the job has ended for this process, or it cannot go on: as
     // AttachLink's on_end.
@@ -111,7 +111,7 @@ class ShardHost {
     std::unique_ptr<ShardLoader> loader;    // until Disconnect
     std::unique_ptr<ReplicaCopier> copier;  // where servers are replicas
     std::shared_ptr<Replicator> replicator;
-    // Of values that all its replicators have sent.
+    // Bytes of values that all its replicators have sent.
     std::shared_ptr<std::atomic<uint64_t>> replicated = std::make_shared<std::atomic<uint64_t>>(0);
     std::unique_ptr<AttachLink> link;
     bool ended = false;
@@ -127,7 +127,7 @@ class ShardHost {
   const AttachLink* AnyLink() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnOrder(const v1::HostOrder& order);
   absl::Status Obey(const RoleChanges& changes) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of the thread that makes what standbys begin with.
+  // Runs in the thread that makes what standbys begin with.
   void PrepareStandbys();
   void SaySoon();
   void Feed(const RoleChanges::Feed& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

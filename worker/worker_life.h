@@ -56,13 +56,13 @@ class WorkerProcess {
   // Where it is; refused where others could not call it, or anybody could.
   absl::Status CheckListen(std::string* listen) const;
   absl::Status CheckPrecision() const;
-  // Of a device with memory of its own.
+  // The scratch that a device with memory of its own needs.
   absl::StatusOr<int64_t> DeviceScratch(int64_t calibration_rows) const;
   absl::Status CheckDeviceMemory();
   absl::Status Connect();
   absl::Status MakeLearner();
   void BeginLayers();
-  // As one member.
+  // Trains as one member.
   absl::Status TrainOnce();
   // After an error of TrainOnce: whether the job went back to a checkpoint, or is about to.
   bool MayRejoin(const absl::Status& status);

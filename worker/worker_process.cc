@@ -139,7 +139,7 @@ absl::Status WorkerProcess::Connect() {
       ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   control.layout_hash = LayoutHash(shape_, shards);
   if (options_.rank >= 0) control.rank = Rank(options_.rank);
-  if (admission_.admitted()) {  // As before.
+  if (admission_.admitted()) {  // it was admitted before
     control.rank = Rank(admission_.rank());
     control.continues = MemberId(admission_.member());
   }
@@ -297,7 +297,7 @@ absl::Status WorkerProcess::TrainOnce() {
     loop = loop_.get();
     if (asked_to_leave_) loop->Stop();
   }
-  loop_over_.WaitFor(absl::ZeroDuration());  // Of the life before.
+  loop_over_.WaitFor(absl::ZeroDuration());  // the thread of the incarnation before
   absl::Status status = loop->Run();
   loop_over_.Notify();
   {
@@ -446,7 +446,8 @@ int RunWorker(const WorkerOptions& options) {
   ConfigureAllocator();
   // Errors are said once, in our words; the environment may ask for gRPC's as well.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  // Of any job: before the first thread, which ends the process where there is none.
+  // The threads that a worker of any job needs, checked before the first thread, which ends the process where
+  // there is none.
   if (const absl::Status limits = CheckProcessLimits(WorkerNeeds({})); !limits.ok()) {
     return Refused(limits);
   }

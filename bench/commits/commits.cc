@@ -108,7 +108,7 @@ Payload InPieces(const std::vector<char>& bytes) {
   return payload;
 }
 
-// Of `count` entries so many are sent, spread by chance.
+// Marks which of `count` entries are sent: a share `density`, spread by chance.
 std::vector<char> SentBytes(int64_t count, double density, bool packs) {
   const float tau = static_cast<float>(1 - density);
   ThresholdEncoder encoder(tau, packs);

@@ -19,11 +19,12 @@
 namespace tessera {
 namespace {
 
-// So many arrays of a matrix's size, as many vectors of a row's, labels for the rows.
+// How many arrays a kernel needs: some of a matrix's size, some of a row's, and labels for the rows.
 constexpr int kMatrices = 5;
 constexpr int kVectors = 6;
 
-// Of the copy's bytes per second, for arrays that no cache holds: of batch norm, losses, optimizers and gather.
+// The share of the copy's bytes per second that batch norm, losses, optimizers and gather are to reach, for arrays
+// that no cache holds.
 constexpr double kAim = 0.8;
 // One of so many places is in the set of those that move.
 constexpr uint64_t kPlacesPerEntry = 5;
@@ -43,7 +44,7 @@ struct Arrays {
   Buffer<LossSums> sums;
   Buffer<DropoutKey> key;
   Buffer<OptimizerNumbers> numbers;
-  // Of an exchange: what is written, and which entries move.
+  // What an exchange writes, and which entries move.
   Buffer<char> bytes;
   Buffer<uint64_t> words;
   Buffer<int64_t> ranks;

@@ -27,7 +27,7 @@ constexpr absl::string_view kOverlap = "overlap_";
 constexpr double kWaitsMax = 0.1;
 // The aim is stated for an exchange every so many local steps.
 constexpr int64_t kAimSteps = 2;
-// Of the training loss, between devices.
+// How far the training loss may differ between devices.
 constexpr double kLossDifference = 1e-3;
 
 absl::StatusOr<nlohmann::json> ReadReport(const std::string& path) {

@@ -288,7 +288,7 @@ absl::Status TimeSteps(const StepSizes& sizes, const DeviceRates& rates, Backend
 }
 
 absl::Status TimeBatches(const StepSizes& sizes, Backend& device) {
-  // So many batches' rows are more than caches hold.
+  // The rows of so many batches are more than caches hold.
   constexpr int64_t kBatches = 16;
   constexpr int kGatherThreadsMax = 8;
   TESSERA_ASSIGN_OR_RETURN(const Trained trained,

@@ -57,7 +57,7 @@ std::vector<RuleCase> AllRules() {
   cases.push_back({"adagrad", MakeAdagrad({1e-4f, 1e-10f, 1e-4f})});
   cases.push_back({"adam", MakeAdam({1e-4, 0.9, 0.999, 1e-8, 1e-2, false})});
   cases.push_back({"adamw", MakeAdam({1e-4, 0.9, 0.999, 1e-8, 1e-2, true})});
-  // Of its two states the buffer alone moves between two momentum steps.
+  // Between two momentum steps only one of its two states moves, the buffer.
   const DelayedNesterovOptions delayed{1e-4f, 0.9f, 0, 4};
   cases.push_back({"delayed nesterov", MakeDelayedNesterov(delayed), 1, 1});
   cases.push_back({"  its n-th update", MakeDelayedNesterov(delayed), 4, 0});

@@ -45,7 +45,7 @@ struct Flags {
   bool tiny = false;
 };
 
-// Of this process's one thread: what else the machine does counts for little.
+// Processor time of this process, which has one thread: what else the machine does counts for little.
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 Dataset MakeData(int64_t rows, int64_t features, int classes) {

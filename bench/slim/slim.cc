@@ -34,7 +34,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kColumns = 4096;
-// As the blocks of a shard.
+// The size of a shard's blocks.
 constexpr int64_t kRun = int64_t{1} << 18;
 
 struct Flags {
@@ -190,7 +190,7 @@ int main(int argc, char** argv) {
     flags.entries = 50000;
     flags.seconds = 0.01;
   }
-  // As in the server's process: freed memory is kept.
+  // Freed memory is kept, as in the server's process.
   tessera::ConfigureAllocator();
   return tessera::Run(flags);
 }

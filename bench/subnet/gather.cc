@@ -79,7 +79,7 @@ class Bench {
     payload.Append({reinterpret_cast<const char*>(memory_.get()), Bytes(site)}, memory_);
     rounds_.Fold(*sites_[site], *sites_[site]->forms().Find(Codec()), payload, 1.0f, &store_);
   }
-  // As many bytes as the site has, from all over the matrix.
+  // Copies as many bytes as the site has, from all over the matrix.
   void Copy(int site) {
     int64_t left = Bytes(site);
     char* out = reinterpret_cast<char*>(memory_.get());

@@ -18,9 +18,9 @@ namespace {
 constexpr char kStartedAnew[] = "TESSERA_STARTED_ANEW";
 constexpr absl::string_view kSpinCount = "GOMP_SPINCOUNT";
 constexpr absl::string_view kWaitPolicy = "OMP_WAIT_POLICY";
-// Of GNU's, Intel's and LLVM's OpenMP.
+// How the variables of GNU's, Intel's and LLVM's OpenMP begin.
 constexpr absl::string_view kOpenMp[] = {"OMP_", "GOMP_", "KMP_"};
-// Of oneDNN, which knows each of its variables by two names.
+// How the variables of oneDNN begin, which knows each of them by two names.
 constexpr absl::string_view kDnnl[] = {"DNNL_", "ONEDNN_"};
 constexpr absl::string_view kDnnlChanges[] = {"DEFAULT_FPMATH_MODE", "CPU_ISA_HINTS"};
 constexpr absl::string_view kNvidia[] = {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION",

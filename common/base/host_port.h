@@ -13,7 +13,7 @@ struct HostPort {
   std::string host;  // A name, or an IP address without brackets.
   int port = 0;      // 0: one to listen at, which the system chooses.
 
-  // As it was written.
+  // The address as it was written.
   std::string ToString() const;
 };
 

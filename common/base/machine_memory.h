@@ -32,14 +32,14 @@ struct GroupMemory {
 std::optional<MachineMemory> AvailableMemory(absl::string_view meminfo,
                                              const std::vector<GroupMemory>& groups);
 
-// Of this machine, now: of this process's control group and all above it that can be seen, of either version of them.
-// `root` has /proc and /sys/fs/cgroup in it.
+// The memory of this machine that is free now, as far as this process's control group and all groups above it that
+// can be seen allow, of either version. `root` is the folder that has /proc and /sys/fs/cgroup in it.
 std::optional<MachineMemory> ReadAvailableMemory(const std::string& root = "");
 
 // All of it, whoever has it now: the least of MemTotal and of what the control groups may take.
 std::optional<MachineMemory> WholeMemory(absl::string_view meminfo,
                                          const std::vector<GroupMemory>& groups);
-// Of this machine, as ReadAvailableMemory.
+// The whole memory of this machine, read as ReadAvailableMemory reads.
 std::optional<MachineMemory> ReadWholeMemory(const std::string& root = "");
 
 }  // namespace tessera

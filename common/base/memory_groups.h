@@ -14,8 +14,9 @@ struct MemoryGroup {
   bool is_unified = false;
 };
 
-// Of each hierarchy its own group first, then those above it up to the root of the mount. In a container that sees the
-// names outside of it only the root is there. `root` stands before /proc and /sys.
+// The control groups of this process: for each hierarchy its own group first, then those above it up to the root
+// of the mount. In a container that sees the names outside of it only the root is there. `root` stands before
+// /proc and /sys.
 std::vector<MemoryGroup> MemoryGroups(const std::string& root = "");
 
 // All of a file of the kernel's; empty where it is not there.

@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-// As the system's own.
+// The limit that the system itself has for following links.
 constexpr int kLinksMax = 40;
 
 // By errno.

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Of one character, which `text` is.
+// The code point of `text`, which is one character.
 uint32_t CodePoint(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (text.size() == 1) return byte(0);

@@ -33,7 +33,8 @@ class WaitingThreads {
     sem_destroy(&ends_);
   }
 
-  // As many of `wanted` more as there can be. `stack_bytes` 0: stacks of the usual size.
+  // Starts as many of `wanted` more threads as there can be, and returns how many. `stack_bytes` 0: stacks of the
+  // usual size.
   int64_t Add(int64_t wanted, size_t stack_bytes) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);

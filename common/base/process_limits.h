@@ -13,7 +13,7 @@ struct ProcessNeeds {
   int threads = 0;
   // Descriptors, all of them.
   int files = 0;
-  // Of processes that it starts, which count where limits are shared.
+  // Threads of processes that it starts, which count where limits are shared.
   int64_t children_threads = 0;
 };
 

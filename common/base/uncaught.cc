@@ -68,7 +68,7 @@ Line lines[NSIG];
 constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU};
 
 void OnFatal(int number) {
-  // As Log, it does not wait for whoever reads.
+  // The write does not wait for whoever reads, as Log does not.
   pollfd reader{STDERR_FILENO, POLLOUT, 0};
   if (poll(&reader, 1, 0) == 1 && (reader.revents & POLLOUT) != 0) {
     [[maybe_unused]] const ssize_t written =

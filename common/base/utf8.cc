@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Of the character that `text` begins with; 0 where it begins with none. Unicode 15, table 3-7.
+// The length of the character that `text` begins with; 0 where it begins with none. Unicode 15, table 3-7.
 size_t CharacterBytes(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);

@@ -20,7 +20,7 @@ std::string CutText(absl::string_view text, size_t bytes_max);
 
 // `text`, every byte of it that is not UTF-8 as four characters: \xe9.
 std::string ToUtf8(absl::string_view text);
-// The same of its message.
+// Returns a status of the same code whose message is ToUtf8 of this one's.
 absl::Status ToUtf8(const absl::Status& status);
 
 }  // namespace tessera

@@ -27,7 +27,8 @@ class Checkpoint {
   // Reads every file and compares its sum with the manifest's: kInvalidArgument names one that
   // differs.
   absl::Status VerifySums() const;
-  // So, of the files that these rows lie in. kCancelled: `goes_on` said no, which is asked at every MiB.
+  // Rows whose files VerifyRows reads, to compare their sums with the manifest's as VerifySums does for all files.
+  // kCancelled: `goes_on` said no, which is asked at every MiB.
   struct Rows {
     int64_t parameter = 0;
     int64_t begin = 0;

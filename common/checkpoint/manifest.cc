@@ -24,7 +24,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kStatesMax = 16;
-// As many as a header can name.
+// The most tensors that a header can name.
 constexpr int64_t kTensorsMax = 200'000;
 constexpr int64_t kEntriesMax = int64_t{1} << 44;
 constexpr size_t kColumnExtentsMax = 6;

@@ -50,17 +50,17 @@ struct CheckpointParameter {
   bool is_vector = false;
   // In an export its values are multiplied by it (common/keyset/mean_share.h).
   double export_factor = 1;
-  // Of a matrix, what its columns are made of: of a convolution channels, height and width. Their product
-  // is `columns`. Empty: no more than that.
+  // What the columns of a matrix are made of: channels, height and width for a convolution. Their product is
+  // `columns`. Empty: nothing more is known of them.
   std::vector<int64_t> columns_are = {};
 
-  // Of a tensor with so many of its rows.
+  // The shape of a tensor that has so many of its rows.
   std::vector<int64_t> Shape(int64_t row_count) const;
   // Rows and columns, even of a vector, for people.
   std::vector<int64_t> Extents() const;
 };
 
-// Of one server, in the order of the shards.
+// What the manifest says of one server. Servers are in the order of the shards.
 struct CheckpointShard {
   uint64_t version = 0;
   // Rows that its updates were computed from.
@@ -86,7 +86,7 @@ struct Manifest {
   // What the digest is made of (common/config/job_digest.h): tells which keys differ.
   std::string job_text;
   std::string method;
-  // Of the program that wrote it.
+  // The version of the program that wrote it.
   std::string version;
   uint64_t step = 0;
   // The last exchange that all parameters have; 0 where members advance on their own.

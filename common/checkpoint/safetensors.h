@@ -29,7 +29,7 @@ constexpr int64_t kTensorLengthBytes = 8;
 // A tensor of the file. Without `begin`, one that is about to be written.
 struct TensorSpec {
   std::string name;
-  // As the layout writes it: "F32", "U64".
+  // The type's name in the format: "F32", "U64".
   std::string dtype;
   std::vector<int64_t> shape;
   // Where its bytes begin in the data.

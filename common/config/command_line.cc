@@ -39,7 +39,7 @@ absl::string_view WantedNumber(absl::string_view what) {
   if (at == absl::string_view::npos) return "a number";
   const absl::string_view value = what.substr(at + kBefore.size());
   if (ParseNumber(value).has_value()) {
-    // Of a number with a fraction nothing but a flag for whole ones complains.
+    // Only a flag for whole numbers complains of a number with a fraction.
     const bool is_whole = value.find_first_of(".eE") == absl::string_view::npos;
     if (!is_whole) return "a whole number, in digits";
     return value[0] == '-' ? "a larger number" : "a smaller number";

@@ -14,11 +14,11 @@
 namespace tessera {
 namespace {
 
-// Of an image of the cifar format, which is red, green and blue.
+// The shape of an image of the cifar format, whose channels are red, green and blue.
 constexpr int64_t kCifarRow[] = {3, 32, 32};
 constexpr int64_t kCifarValues = 3 * 32 * 32;
 
-// As the job file has it: "batch_norm".
+// The layer's name in the job file: "batch_norm".
 std::string LayerName(const v1::Layer& layer) {
   const auto* const kind =
       layer.GetReflection()->GetOneofFieldDescriptor(layer, layer.GetDescriptor()->oneof_decl(0));

@@ -25,7 +25,7 @@ std::string JobTextToSend(const v1::Job& job);
 
 struct KeyDifference {
   std::string key;
-  // As the texts have them; nullopt: the key is not there.
+  // The values that the texts have; nullopt: the key is not there.
   std::optional<std::string> given;
   std::optional<std::string> wanted;
 };

@@ -28,7 +28,7 @@ struct Position {
 // Where each key that was given is written, by its path: "model.layers.0.linear.units".
 using Positions = std::map<std::string, Position>;
 
-// Of `key`, or of the nearest key above it that was given; the file's start when there is none.
+// The place of `key`, or of the nearest key above it that was given; the file's start when there is none.
 Position PositionOf(const Positions& positions, absl::string_view key);
 
 struct JobError {

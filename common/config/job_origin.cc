@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kHostNameBytesMax = 256;
 
-// As a shell reads it as one word.
+// Quotes `text` so that a shell reads it as one word.
 std::string Word(absl::string_view text) {
   const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("_-./:=,+@%", c);

@@ -16,8 +16,8 @@ namespace tessera {
 absl::Status CheckIsNoJobInput(absl::string_view flag, const std::string& path,
                                const std::string& job_path, const v1::Job& job);
 
-// The same, and kInvalidArgument for what cannot be written. A file that is not there yet is there for a moment: not
-// for one whose appearance somebody waits for.
+// Checks what CheckIsNoJobInput checks, and that the file can be written (kInvalidArgument if not). A file that is
+// not there yet is there for a moment: do not ask for a file whose appearance somebody waits for.
 absl::Status CheckJobOutput(absl::string_view flag, const std::string& path,
                             const std::string& job_path, const v1::Job& job);
 

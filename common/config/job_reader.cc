@@ -59,7 +59,7 @@ std::string ReadText(const std::string& path, std::string* text) {
   return problem;
 }
 
-// The same of what can be read once, however often it is asked for.
+// Reads what can be read only once, such as a pipe: the text is kept, however often it is asked for.
 std::string ReadOnce(const std::string& path, std::string* text) {
   struct Kept {
     std::string text, problem;

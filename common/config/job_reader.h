@@ -20,7 +20,7 @@ namespace tessera {
 
 struct JobSource {
   std::string text;
-  // As the user gave it; for messages.
+  // The file's name as the user gave it, for messages.
   std::string path;
   // The job file's own, where its relative paths start. Empty: they are left as they are.
   std::string directory;

@@ -182,7 +182,7 @@ void ApplyOverrides(const std::vector<std::string>& overrides, const Descriptor&
     }
     YamlNode value;
     if (!ParseYaml(text.substr(equals + 1), at.source, &value, errors)) continue;
-    if (value.is_null()) value.at = at;  // Of no text at all the parser gives no place.
+    if (value.is_null()) value.at = at;  // the parser gives no place for no text at all
     Change(at, text.substr(0, equals), text.substr(equals + 1), std::move(value), errors)
         .Enter(type, 0, root);
   }

@@ -34,7 +34,7 @@ FieldList FieldsOf(const google::protobuf::Descriptor& message);
 FieldList FieldsOf(const google::protobuf::OneofDescriptor& oneof);
 
 std::vector<std::string> NamesOf(const FieldList& fields);
-// The same with commas.
+// The fields' names, separated by commas.
 std::string NamesList(const FieldList& fields);
 
 }  // namespace tessera

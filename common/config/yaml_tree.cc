@@ -138,7 +138,8 @@ class TreeBuilder final : public YAML::EventHandler {
           at, absl::StrCat("more than ", kYamlTextBytesMax, " bytes of text, aliases expanded")};
     }
   }
-  // Of `node` below `depth` maps and lists: an alias may bring a deep value to a deep place.
+  // Counts the copy of `node` that stands below `depth` maps and lists: an alias may bring a deep value to a deep
+  // place.
   void CountCopy(Position at, const YamlNode& node, int depth) {
     if (!node.items.empty()) CheckDepth(at, depth);
     CountValue(at);

@@ -142,7 +142,7 @@ class Quorum final : public ConsistencyPolicy {
   // Its first round has come, or it has come early.
   bool Begun(const Member& m) const { return m.first <= collecting_ || m.round != 0; }
   bool InRound(const Member& m) const { return m.round == round_; }
-  // Of one that has begun.
+  // Whether the round, which has begun, lacks a push of this member.
   bool Missing(const Member& m) const { return !m.resting && !InRound(m); }
 
   bool Closes(absl::Time now) const {

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
-// Of a server that is asked where etcd does not answer, and of all that are asked in one look.
+// How long one server is asked where etcd does not answer, and how long all that are asked in one look.
 constexpr std::chrono::milliseconds kServerTimeout{300};
 constexpr absl::Duration kServersTime = absl::Milliseconds(700);
 

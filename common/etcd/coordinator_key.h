@@ -43,7 +43,7 @@ class CoordinatorFinder {
   absl::Time asked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool is_looking_ ABSL_GUARDED_BY(mutex_) = false;
   absl::StatusOr<std::string> found_ ABSL_GUARDED_BY(mutex_);
-  // Of whoever looks: addresses, and connections once one was needed. The next look begins with `next_`.
+  // Used by whoever looks: addresses, and connections once one was needed. The next look begins with `next_`.
   std::vector<std::pair<std::string, std::unique_ptr<v1::Status::Stub>>> servers_;
   size_t next_ = 0;
 };

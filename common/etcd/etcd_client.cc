@@ -86,7 +86,7 @@ EtcdClient::EtcdClient(Options options) : options_(std::move(options)) {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMsMin);
-    // Also what a handshake may take.
+    // The least pause between two connections is also the most that a handshake may take.
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kHandshakeMsMax);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMsMax);
     const bool is_tls = absl::StartsWith(member, kTls);

@@ -51,7 +51,7 @@ enum class PushWeight {
 };
 
 struct Recipe {
-  // As in the job file, and in words for status and report.
+  // The method's name in the job file, and its words for status and report.
   std::string name;
   std::string description;
   // Minibatches between exchanges.
@@ -92,7 +92,8 @@ struct Recipe {
   std::optional<LayerSplit> split;
   // How values are written on the wire.
   CodecChoice codecs;
-  // Of the rate of make_rule's rule. Where workers take steps of their own it is theirs instead.
+  // The schedule of the rate of make_rule's rule. Where workers take steps of their own it is the schedule of
+  // theirs instead.
   RateSchedule schedule;
   // One object per shard.
   std::function<std::unique_ptr<ConsistencyPolicy>()> make_policy;

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Of a server's histogram: the last one also counts everything that is later.
+// The number of entries in a server's histogram; the last one also counts everything that is later.
 constexpr size_t kStalenessEntries = 65;
 
 struct Staleness {
@@ -25,7 +25,7 @@ struct Staleness {
   double mean() const { return pushes == 0 ? 0 : static_cast<double>(sum) / pushes; }
 };
 
-// Of what the servers last said.
+// The staleness that the servers last told.
 Staleness StalenessOf(const v1::JobStatus& status);
 
 }  // namespace tessera

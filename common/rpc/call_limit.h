@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-// The same for all connections of one host, given gRPC's word for the peer: "ipv4:10.0.0.1:4711".
+// A number for all connections of one host, given gRPC's word for the peer: "ipv4:10.0.0.1:4711".
 uint64_t NumberOfHost(absl::string_view peer);
 
 // A call that may be ended.

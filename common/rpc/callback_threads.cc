@@ -26,7 +26,7 @@ namespace {
 
 // gRPC's threads pause for 100 ms after each second without a callback, all at once where there is only one.
 constexpr absl::Duration kBeat = absl::Milliseconds(500);
-// So many beats without an answer are told.
+// The log tells when so many heartbeats in a row had no answer.
 constexpr int kSilentBeats = 6;
 
 int CoresOfProcess() {

@@ -35,7 +35,7 @@ class GrpcServer {
   //   kInvalidArgument     the address is none
   //   kFailedPrecondition  the port is taken, or the address is not this machine's
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const Options& options);
-  // As Shutdown(absl::ZeroDuration()).
+  // Ends the server as Shutdown(absl::ZeroDuration()) does.
   ~GrpcServer();
 
   int port() const { return listener_->port(); }

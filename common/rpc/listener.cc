@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const Options& options)
   listener->address_ = HostPort{where->host, listener->port_}.ToString();
   listener->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   TESSERA_CHECK(listener->wake_ >= 0);
-  // As many as the system lets it have.
+  // The process takes as many file descriptors as the system lets it have.
   rlimit files{};
   TESSERA_CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
   files.rlim_cur = files.rlim_max;

@@ -31,7 +31,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kTokenCharactersMin = 16;
-// Of a file of certificates, keys or tokens.
+// The most bytes that a file of certificates, keys or tokens may have.
 constexpr size_t kFileBytesMax = size_t{1} << 20;
 constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr absl::string_view kRoleNames[] = {"worker", "operator", "viewer"};

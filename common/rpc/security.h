@@ -75,7 +75,7 @@ class Security {
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
   // TLS to a program that is none of the job's: it gets no token.
   std::shared_ptr<grpc::ChannelCredentials> ForStranger() const;
-  // Of a connection on which calls of `role` are made.
+  // The credentials of a connection on which calls of `role` are made.
   std::shared_ptr<grpc::ChannelCredentials> ForChannel(Role role) const;
 
  private:

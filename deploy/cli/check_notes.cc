@@ -13,7 +13,7 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-// Of both keys that are one (proto/job.proto).
+// The default of both keys called density (proto/job.proto).
 constexpr double kDensityDefault = 0.002;
 
 bool RoundsToNearest(const Codec& codec) {

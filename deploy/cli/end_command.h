@@ -9,7 +9,7 @@
 namespace tessera {
 
 struct EndOptions {
-  // Of server 0, or of the one that was elected.
+  // The address of server 0, or of the server that was elected.
   std::string address;
   // For the logs.
   std::string reason;

@@ -56,7 +56,7 @@ absl::Status WriteParameter(const Checkpoint& checkpoint, int64_t index, std::ve
 struct ModelExtras {
   std::optional<ModelFacts> facts;
   std::vector<BatchNormLayer> norms;
-  // As ModelFacts::norm_constants.
+  // The constants of batch norms, in the order of ModelFacts::norm_constants.
   std::vector<float> constants;
 };
 

@@ -32,7 +32,7 @@
 namespace tessera {
 namespace {
 
-// Of commands that call a running job without its job file.
+// Adds the security flags of commands that call a running job without its job file.
 void AddSecurity(CLI::App* command, const char* token, SecurityFiles* files) {
   command->add_option("--authority", files->authority,
                       "TLS: certificates whose signature on the server's is believed (PEM)");

@@ -22,7 +22,7 @@ namespace {
 
 // A step that takes longer makes people ask why.
 constexpr absl::Duration kStalledAfter = absl::Seconds(2);
-// Of the closing table: its second column, and what that has at least.
+// Where the second column of the closing table begins, and the least width that it has.
 constexpr int kSummaryIndent = 15;
 constexpr int kSummaryWordsMin = 20;
 

@@ -113,7 +113,7 @@ absl::Status SavedNetwork::Init() {
   return LoadParameters();
 }
 
-// As an export has them.
+// Loads the parameters as an export has them.
 absl::Status SavedNetwork::LoadParameters() {
   const Manifest& manifest = checkpoint_.manifest();
   const std::vector<ParameterSpec>& specs = network_->shape().parameters;

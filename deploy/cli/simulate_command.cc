@@ -80,7 +80,7 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   return out;
 }
 
-// Of the job, what a simulated one does without.
+// What of the job a simulated one does without.
 std::vector<std::string> LeftOut(const v1::Job& job) {
   std::vector<std::string> notes;
   if (!job.checkpoint().restore().empty()) {

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// As text, the way they were given.
+// The flags as text, the way they were given.
 struct SimulateOptions {
   std::string job_path;
   // "a.b=v", as given by --set.

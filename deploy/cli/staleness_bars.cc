@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Of the greatest share, in columns.
+// The lengths that the bar of the greatest share may have, in columns.
 constexpr int kBarLengths[] = {10, 6, 3};
 
 std::string Share(uint64_t count, uint64_t all) {

@@ -83,11 +83,12 @@ std::string Picture(const StatusOptions& options, const std::optional<v1::JobSta
                       SilenceLine(options.address, silence, width));
 }
 
-// Of a stream that has ended: tells on stderr what its last picture does not; returns the exit code.
+// Ends a watch: tells on stderr what the last picture does not; returns the exit code.
 int Conclude(const std::string& address, const absl::Status& ended,
              const std::optional<v1::JobStatus>& last) {
   if (!last.has_value()) {
-    // As without --watch; the stream's own words say of whom as well.
+    // The words are those of the command without --watch; the stream's own words begin with whose status it is,
+    // too.
     const absl::string_view why =
         absl::StripPrefix(ended.message(), absl::StrCat("status of ", address, ": "));
     return TellFailedCall(absl::StrCat("no status from ", address),

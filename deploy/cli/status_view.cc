@@ -30,7 +30,7 @@ constexpr int kNameMin = 8;
 // Columns that a histogram gets on the line of its mean; fewer, and it has a line of its own.
 constexpr int kBarsBesideMin = 40;
 
-// Of what a protobuf string is: UTF-8. Wide and combining characters count as one, too.
+// The columns of a protobuf string, which is UTF-8. Wide and combining characters count as one, too.
 int Columns(absl::string_view text) {
   return static_cast<int>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -159,7 +159,7 @@ std::string Workers(const v1::JobStatus& status, int width) {
   for (const v1::MemberStatus* by : by_rank) {
     const v1::MemberStatus& member = *by;
     const v1::Progress& progress = member.progress();
-    // As of late, which there is once it has made a step.
+    // There is a rate once the worker has made a step.
     const bool has_rate = member.examples_per_second() > 0 || progress.examples() > 0;
     const std::string speed =
         progress.steps_per_second() > 0 ? Count(progress.steps_per_second()) : kUnknown;
@@ -394,8 +394,9 @@ std::string StatusText(const v1::JobStatus& status, int width, int height) {
     shown.push_back(LinesOf(list.text));
     lines += 1 + shown.back();
   }
-  // Of each its heads, a row, and how many more there are; below that nothing of the last one, and so on, but a line
-  // for all that are gone.
+  // The least that is shown of a list: its heads, a row, and how many more there are. Where there is no room for
+  // that nothing of the last list is shown, then nothing of the one before it, and one line stands for all that
+  // are gone.
   constexpr int kListLinesMin = 3;
   int gone = 0;
   while (lines + gone > height && !shown.empty()) {

@@ -19,8 +19,8 @@ constexpr int kViewHeightMin = 3;
 // not fit are left out, the least important first; text that does not fit ends in "~".
 std::string StatusText(const v1::JobStatus& status, int width);
 
-// The same in at most `height` lines, or kViewHeightMin: of the longest list the last lines are left out for one that
-// says how many, until all fit; where there is no room for a list's first row a line says what is not shown. What
+// The status in at most `height` lines, or kViewHeightMin. The longest list loses its last lines to one that says
+// how many, until all fit; where there is no room for a list's first row a line says what is not shown. What
 // stands above the lists stays, as far as there is room.
 std::string StatusText(const v1::JobStatus& status, int width, int height);
 

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Of running text and closing tables: longer lines are tiring to read.
+// The width of running text and closing tables: longer lines are tiring to read.
 constexpr int kTextWidthMax = 79;
 
 // Whether a terminal called `term` (the environment's TERM, which may be null) knows the sequences that move its cursor

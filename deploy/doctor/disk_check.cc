@@ -82,7 +82,8 @@ std::string WritableAt(const char* key, const std::string& directory, int made, 
             absl::StrCat("make it: mkdir -p ", at.string(), "; or name another folder"));
     return "";
   }
-  // As a server does: the right to write is not all that it takes. Servers remove what is called so.
+  // A folder is made, as a server makes one: the right to write is not all that it takes. Servers remove folders
+  // of such a name.
   std::string probe = absl::StrCat(at.string(), "/", kPartialPrefix, "doctor-XXXXXX");
   if (mkdtemp(probe.data()) == nullptr) {
     const int why = errno;
@@ -109,7 +110,7 @@ double CheckpointBytes(const v1::Job& job, const Recipe& recipe, const ModelShap
   return sizeof(float) * floats;
 }
 
-// Of the checkpoints in `directory`; of what cannot be read, none.
+// The bytes of the checkpoints in `directory`, without those that cannot be read.
 double BytesThere(const std::string& directory) {
   double bytes = 0;
   std::error_code error;

@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Of one kind of process.
+// What one kind of process needs.
 struct Need {
   const char* who;
   // On this machine.
@@ -72,7 +72,7 @@ Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machi
     least += static_cast<double>(need.count) * static_cast<double>(need.least);
   }
   const auto available = static_cast<double>(machine.bytes);
-  // Of one the sum is its own.
+  // Where there is one process the sum is its own.
   const std::string who = processes == 1 ? words[0].substr(0, words[0].find(" with ")) + " takes"
                                          : absl::StrJoin(words, " and ") + " take";
   const std::string text = absl::StrCat("memory: ", who, " up to ", Bytes(most), ", and ",

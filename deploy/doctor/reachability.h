@@ -26,8 +26,8 @@ struct OwnPort {
   std::string problem;
 };
 
-// Of host:port, as above. Takes the port for a moment, without listening: nobody who starts to listen meanwhile is kept
-// from it (SO_REUSEADDR, as servers have it).
+// Whether this machine can have the port of host:port. Takes it for a moment, without listening: nobody who starts
+// to listen meanwhile is kept from it (SO_REUSEADDR, as servers have it).
 OwnPort TryOwnPort(const std::string& address);
 
 }  // namespace tessera

@@ -125,7 +125,7 @@ std::string WhyNotBelieved(const CertificateFile& shown, const CertificateFile& 
   for (const Certificate& each : believed.certificates) {
     X509_STORE_add_cert(store.get(), each.get());
   }
-  // As gRPC's: who is in the store is believed, whoever signed it.
+  // These are gRPC's flags: who is in the store is believed, whoever signed it.
   X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_TRUSTED_FIRST);
   const auto free_stack = [](STACK_OF(X509) * stack) { sk_X509_free(stack); };
   const std::unique_ptr<STACK_OF(X509), void (*)(STACK_OF(X509)*)> between(sk_X509_new_null(),
@@ -207,7 +207,7 @@ bool IsFor(X509* certificate, const std::string& host) {
       inet_pton(AF_INET6, bare.c_str(), address) == 1) {
     return X509_check_ip_asc(certificate, bare.c_str(), 0) == 1;
   }
-  // As gRPC: the subject is asked only where there is no other name at all.
+  // The subject is asked only where there is no other name at all, as gRPC does it.
   const bool has_names = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1) >= 0;
   const unsigned flags =
       X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | (has_names ? X509_CHECK_FLAG_NEVER_CHECK_SUBJECT : 0);

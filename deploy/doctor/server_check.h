@@ -16,7 +16,7 @@ struct WantedServer {
   std::string address;
   std::string job_digest;
   uint64_t layout_hash = 0;
-  // Of the shard's parameters before the first update.
+  // The hash of the shard's parameters before the first update.
   uint64_t initial_hash = 0;
   std::string version;
 };

@@ -30,7 +30,7 @@ struct ParkedRead {
   SimulatedClient* client = nullptr;
   // The client's number of the exchange that asks.
   uint64_t call = 0;
-  // Of its site's subnet in the round after the exchange, rather than of all.
+  // The read is of its site's subnet in the round after the exchange, rather than of all entries.
   bool is_fetch = false;
   // Set: of the entries of this core and of the exchange's explorer.
   std::optional<CoreName> core;

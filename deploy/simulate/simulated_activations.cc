@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// As worker/rpc/activation_client.cc has them.
+// The pauses of worker/rpc/activation_client.cc.
 constexpr SimNanos kPauseMin = kNanosPerSecond / 50;
 constexpr SimNanos kPauseMax = kNanosPerSecond;
 
@@ -160,7 +160,7 @@ void SimulatedInbox::Wake() {
   if (is_waiting_) process_.Wake(ticket_);
 }
 
-// As a call's bytes are; where nobody looks at them there are none.
+// Unpacks a batch as the bytes of a call are unpacked; where nobody looks at them there are none.
 absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> SimulatedInbox::Unpack(
     const ComingBatch& facts, const ActivationBatch& batch, Answered answered) const {
   if (!options_.moves_values) {

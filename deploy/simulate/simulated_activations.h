@@ -95,7 +95,7 @@ class SimulatedInbox final : public ActivationReceiver {
     int machine = 0;
     // False: nobody looks at what is sent.
     bool moves_values = true;
-    // As the sender's.
+    // What the sender's option of this name is for, on the receiving side.
     std::function<void()> on_no_plan = [] {};
   };
 

@@ -156,7 +156,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::End() {
   if (!failed_.ok()) return failed_;
   for (Server& server : servers_) server.base = server.pulled;
   const SimNanos end = world_.events.now();
-  // Of what came while the caller was at something else, nothing was waited for.
+  // Nothing was waited for what came while the caller was at something else.
   const SimNanos pushed = std::max(begin, pushed_at_);
   const SimNanos first_value = std::min(end, std::max(pushed, first_value_at_));
   ExchangeResult result;
@@ -250,7 +250,7 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
   push.examples = push_.examples;
   push.subnet = transfer_.update_keys->subnet;
   push.layers = transfer_.update_keys->layers;
-  // As server/rpc/push_call.cc has it.
+  // The push counts as server/rpc/push_call.cc makes it count.
   if (push.layers) push.summed = std::max<uint64_t>(1, push_.summed);
   if (pushes_sparse()) {
     EncodeSparse(server, &push);
@@ -299,7 +299,7 @@ void SimulatedClient::NeedKeys(ShardId server, uint64_t call) {
                         [this, s, call] { SendWithKeys(s, call); });
 }
 
-// As worker/rpc/parameter_client_sparse.cc: the same payload, behind the keys.
+// Sends the same payload behind the core's keys, as worker/rpc/parameter_client_sparse.cc does.
 void SimulatedClient::SendWithKeys(uint32_t server, uint64_t call) {
   if (call != call_ || process_.crashed()) return;
   Server& to = servers_[server];

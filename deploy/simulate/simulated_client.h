@@ -139,7 +139,7 @@ class SimulatedClient final : public ParameterClient {
   bool pushes_sparse() const { return transfer_.update_keys->is_sparse(); }
   void WriteCoded(size_t server, const CodedKeys& keys, Version version, ValueRuns* runs,
                   std::unique_ptr<EntrySource> source) const;
-  // Of a shard's snapshot, from entry `begin` on.
+  // Copies the values of a shard's snapshot, from entry `begin` on.
   void CopyValues(const ShardSlices& slices, const Snapshot& snapshot, int64_t begin) const;
   void TakeLayers(size_t server, const ServedRead& result);
   void TakeCut(size_t server, const ServedRead& result);

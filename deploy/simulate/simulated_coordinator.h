@@ -65,7 +65,7 @@ class SimulatedCoordinator {
     return std::move(call.reply);
   }
 
-  // As Ask, for the call that waits for other members.
+  // Asks like Ask, for the call that waits for other members.
   absl::StatusOr<v1::EvaluateReply> Evaluate(SimulatedProcess* process, int from,
                                              const v1::EvaluateRequest& request);
 

@@ -71,7 +71,7 @@ class SimulatedServer {
  private:
   void Work();
   void Handle(Request request);
-  // Of the piece of work that has just been done.
+  // The time that the piece of work takes which has just been done.
   SimNanos WorkTime();
   void AnswerReads();
   void Answer(const ParkedRead& read, absl::StatusOr<ServedRead> result);

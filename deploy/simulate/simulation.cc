@@ -27,11 +27,11 @@ namespace {
 constexpr size_t kMathStackBytes = size_t{1} << 20;
 // Longer than any lease, evaluation or round trip that makes sense.
 constexpr int64_t kStandstillLeases = 1000;
-// Of a step, a latency, a message's cost: what takes longer takes days to simulate, as servers tell of themselves all
-// the time.
+// The longest step, latency or message's cost: what takes longer takes days to simulate, as servers tell of
+// themselves all the time.
 constexpr SimNanos kLengthMax = 24 * 3600 * kNanosPerSecond;
 constexpr SimNanos kRestartMax = 365 * kLengthMax;
-// As server/rpc/attach_link.h has it.
+// How often servers tell their counters, as in server/rpc/attach_link.h.
 constexpr SimNanos kCountersInterval = kNanosPerSecond / 4;
 
 absl::Status Check(const SimulationOptions& options) {

@@ -44,9 +44,9 @@ struct SimulationOptions {
   // Machines that the processes are dealt to, workers and servers each from the first one on; 0:
   // every process has one of its own.
   int machines = 0;
-  // Of each machine; 0: as many as are wanted.
+  // The cores of each machine; 0: as many as are wanted.
   int cores_per_machine = 0;
-  // Of every machine's link, bytes per second each way, and from any machine to any other; 0: no
+  // Every machine's link, in bytes per second each way, and the latency from any machine to any other; 0: no
   // limit, no latency.
   int64_t bandwidth = 0;
   SimNanos latency = 0;

@@ -27,7 +27,7 @@ class StubHalfLearner final : public StubLearner {
     const LayerSplit split;
     const StubArrays* const arrays;
     const KeySet front, back, nothing;
-    // Of a whole batch.
+    // Arrays of a whole batch.
     std::vector<float> activations, targets;
     std::vector<int32_t> classes;
   };

@@ -26,7 +26,7 @@ class StubSubnetLearner final : public Learner {
     uint64_t seed = 0;
     int workers = 1;
     int servers = 1;
-    // Of the whole model: a subnet's arrays are the fronts of these.
+    // The arrays of the whole model: a subnet's arrays are the fronts of these.
     const StubArrays* arrays = nullptr;
   };
 

@@ -20,7 +20,7 @@ memory::desc RowMajor(int64_t rows, int64_t columns, memory::data_type type) {
   return memory::desc({rows, columns}, type, memory::format_tag::ab);
 }
 
-// The same bytes, read as their transpose: [columns, rows].
+// The descriptor that reads the bytes of a [rows, columns] matrix as their transpose: [columns, rows].
 memory::desc Transposed(int64_t rows, int64_t columns, memory::data_type type) {
   return memory::desc({columns, rows}, type, memory::format_tag::ba);
 }

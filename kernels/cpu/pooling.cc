@@ -14,7 +14,7 @@ constexpr int64_t kBlock = 256;
 // The part of a window that lies in the image: its places, counted from the window's first.
 struct Part {
   int64_t y_begin, y_end, x_begin, x_end;
-  // Of the window's first place.
+  // The window's first place.
   int64_t y, x;
 };
 

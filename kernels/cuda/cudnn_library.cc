@@ -106,7 +106,7 @@ struct CudnnLibrary::State {
     cudnnConvolutionDescriptor_t convolution = nullptr;
     cudnnConvolutionFwdAlgo_t forward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
   };
-  // Of a job's layers, with its numbers of rows, there are tens.
+  // The most plans that are kept. A job has tens, for its layers with its numbers of rows.
   static constexpr size_t kPlansMax = 1024;
 
   Calls calls;

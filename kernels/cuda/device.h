@@ -26,7 +26,7 @@ enum class Stream { kCompute, kCopy };
 // c = op(a) op(b) + beta c, all row-major: c [rows, columns], op(a) [rows, terms], op(b) [terms,
 // columns]. All extents are above 0.
 struct Product {
-  // Of a and b; c and sums are f32.
+  // How the factors a and b are rounded; c and sums are f32.
   enum class Factors { kF32, kTf32, kBf16 };
   Factors factors = Factors::kF32;
   int64_t rows = 0;

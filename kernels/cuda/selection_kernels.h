@@ -165,7 +165,8 @@ struct SetOfPlaces {
   const uint64_t* steps;
 };
 
-// Of the places [begin, end) a warp has a group of kRankPlaces at a time, the first one of which holds `begin`.
+// Deals the places [begin, end) to warps: each has a group of kRankPlaces at a time, the first one of which holds
+// `begin`.
 struct GroupsOfPlaces : OnePhase {
   static constexpr int kLanes = 32;
   static constexpr int kGroups = kThreads / kLanes;  // of a block

@@ -68,7 +68,7 @@ void AddMembership(const v1::JobStatus& status, MetricSet* set) {
              status.lease_timeout_seconds());
 }
 
-// As the report sums it up: those that have told their share, and what the others told last.
+// Sums up traffic as the report does: the workers that have told their share, and what the others told last.
 void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
   v1::Traffic sum = status.unreported();
   for (const v1::WorkerReport& worker : status.worker_reports()) {

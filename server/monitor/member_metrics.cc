@@ -16,7 +16,7 @@ bool IsHere(const v1::MemberStatus& member) {
   return member.state() != "left" && member.state() != "lost";
 }
 
-// Of all members that ever had one rank: only together do these never fall.
+// Sums over all members that ever had one rank: only together do these never fall.
 struct RankSums {
   uint64_t examples = 0;
   v1::Phases phases;
@@ -51,7 +51,7 @@ void AddSums(const std::string& rank, const RankSums& sums, MetricSet* set) {
   seconds("evaluate", sums.phases.evaluate_seconds());
 }
 
-// Of one that is here; a rank has at most one.
+// Adds the gauges of a worker that is here; a rank has at most one.
 void AddMember(const v1::MemberStatus& member, MetricSet* set) {
   const std::string rank = absl::StrCat(member.rank());
   const auto gauge = [&](absl::string_view name, absl::string_view help, double value) {

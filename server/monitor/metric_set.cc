@@ -13,7 +13,7 @@ namespace {
 
 using prometheus::MetricType;
 
-// Of histograms: dense where most pushes are. Every bucket is a series of each server.
+// The bounds of histograms: dense where most pushes are. Every bucket is a series of each server.
 constexpr uint64_t kBounds[] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63};
 
 // Prometheus' parser takes a zero for the end.

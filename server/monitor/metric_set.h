@@ -41,7 +41,7 @@ class MetricSet {
   // is none of them.
   void OneHot(absl::string_view name, absl::string_view help, absl::string_view label,
               absl::Span<const absl::string_view> choices, absl::string_view present);
-  // Of whole numbers: entry i of `counts` is how many were i; the last one counts all above, too.
+  // A histogram of whole numbers: entry i of `counts` is how many were i; the last one counts all above, too.
   void Histogram(absl::string_view name, absl::string_view help, absl::Span<const uint64_t> counts,
                  uint64_t sum, Labels labels = {});
 

@@ -29,7 +29,7 @@ namespace {
 constexpr absl::Duration kNudgeInterval = absl::Milliseconds(10);
 constexpr absl::string_view kMetricsPath = "/metrics";
 
-// As civetweb names sockets of IPv4.
+// The address by which civetweb names sockets of IPv4.
 constexpr char kV4Loopback[] = "127.0.0.1";
 
 absl::StatusOr<HostPort> Parse(absl::string_view address) {

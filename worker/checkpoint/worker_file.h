@@ -38,7 +38,7 @@ struct WorkerCopy {
 // A part (SafetensorsWriter::CreatePart) of a checkpoint in `folder`, which is there. DurableFile's codes.
 absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
                                                const WorkerCopy& copy);
-// Of a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this
+// Reads a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this
 // size are kInvalidArgument, and `state` may then be filled in part.
 absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state);
 

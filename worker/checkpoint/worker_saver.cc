@@ -54,7 +54,8 @@ bool HoldsBack(const SafetensorsReader& file) {
   });
 }
 
-// Of the round that was trained before: what evaluation multiplies sums over the sites' neurons by is 1 over it.
+// The sites of the round that was trained before: evaluation multiplies sums over the sites' neurons by 1 over
+// this number.
 uint32_t SitesOf(const Manifest& manifest) {
   double share = 1;
   for (const CheckpointParameter& parameter : manifest.parameters) {
@@ -63,7 +64,7 @@ uint32_t SitesOf(const Manifest& manifest) {
   return static_cast<uint32_t>(std::lround(std::min(1 / share, 1.0 * kJobWorkersMax)));
 }
 
-// Of the optimizer's state that an array is of; empty: it is of none.
+// The name of the optimizer's state that an array belongs to; empty: it belongs to none.
 absl::string_view StateOf(absl::string_view array) {
   return absl::ConsumePrefix(&array, kStatePrefix) ? array.substr(0, array.find('.')) : "";
 }
@@ -421,7 +422,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::TakeUp(const Manifest& 
                                                                 const PrivateState& state) const {
   const std::string path = absl::StrCat(options_.restored, "/", listed.name);
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenListed(path, listed));
-  // Also where the rest is dropped: each worker does so, for its own.
+  // Residuals are cleared even where the rest is dropped: each worker does so, for its own.
   for (const PrivateState::Array& array : state.arrays) {
     if (IsResidual(array.name)) std::fill(array.values.begin(), array.values.end(), 0.0f);
   }

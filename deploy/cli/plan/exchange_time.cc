@@ -178,7 +178,7 @@ int64_t BestLinearWorkers(const HalvesWork& work, const Machines& machines, int6
   int64_t best = 1;
   double best_seconds = std::numeric_limits<double>::infinity();
   for (int64_t linear = 1; linear <= std::min(most, machines.workers / 2); ++linear) {
-    // Of a minibatch.
+    // The seconds of one minibatch.
     const double seconds =
         TimeOf(work, machines, linear).seconds / static_cast<double>(machines.workers - linear);
     if (seconds >= best_seconds) continue;

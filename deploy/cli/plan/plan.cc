@@ -19,7 +19,8 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using Certainty = TrafficForecast::Certainty;
 
-// As many as a job file may ask for; with more the job is read and its number is set afterwards.
+// The number of workers that the job is read with: at most as many as a job file may ask for. If there are more,
+// their number is set afterwards.
 int64_t ReadWorkers(const PlanQuestion& question) {
   return std::min<int64_t>(question.machines.workers, kJobWorkersMax);
 }
@@ -59,7 +60,7 @@ JobReading ReadWith(const PlanQuestion& question, const FieldDescriptor& method,
   return ReadJobFile(question.job_path, overrides, options);
 }
 
-// Of a job that was read with fewer workers than there are.
+// The words of `error`, for a job that was read with fewer workers than there are.
 std::string Refusal(const PlanQuestion& question, const JobError& error) {
   std::string text =
       error.key.empty() ? error.message : absl::StrCat(error.key, ": ", error.message);
@@ -100,7 +101,7 @@ double FoldBytes(const Recipe& recipe, const ModelShape& shape, const TrafficFor
   return is_part ? static_cast<double>(push.bytes) : 4.0 * static_cast<double>(shape.size);
 }
 
-// Of a job that is all of this recipe, which makes `steps` minibatches.
+// Predicts a job that trains by this one recipe and makes `steps` minibatches.
 void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe,
              const ModelShape& shape, double steps, PlannedMethod* planned) {
   planned->push = PushForecast(job, recipe, shape);
@@ -153,7 +154,8 @@ HalfWork WorkOf(const HalfForecast& half, double batch_seconds) {
   return work;
 }
 
-// Of the job's own as many workers are linear as it says; elsewhere as many as are best.
+// Predicts a job whose layers are dealt to workers. In the job's own row as many workers are linear as it says;
+// elsewhere as many as are best.
 void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
                    const ModelShape& shape, PlannedMethod* planned) {
   const Machines& machines = question.machines;

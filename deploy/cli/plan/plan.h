@@ -20,16 +20,17 @@ struct PlanQuestion {
   std::vector<std::string> overrides;
   // Absent: the job's own.
   std::optional<int> servers;
-  // Of all methods that have them; absent: the job's own, and of the others their defaults.
+  // The local steps of all methods that have them. Absent: the job's own number, and the defaults of the other
+  // methods.
   std::optional<int> local_steps;
   // Their workers take the place of the job's.
   Machines machines;
-  // Of one minibatch on the whole model; and as it follows from one on a subnet.
+  // The seconds of one minibatch on the whole model; and those that follow from one on a subnet.
   double step_seconds = 0;
   double step_seconds_of_subnets = 0;
   // Inputs of an average row that count; 0: all; nullopt: not known.
   std::optional<double> row_entries = 0;
-  // Of the training data; 0: not known.
+  // The number of training rows; 0: not known.
   int64_t train_rows = 0;
 };
 
@@ -57,12 +58,12 @@ struct PlannedMethod {
   int64_t servers = 1;
   // A server is beside every worker, and what that one pulls leaves no machine.
   bool between_workers = false;
-  // Of one worker and one exchange: the mean over workers, where these have halves.
+  // The traffic of one worker and one exchange: the mean over workers, where these have halves.
   TrafficForecast push, pull;
   std::optional<PlannedHalves> halves;
   // That pass a worker's link, both ways, of one minibatch; a mean as above.
   double step_bytes = 0;
-  // Of one minibatch, with its part of the exchange.
+  // The seconds of one minibatch, with its part of the exchange.
   double step_seconds = 0;
   double computing = 0;
   Limit limit = Limit::kComputing;

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// As text, the way they were given.
+// The flags as text, the way they were given.
 struct PlanOptions {
   std::string job_path;
   std::vector<std::string> overrides;

@@ -22,7 +22,7 @@ int64_t CodedBytes(const Codec& codec, const KeySet& keys, const ModelShape& sha
   return bytes;
 }
 
-// Of core and explorer, as if each server had its share of either.
+// The bytes of core and explorer, as if each server had its share of either.
 int64_t SparseBytes(const Codec& codec, const Recipe& recipe, const KeySet& keys,
                     const ModelShape& shape) {
   const int64_t on_all = EntriesOf(recipe.core->alpha, shape.size);

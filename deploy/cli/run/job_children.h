@@ -61,7 +61,8 @@ class JobChildren {
   // An error of a server that has ended with one, where the job cannot go on without it. `status` is the latest that
   // is known of the job.
   absl::Status CheckServers(const std::optional<v1::JobStatus>& status);
-  // The same of workers; and where all have ended, but the servers do not for long.
+  // An error that says which worker's end ends the job, as CheckServers for servers; also where all workers have
+  // ended, but the servers do not for long.
   absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
   // Tells of each child that a signal has ended, unless it was told, or `known` says so.
   void TellDeaths(absl::string_view known);

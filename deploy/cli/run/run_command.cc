@@ -351,7 +351,8 @@ absl::Status JobRun::Conclude(const Signals& signals) {
   return written_;
 }
 
-// Of a job that this process ends: nobody is told as soon as it that a child is gone, and the lease is not waited for.
+// Writes the report of a job that this process ends: no server knows as soon as it that a child is gone, and the
+// lease is not waited for.
 void JobRun::ReportFailure(const absl::Status& why) {
   const bool is_wanted = !options_.report_path.empty() || lingers();
   if (!is_wanted || children_->first_server().Poll().has_value()) return;

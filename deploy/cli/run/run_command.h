@@ -11,7 +11,7 @@
 namespace tessera {
 
 struct RunOptions {
-  // As this program was called: argv[0].
+  // The name by which this program was called: argv[0].
   std::string program;
   std::string job_path;
   // "a.b=v", as given by --set.

@@ -70,7 +70,7 @@ absl::Status RunFolders::TakeLogs() {
   return LogsError(logs_, "another `tessera run` writes its logs there; name another folder");
 }
 
-// Of an earlier run with more processes they would be taken for this one's.
+// Logs of an earlier run with more processes would be taken for this run's.
 absl::Status RunFolders::RemoveOldLogs() {
   std::error_code error;
   std::vector<std::filesystem::path> old;
