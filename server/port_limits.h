@@ -13,7 +13,7 @@ struct PortLimits {
   int connections_per_host = 0;
   // Pushes of one host of which not even the header has come.
   int64_t half_open_pushes_per_host = 0;
-  // That connections hold of what they received.
+  // Bytes that connections hold of what they received.
   int64_t receive_bytes = 0;
 };
 
@@ -21,7 +21,7 @@ struct PortLimits {
 inline PortLimits PortLimitsOf(const v1::Job& job, int64_t slice_bytes) {
   const int64_t workers = job.cluster().workers();
   const int64_t servers = job.cluster().servers().count();
-  // It may lead and follow others' shards, too.
+  // A server with standbys may lead and follow others' shards, too.
   const int64_t shards = job.cluster().replicas() > 0 ? servers : 1;
   PortLimits limits;
   // All workers and servers may be on one host, or behind one address. A worker has a connection or two for pushes

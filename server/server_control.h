@@ -54,7 +54,7 @@ class ServerControl {
   absl::Status Begin(ServerCheckpoints* checkpoints);
 
   struct Stand {
-    // Where the others reach this server.
+    // The address at which the others reach this server.
     std::string address;
     // Prepared; outlive this.
     ServerCheckpoints* checkpoints = nullptr;

@@ -12,7 +12,7 @@ namespace tessera {
 // host:port each.
 struct ServerPlace {
   std::string listen;
-  // Where the others reach it; empty: at the address that listening took.
+  // The address at which the others reach it; empty: the one that listening took.
   std::string announced;
   // Empty: this server may be it, and nobody has said where it is.
   std::string coordinator;

@@ -76,16 +76,16 @@ class ServerProcess {
   ServerProcess(const ServerOptions& options, v1::Job job)
       : options_(options), job_(std::move(job)), digest_(JobDigest(job_)) {}
   ~ServerProcess() {
-    // It uses what is destroyed before control_ is.
+    // The election uses what is destroyed before control_ is.
     if (control_ != nullptr) control_->StopElection();
     if (drainer_.joinable()) drainer_.join();
     if (host_ != nullptr) host_->Disconnect();
   }
 
   absl::Status Start();
-  // Until the job has ended. OK: normally.
+  // Waits until the job has ended. OK: it ended normally.
   absl::Status AwaitEnd();
-  // From the signal thread.
+  // Called by the signal thread.
   void OnSignal(int count);
 
  private:
@@ -108,7 +108,7 @@ class ServerProcess {
   absl::Status CheckOutputs() const;
   absl::Status WriteReport(const v1::JobStatus& status) const;
   v1::JobStatus CurrentStatus() const;
-  // It can be called, and its job has not ended.
+  // Whether the server can be called and its job has not ended.
   bool Serves() const;
   std::shared_ptr<grpc::Channel> OpenCoordinator(const std::string& at);
   // The servers elect the one that is the coordinator.
@@ -125,12 +125,12 @@ class ServerProcess {
   Recipe recipe_;
   ModelShape shape_;
 
-  // Before control_, which may say until it is destroyed that it is vacated.
+  // This stands before control_, which may say until it is destroyed that it is vacated.
   mutable absl::Mutex mutex_;
   std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
-  // Where the others reach it; empty: it does not serve yet.
+  // The address at which the others reach it; empty: it does not serve yet.
   std::string reached_at_ ABSL_GUARDED_BY(mutex_);
-  // Once the job is over: what is asked for a status leaves it soon.
+  // The last status, once the job is over: what is asked for a status leaves it soon.
   std::optional<v1::JobStatus> last_status_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<ServerControl> control_;  // where it may be the coordinator
   LiveCoordinator* coordinator_ = nullptr;  // control_'s
@@ -348,7 +348,7 @@ absl::Status ServerProcess::CheckOutputs() const {
   }
   TESSERA_RETURN_IF_ERROR(
       CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
-  // It appears when the server is up, and no sooner.
+  // The address file appears when the server is up, and no sooner.
   TESSERA_RETURN_IF_ERROR(
       CheckIsNoJobInput("--address-file", options_.address_file, options_.job_path, job_));
   return CheckAddressFile(options_.address_file);
@@ -448,7 +448,7 @@ void ServerProcess::OnSignal(int count) {
   }
   Log(LogLevel::kInfo, absl::StrCat("server: signal received, draining the job, as ", why_not,
                                     "; again to end at once"));
-  // It may wait for a store that does not answer, and whoever asks again is not to wait for that.
+  // Draining may wait for a store that does not answer, and whoever asks again is not to wait for that.
   drainer_ = std::thread([this] { DrainJob(); });
 }
 
@@ -478,7 +478,7 @@ void ServerProcess::DrainJob() {
   for (int asked = 1;; ++asked) {
     const absl::Status drained = AskForDrain(why);
     if (drained.ok()) return;
-    // It may have been heard, or another server be about to be the coordinator.
+    // The call may have been heard, or another server be about to be the coordinator.
     const bool is_unheard = absl::IsUnavailable(drained) || absl::IsDeadlineExceeded(drained);
     const bool gives_up = !is_unheard || (asked > 1 && SteadyNow() >= give_up);
     {

@@ -99,7 +99,7 @@ void ShardHost::Disconnect() {
     absl::MutexLock lock(&bell_->mutex);
     bell_->link = nullptr;
   }
-  // Their threads may wait for the mutex.
+  // The links' threads may wait for the mutex, so that the links end without it.
   host_link.reset();
   links.clear();
   prepare_.Notify();
@@ -271,7 +271,7 @@ void ShardHost::OnOrder(const v1::HostOrder& order) {
     absl::MutexLock lock(&mutex_);
     if (disconnected_ || ended_) return;
     if (order.end()) {
-      // Where it leads, its links have last words to say.
+      // Where this host leads, its links have last words to say.
       if (!led_.empty()) return;
       is_over = true;
       if (!order.failure().empty()) {

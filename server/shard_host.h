@@ -73,10 +73,10 @@ class ShardHost {
   };
 
   explicit ShardHost(Options options);
-  // After the gRPC server's end.
+  // Called after the gRPC server's end.
   ~ShardHost();
 
-  // To be given to GrpcServer, and to outlive that.
+  // The services, which are given to GrpcServer and outlive it.
   std::vector<grpc::Service*> services();
   // The server is reached at `address` from now on.
   void Start(const std::string& coordinator, const std::string& address);
@@ -117,8 +117,8 @@ class ShardHost {
     bool ended = false;
   };
 
-  // May take longer than a lease where the shard is large: not with the mutex, nor on a thread that others wait for.
-  // `awaits_load`: as Shard::Options has it.
+  // Makes a shard, which may take longer than a lease where it is large: call this without the mutex, and not on a
+  // thread that others wait for. `awaits_load`: as Shard::Options has it.
   std::unique_ptr<Shard> MakeShard(uint32_t rank, bool awaits_load = false) const;
   // nullptr: the shard is made while the coordinator hears of its server already.
   absl::Status Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term)
@@ -141,7 +141,7 @@ class ShardHost {
   std::string coordinator_;
   std::string address_;
   uint64_t life_ = 0;  // as replica
-  // Before the shards: their threads ask it for its traffic until they have ended.
+  // This stands before the shards, whose threads ask it for its traffic until they have ended.
   std::unique_ptr<ParameterService> service_;
   mutable absl::Mutex mutex_;
   std::map<uint32_t, Led> led_ ABSL_GUARDED_BY(mutex_);
@@ -150,7 +150,7 @@ class ShardHost {
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_left_ ABSL_GUARDED_BY(mutex_) = false;
   std::string leave_told_ ABSL_GUARDED_BY(mutex_);  // for whom it waits, as the log has it
-  // Where the job keeps standbys.
+  // Set where the job keeps standbys.
   std::unique_ptr<FollowedShards> followed_;
   std::unique_ptr<StandbyHost> standbys_;
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();

@@ -24,7 +24,7 @@ struct WorkerMemory {
   int64_t checkpoint = 0;
   // The process itself and its connections.
   int64_t program = 0;
-  // Where subnets are trained.
+  // The sum's parts where subnets are trained.
   SubnetMemory subnets;
 
   int64_t total() const { return data + replica + checkpoint + program; }

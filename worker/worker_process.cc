@@ -165,7 +165,7 @@ absl::Status WorkerProcess::Connect() {
     leaves = asked_to_leave_;
   }
   TESSERA_RETURN_IF_ERROR(joined.status());
-  // Its client was cancelled after it had become a member, and makes no other call than this.
+  // The worker's client was cancelled after it had become a member, and makes no other call than this.
   if (leaves) {
     coordinator_->Withdraw("");
     return absl::CancelledError("cancelled");
@@ -181,7 +181,7 @@ absl::Status WorkerProcess::Connect() {
     }
     data_->notes.clear();
   }
-  // It may come while this client is being destroyed.
+  // The loss may be told while this client is being destroyed.
   CoordinatorClient* const client = coordinator_.get();
   client->StartRenewing(
       [this, client](absl::Status why) {
@@ -357,7 +357,7 @@ absl::Status WorkerProcess::Train() {
     status = TrainOnce();
   }
   if (!loop_exists()) {
-    // Those who know of it need not wait for its lease.
+    // Those who hear of the end need not wait for the worker's lease.
     if (joined() && !has_left(status)) coordinator_->Withdraw(ToUtf8(status.message()));
     return status;
   }

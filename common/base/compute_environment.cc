@@ -14,7 +14,8 @@
 namespace tessera {
 namespace {
 
-// Has the process that was started anew. What is preloaded may put a variable back, each time.
+// The variable that marks a process which was started anew, so that it is not started for ever: what is preloaded
+// may put a variable back each time.
 constexpr char kStartedAnew[] = "TESSERA_STARTED_ANEW";
 constexpr absl::string_view kSpinCount = "GOMP_SPINCOUNT";
 constexpr absl::string_view kWaitPolicy = "OMP_WAIT_POLICY";
@@ -68,7 +69,7 @@ void StartInComputeEnvironment(char** argv) {
   if (started != nullptr && started == own) return;
   // Started by hand through the loader: the program there would be that.
   if (getauxval(AT_BASE) == 0) return;
-  // Not through /proc, so that the process keeps its name.
+  // The program is started by its own path and not through /proc, so that the process keeps its name.
   char program[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
   if (size <= 0) return;

@@ -21,7 +21,7 @@ struct HostPort {
 // '.', '-' and '_', or an IPv6 address in brackets, with a zone or none; whether it exists nobody asks.
 absl::optional<HostPort> ParseHostPort(absl::string_view address);
 
-// It can be called: a host, and a port from 1.
+// Whether `address` can be called: it has a host, and a port from 1.
 bool IsHostPort(absl::string_view address);
 
 // Only this machine can connect to `address` (host:port): 127.0.0.0/8, [::1], "localhost".

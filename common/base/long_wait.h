@@ -11,7 +11,7 @@ namespace tessera {
 // One thread's. Time comes in as an argument, of any one clock.
 class LongWait {
  public:
-  // It began at `since`: short ones, of less than `first`, are not worth a word.
+  // The wait began at `since`. A wait of less than `first` is not worth a word.
   LongWait(absl::Time since, absl::Duration first, absl::Duration every)
       : since_(since), every_(every), next_(since + first) {}
   LongWait(absl::Time since, absl::Duration every) : LongWait(since, every, every) {}

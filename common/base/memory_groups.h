@@ -8,7 +8,7 @@
 namespace tessera {
 
 struct MemoryGroup {
-  // Where its files are: memory.max and others. It may not be there.
+  // The folder of the group's files: memory.max and others. It may not be there.
   std::string folder;
   // Version 2, whose files have other names than version 1's.
   bool is_unified = false;

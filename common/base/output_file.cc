@@ -20,7 +20,7 @@ namespace {
 // The limit that the system itself has for following links.
 constexpr int kLinksMax = 40;
 
-// By errno.
+// The error of a place that cannot be written, by errno.
 absl::Status NotWritable(absl::string_view flag, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path,
                                                  "\" cannot be written: ", strerror(errno),
@@ -44,7 +44,7 @@ bool IsOwnOutput(const struct stat& there) {
 void TakeAfter(const struct stat& there, int file) {
   // Changing the owner clears bits of the mode.
   if (fchown(file, there.st_uid, there.st_gid) != 0 && fchown(file, -1, there.st_gid) != 0) {
-    // It stays this process's own.
+    // The file stays this process's own.
   }
   fchmod(file, there.st_mode & 0777);
 }

@@ -26,9 +26,9 @@ absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path,
 //   kUnavailable  it cannot be written; "<flag>: ..." says why
 absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::string_view text);
 
-// Where writing to a path ends.
+// The place where writing to a path ends.
 struct OutputPlace {
-  // Behind all symbolic links, also one that leads to nothing yet.
+  // The path behind all symbolic links, also behind one that leads to nothing yet.
   std::string path;
   // A file, or nothing yet: one that was written elsewhere may take its place. Else a device, a pipe or the file that
   // this process's stdout or stderr goes to, which can only be written to.

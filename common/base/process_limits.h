@@ -9,7 +9,7 @@
 namespace tessera {
 
 struct ProcessNeeds {
-  // Beside those that run already.
+  // Threads beside those that run already.
   int threads = 0;
   // Descriptors, all of them.
   int files = 0;

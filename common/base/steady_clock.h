@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// Since some moment that all of a process have in common: two of them may be compared and subtracted, and
-// mean nothing as a date, nor to a process whose clock has another name.
+// The time since some moment that all of a process have in common. Two such times may be compared and subtracted;
+// they mean nothing as a date, nor to a process whose clock has another name.
 inline absl::Time SteadyNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }

@@ -42,7 +42,7 @@ class Wakeup {
  private:
   void NotifyLocked();
 
-  // Not an absl::Mutex: only the standard library's waits go by the steady clock.
+  // This is no absl::Mutex, as only the standard library's waits go by the steady clock.
   std::mutex mutex_;
   std::condition_variable changed_;
   bool notified_ = false;

@@ -164,7 +164,7 @@ absl::Status RemoveFolder(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t bytes_max) {
-  // Without O_NONBLOCK a pipe without a writer would hold us for ever.
+  // O_NONBLOCK keeps a pipe without a writer from holding us for ever.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return FileError(errno, path, "read");
   struct stat info;

@@ -31,7 +31,7 @@ class DurableFile {
   static absl::StatusOr<std::unique_ptr<DurableFile>> CreateUnique(const std::string& path);
   ~DurableFile();
 
-  // After an error the file is of no use.
+  // Writes behind what was written before. After an error the file is of no use.
   absl::Status Write(const void* data, int64_t bytes);
   // All of it is on the disk, and the file is closed. Its name is on the disk once its folder is
   // synced.

@@ -37,7 +37,7 @@ constexpr uint64_t kSavedNumberEnd = uint64_t{1} << 39;
 constexpr uint64_t kSavedCountEnd = uint64_t{1} << 56;
 
 struct CheckpointFile {
-  // Without the folder.
+  // The file's name, without the folder.
   std::string name;
   int64_t bytes = 0;
   uint64_t sum = 0;
@@ -48,7 +48,7 @@ struct CheckpointParameter {
   int64_t rows = 0;
   int64_t columns = 1;
   bool is_vector = false;
-  // In an export its values are multiplied by it (common/keyset/mean_share.h).
+  // The number that an export multiplies the tensor's values by (common/keyset/mean_share.h).
   double export_factor = 1;
   // What the columns of a matrix are made of: channels, height and width for a convolution. Their product is
   // `columns`. Empty: nothing more is known of them.
@@ -105,7 +105,7 @@ struct Manifest {
   std::string coordinator = "{}";
 
   const CheckpointFile* FindFile(absl::string_view name) const;
-  // Its members had the ranks 0 to workers - 1, all of them.
+  // Whether its members had exactly the ranks 0 to workers - 1.
   bool HasRanks(uint64_t workers) const;
 };
 

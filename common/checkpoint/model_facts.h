@@ -59,7 +59,8 @@ absl::Status AppendFacts(const ModelFacts& facts, SafetensorsWriter* out);
 
 // nullopt: the file has none. kInvalidArgument: they are not what was written, or contradict each other.
 absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const SafetensorsReader& file);
-// Those of the lowest rank, and of the first that has them the constants. Codes as above.
+// The facts of the lowest rank's file, with the constants of the first file that has them. The codes are those of
+// the other ReadFacts.
 absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const Checkpoint& checkpoint);
 
 // What a job with this checkpoint.restore reads its rows with: that of the newest checkpoint which `path` has, or

@@ -122,7 +122,7 @@ int64_t DtypeBytes(absl::string_view dtype) {
 
 absl::StatusOr<std::string> FormatTensorHeader(const std::vector<TensorSpec>& tensors,
                                                const TensorMetadata& metadata) {
-  // In our order, which is the order of the data.
+  // The header's keys keep our order, which is the order of the data.
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;
   std::set<std::string> names = {kMetadataKey};

@@ -32,7 +32,7 @@ struct TensorSpec {
   // The type's name in the format: "F32", "U64".
   std::string dtype;
   std::vector<int64_t> shape;
-  // Where its bytes begin in the data.
+  // The place in the data where the tensor's bytes begin.
   int64_t begin = 0;
 
   // Entries, and bytes, of a tensor that has been checked.
@@ -43,7 +43,7 @@ struct TensorSpec {
 using TensorMetadata = std::map<std::string, std::string>;
 
 struct TensorHeader {
-  // In the order of their data.
+  // The tensors, in the order of their data.
   std::vector<TensorSpec> tensors;
   TensorMetadata metadata;
 };

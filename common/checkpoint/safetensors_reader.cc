@@ -38,7 +38,7 @@ absl::Status ReadAt(int fd, const std::string& path, int64_t offset, int64_t byt
   return absl::OkStatus();
 }
 
-// Its size; an error where it is no plain file.
+// The size of an open file; an error where it is no plain file.
 absl::StatusOr<int64_t> SizeOf(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return FileError(errno, path, "read");

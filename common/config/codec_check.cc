@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// It is used as a float, in which less may be 0, and 0 says that it is led.
+// The least threshold: tau is used as a float, in which less may be 0, and 0 says that the threshold is led.
 constexpr double kTauLeast = 1e-30;
 
 class CodecChecker {

@@ -32,7 +32,7 @@ std::vector<std::string> FlagsOf(const CLI::App& app) {
   return names;
 }
 
-// In place of what was not converted, "--workers = 99999999999".
+// What is wanted in place of a number that was not converted, such as "--workers = 99999999999".
 absl::string_view WantedNumber(absl::string_view what) {
   constexpr absl::string_view kBefore = " = ";
   const size_t at = what.rfind(kBefore);

@@ -17,7 +17,7 @@ namespace tessera {
 // Errors beyond this many are counted, not kept.
 constexpr int kJobErrorsMax = 100;
 
-// Where something is written. Lines and columns count from 1; 0 is unknown.
+// A place where something is written. Lines and columns count from 1; 0 is unknown.
 struct Position {
   // 0: the job file; n: the n-th --set.
   int source = 0;
@@ -25,7 +25,7 @@ struct Position {
   int column = 0;
 };
 
-// Where each key that was given is written, by its path: "model.layers.0.linear.units".
+// The places of the keys that were given, each by its path: "model.layers.0.linear.units".
 using Positions = std::map<std::string, Position>;
 
 // The place of `key`, or of the nearest key above it that was given; the file's start when there is none.
@@ -59,7 +59,7 @@ class JobErrors {
   bool Touches(absl::string_view key) const;
   bool empty() const { return entries_.empty(); }
 
-  // In the order of the file, then of the overrides.
+  // The errors in the order of the file, then of the overrides.
   std::vector<JobError> Sorted() const;
 
  private:

@@ -29,7 +29,7 @@ inline bool HasBareNames(const google::protobuf::Descriptor& message) {
   return message.options().GetExtension(v1::choice).bare_name();
 }
 
-// In the order of the file.
+// The message's fields in the order of the schema's file.
 FieldList FieldsOf(const google::protobuf::Descriptor& message);
 FieldList FieldsOf(const google::protobuf::OneofDescriptor& oneof);
 

@@ -14,7 +14,7 @@ namespace tessera {
 struct PlanMember {
   MemberId member;
   Rank rank;
-  // It takes part from this exchange on.
+  // The exchange from which on it takes part.
   Exchange first_exchange{1};
 };
 
@@ -41,7 +41,7 @@ struct Plan {
   Generation generation;
   std::vector<PlanMember> members;
   std::vector<FormerSite> former;
-  // Those in force, and any that will be. Empty: all parts are equal.
+  // The shares in force, and any that will be. Empty: all parts are equal.
   std::vector<PartShares> shares;
 
   // nullptr if it is no member.

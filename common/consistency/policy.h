@@ -30,7 +30,7 @@ struct PushFacts {
 struct Verdict {
   // pending += weight * decode(payload)
   float weight = 1;
-  // This push completes an update: the rule is applied to pending, version + 1.
+  // The push completes an update: the rule is applied to pending, and the version grows by one.
   bool commit = false;
   // What pending is multiplied by when it is applied (1 / number of folded pushes for a mean).
   float commit_scale = 1;
@@ -75,7 +75,7 @@ class ConsistencyPolicy {
   // The first exchange that a member who is added now can make; `wanted` or a later one. 0 < it.
   virtual Exchange FirstExchange(Exchange wanted) const { return wanted; }
 
-  // May a member that has pushed exchange `after` read now? Own pushes are folded before its reads.
+  // Whether a member that has pushed exchange `after` may read now. Its own pushes are folded before its reads.
   virtual bool MayRead(MemberId member, Exchange after) const = 0;
 
   // Under a barrier, the exchange that is being collected now; 0 where members advance on their
@@ -87,7 +87,7 @@ class ConsistencyPolicy {
 
   // For a standby: of a policy that keeps nothing beside its members and their rests, nothing.
   virtual PolicyState State() const { return {}; }
-  // After SetMembers. Members that there are not are passed over.
+  // Takes up a state that State gave; called after SetMembers. Members that are not in the plan are passed over.
   virtual void SetState(const PolicyState& state) {}
 };
 

@@ -139,10 +139,10 @@ class Quorum final : public ConsistencyPolicy {
     }
   }
 
-  // Its first round has come, or it has come early.
+  // Whether the member's first round has come, or it has pushed before that.
   bool Begun(const Member& m) const { return m.first <= collecting_ || m.round != 0; }
   bool InRound(const Member& m) const { return m.round == round_; }
-  // Whether the round, which has begun, lacks a push of this member.
+  // Whether the round lacks a push of this member, which has begun.
   bool Missing(const Member& m) const { return !m.resting && !InRound(m); }
 
   bool Closes(absl::Time now) const {

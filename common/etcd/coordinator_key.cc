@@ -43,7 +43,7 @@ std::string CoordinatorFinder::AskServers() {
     v1::JobStatus status;
     if (!stub->Get(&context, v1::StatusRequest(), &status).ok()) continue;
     const v1::CoordinatorStatus& coordinator = status.coordinator();
-    // It is the coordinator itself.
+    // A server that knows where the state is kept is the coordinator itself.
     if (!coordinator.store().empty()) return address;
     if (!coordinator.is_away() && !coordinator.address().empty()) heard = coordinator.address();
   }

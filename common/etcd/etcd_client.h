@@ -58,11 +58,11 @@ struct EtcdTransaction {
 };
 
 struct EtcdOutcome {
-  // Both held, and it is done.
+  // Both conditions held, and the transaction is done.
   bool done = false;
   // The store's revision after it: that of the keys which were written.
   int64_t revision = 0;
-  // Not done: the keys as they are.
+  // Where it was not done: the keys as they are.
   std::optional<EtcdValue> guard;
   std::optional<EtcdValue> unchanged;
 };

@@ -86,9 +86,9 @@ struct Recipe {
   bool step_budgets = false;
   // States of the workers' optimizers that are exchanged and averaged beside the parameters.
   std::vector<std::string> averaged_states;
-  // Set: exchanges move a core and an explorer (common/keyset/sparse_keys.h).
+  // If set, exchanges move a core and an explorer (common/keyset/sparse_keys.h).
   std::optional<CoreShare> core;
-  // Set: a member exchanges the parameters of its half of the layers, and the halves meet in activations.
+  // If set, a member exchanges the parameters of its half of the layers, and the halves meet in activations.
   std::optional<LayerSplit> split;
   // How values are written on the wire.
   CodecChoice codecs;

@@ -25,7 +25,7 @@ uint64_t NumberOfHost(absl::string_view peer);
 class LimitedCall {
  public:
   virtual ~LimitedCall() = default;
-  // Another one has its place. Any thread.
+  // Ends the call, as another one has its place. Any thread.
   virtual void GiveWay() = 0;
 };
 
@@ -36,7 +36,7 @@ class CallLimit {
 
   // `call` is open, and is the owner's newest. Where that makes too many the owner's oldest gives way.
   void Add(uint64_t owner, const std::shared_ptr<LimitedCall>& call);
-  // It is over, or counts no more. No effect on one that has given way.
+  // Tells that a call is over, or counts no more. There is no effect on one that has given way.
   void Remove(uint64_t owner, const LimitedCall* call);
 
   size_t most() const { return most_; }

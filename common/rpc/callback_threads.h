@@ -21,7 +21,7 @@ int CallbackThreadsWanted(int cores);
 // they did not return for seconds, the log says so.
 void LimitCallbackThreads();
 
-// Has one of gRPC's threads call `callback`, in its turn.
+// Has one of gRPC's threads call `callback`, when its turn comes.
 void RunAsCallback(std::function<void()> callback);
 
 }  // namespace tessera

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// Between attempts to connect, in milliseconds: well under the shortest lease.
+// The pause between attempts to connect, in milliseconds: well under the shortest lease.
 constexpr int kReconnectMsMin = 50;
 constexpr int kReconnectMsMax = 500;
 // What an attempt may take, with TLS some three round trips: to the other side of the earth, or to a

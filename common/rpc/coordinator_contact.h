@@ -24,7 +24,8 @@ class CoordinatorContact {
   bool has_heard() const { return has_heard_; }
   // When something came last; before that, when this began.
   absl::Time last_heard() const { return last_heard_; }
-  // Since then. A coordinator that was never heard is not silent: it may not have been started yet.
+  // The time since something was heard. A coordinator that was never heard is not silent: it may not have been
+  // started yet.
   absl::Duration Silence(absl::Time now) const {
     return has_heard_ ? now - last_heard_ : absl::ZeroDuration();
   }

@@ -25,7 +25,7 @@
 namespace tessera {
 namespace {
 
-// Between two looks for a free descriptor.
+// The pause between two looks for a free descriptor.
 constexpr int kPauseMs = 100;
 // Connections of one address that are taken before the others, and the end, have their turn.
 constexpr int kTakenPerTurn = 64;

@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// Between two questions.
+// The time between two questions to the resolver.
 constexpr absl::Duration kNameAskInterval = absl::Milliseconds(500);
 
 // One thread's. Asks on a thread of its own, which it does not wait for, as DNS may take its time.

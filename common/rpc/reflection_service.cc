@@ -104,7 +104,7 @@ class Conversation final : public grpc::ServerBidiReactor<Request, Response> {
 
 class ReflectionService final : public v1::ServerReflection::CallbackService {
  public:
-  // Before the first call.
+  // Called before the first call is served.
   void SetServices(const std::vector<std::string>& names) { services_ = names; }
   grpc::ServerBidiReactor<Request, Response>* ServerReflectionInfo(
       grpc::CallbackServerContext*) override {

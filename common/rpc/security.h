@@ -66,7 +66,7 @@ class Security {
   // file. Never waits for a pipe.
   static absl::StatusOr<std::shared_ptr<const Security>> Load(const SecurityFiles& files);
 
-  // This process can serve TLS; it can call with TLS.
+  // Whether this process can serve TLS, and whether it can call with TLS.
   bool serves_tls() const { return !certificate_.empty(); }
   bool calls_tls() const { return serves_tls() || !authority_.empty(); }
   // "TLS, clients show certificates, tokens", "none".

@@ -17,7 +17,7 @@
 #include "common/rpc/compression.h"
 #include "common/rpc/control_channel.h"
 
-// There where a program is linked with tcmalloc.
+// The function is there where a program is linked with tcmalloc.
 extern "C" int MallocExtension_SetNumericProperty(const char* property, size_t value)
     __attribute__((weak));
 
@@ -66,7 +66,7 @@ void SetCommon(Set set) {
   set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
-// Once per process, before gRPC is used.
+// Prepares gRPC, once per process, before it is used.
 void PrepareLibrary() {
   static const bool prepared = [] {
     // Whoever sends what is no message is told so; protobuf would say it in the log as well, each time.

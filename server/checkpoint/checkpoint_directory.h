@@ -62,7 +62,7 @@ class CheckpointDirectory {
   absl::Status MoveAway(const std::string& name);
   // Step 3.
   absl::Status NameFiles(const std::string& folder, const Manifest& manifest);
-  // There is a whole checkpoint of this very manifest.
+  // Whether there is a whole checkpoint of this very manifest.
   bool Has(const Manifest& manifest) const;
   absl::Status RemoveOld(uint64_t newest);
   std::string PathOf(const std::string& name) const { return path_ + "/" + name; }

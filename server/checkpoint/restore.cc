@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& pa
 
 namespace {
 
-// Those that decide what a model's parameters and states are. Empty: none of them differ.
+// The differing keys that decide what a model's parameters and states are. Empty: none of them differ.
 std::string DifferencesOfModel(const Manifest& saved, const Manifest& model) {
   std::vector<KeyDifference> differences = DifferencesOf(model.job_text, saved.job_text);
   const auto is_other = [](const KeyDifference& key) {

@@ -32,7 +32,7 @@ prometheus::ClientMetric* MetricSet::Add(MetricType type, absl::string_view name
   prometheus::MetricFamily& family = families_[place->second];
   TESSERA_CHECK(family.type == type);
   prometheus::ClientMetric& metric = family.metric.emplace_back();
-  // Not `job`: that is what Prometheus calls its own list of targets.
+  // The label is not called `job`, which is what Prometheus calls its own list of targets.
   if (!job_name_.empty()) metric.label.push_back({"job_name", LabelValue(job_name_)});
   for (const MetricLabel& label : labels) {
     metric.label.push_back({std::string(label.name), LabelValue(label.value)});

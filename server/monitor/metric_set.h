@@ -45,7 +45,7 @@ class MetricSet {
   void Histogram(absl::string_view name, absl::string_view help, absl::Span<const uint64_t> counts,
                  uint64_t sum, Labels labels = {});
 
-  // In the order of their first values. Empty afterwards.
+  // All families, in the order of their first values. The set is empty afterwards.
   std::vector<prometheus::MetricFamily> Take();
 
  private:

@@ -25,7 +25,7 @@
 namespace tessera {
 namespace {
 
-// Between two nudges of a server that is to stop.
+// The pause between two nudges of a server that is to stop.
 constexpr absl::Duration kNudgeInterval = absl::Milliseconds(10);
 constexpr absl::string_view kMetricsPath = "/metrics";
 

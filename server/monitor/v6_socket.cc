@@ -28,7 +28,7 @@ Addresses Find(int family, const std::string& host, int port) {
   return {code == 0 ? found : nullptr, freeaddrinfo};
 }
 
-// It listens at 127.0.0.1:port.
+// Whether the socket listens at 127.0.0.1:port.
 bool Listens(int fd, int port) {
   int listens = 0;
   socklen_t size = sizeof(listens);

@@ -27,7 +27,7 @@ class Facts {
     const std::string text = Find(key);
     if (!absl::SimpleAtod(text, value)) Wrong(key, text);
   }
-  // These need not be there.
+  // Reads a number that need not be there.
   void GetAny(const char* key, std::optional<double>* value) {
     if (!Find(key).empty()) Get(key, &value->emplace());
   }

@@ -33,7 +33,7 @@ constexpr absl::string_view kLearned = "codec";
 constexpr absl::string_view kStillWriting =
     "the file of an earlier checkpoint is still being written";
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
-// Until whoever waits for a file says so, and says it again.
+// The time after which whoever waits for a file says so, and says it again.
 constexpr absl::Duration kTellOfWait = absl::Seconds(2);
 constexpr absl::Duration kTellOfWaitAgain = absl::Seconds(30);
 
@@ -468,7 +468,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
   }
   if (!options_.goes_back) {
     Deal deal;
-    // Where nothing is held back the other files are nothing to this worker.
+    // Where nothing is held back the other workers' files are nothing to this worker.
     if (options_.split && HoldsBack(state)) {
       TESSERA_ASSIGN_OR_RETURN(deal, DealInHalves(*checkpoint));
     } else {
