@@ -41,7 +41,7 @@ class Backend {
   virtual std::string description() const = 0;
   // The GPU's name, for the report; empty where there is none.
   virtual std::string gpu() const = 0;
-  // Since it was made.
+  // The shortcuts that were taken since the backend was made.
   virtual Shortcuts shortcuts() const = 0;
 
   virtual Memory& memory() = 0;

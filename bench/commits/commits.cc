@@ -73,7 +73,7 @@ class Commits {
     }
   }
 
-  // Without the time that a reader takes to come and go.
+  // Seconds of commits, without the time that a reader takes to come and go.
   double Run(bool held) {
     const auto reader = held ? store_.TakeSnapshot() : nullptr;
     return Seconds([&] { apply_({rule_.get(), &store_, &states_}); });

@@ -104,7 +104,7 @@ void ForgetIdentity(const std::string& folder) {
   rmdir(folder.c_str());
 }
 
-// This binary again, as the server.
+// The server is this binary again, in a process of its own.
 class ServerProcess {
  public:
   ServerProcess(int64_t entries, const std::string& identity) {

@@ -149,7 +149,7 @@ absl::StatusOr<Deviation> DeviationOf(const std::vector<std::string>& paths,
   for (size_t i = 0; i < a.size(); ++i) {
     TESSERA_ASSIGN_OR_RETURN(const double want, NumberAt(paths[0], a[i], {key}));
     TESSERA_ASSIGN_OR_RETURN(const double got, NumberAt(paths[1], b[i], {key}));
-    // Both may be 0.
+    // The check for equality comes first, as both may be 0.
     const double apart = got == want ? 0 : std::fabs(got - want) / std::fabs(want);
     deviation = {i + 1, std::max(deviation.largest, apart)};
   }
@@ -221,7 +221,7 @@ absl::Status CompareReports(const std::vector<std::string>& paths) {
   TESSERA_ASSIGN_OR_RETURN(const Deviation test, DeviationOf(paths, reports, "test_loss"));
   std::printf("largest difference of %zu losses: %.1e in training, %.1e of the test rows\n",
               train.values, train.largest, test.largest);
-  // Not by their ratio: both may be 0.
+  // The difference counts, not the ratio, as both may be 0.
   if (std::fabs(a - b) <= kLossDifference * std::fabs(b) && train.largest <= kLossDifference) {
     return absl::OkStatus();
   }

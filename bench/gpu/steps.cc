@@ -174,7 +174,7 @@ absl::StatusOr<double> SecondsPerStep(double seconds, Backend& device, Network* 
     Update update;
     update.number = step;
     if (work != nullptr) optimizer->Begin(update);
-    // Without an optimizer nothing moves parameters; with one it has rounded them.
+    // Nothing moves parameters where there is no optimizer; where there is one it has rounded them.
     if (step > 1) network->KeepRounded();
     TESSERA_RETURN_IF_ERROR(network->holds_next()
                                 ? network->BeginStepOnNext(key, work)

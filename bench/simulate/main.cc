@@ -162,7 +162,7 @@ absl::Status BenchMath(const Flags& flags, const std::string& method, const Data
   TESSERA_ASSIGN_OR_RETURN(const v1::Job job,
                            MakeJob(method, data.train.inputs(), flags.tiny ? 32 : 512,
                                    flags.math_workers, 2, batch, flags.math_steps));
-  // In turns, so that a slow moment of the machine hits both.
+  // The two are measured in turns, so that a slow moment of the machine hits both.
   double alone = 1e30, simulated = 1e30;
   for (int round = 0; round < flags.rounds; ++round) {
     const double begin = CpuSeconds();

@@ -92,7 +92,7 @@ EntrySet Select(const Arrays& a, bool with_gradient, int64_t core_entries) {
         {a.w.data() + at, with_gradient ? a.g.data() + at : nullptr, std::min(kRun, count - at)});
   }
   CoreSearch search(std::move(options));
-  // With a weight of its own, so that no pass goes into sums.
+  // The weight of the gradients is given, so that no pass goes into sums.
   CoreAgreement agreement({1, 1, static_cast<uint64_t>(count), static_cast<uint64_t>(core_entries),
                            with_gradient ? 5.0 : 0.0});
   while (!search.core().has_value()) {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kLineEntries = 16;
 
-// By row of the site, the lines with one of its columns.
+// For each row of the site, the cache lines with one of its columns.
 struct TouchedLines {
   explicit TouchedLines(const SiteSubnet::Part& part) {
     for (int64_t i = 0; i < part.row_size; ++i) {

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// That `run()` takes.
+// The seconds that `run()` takes.
 template <typename Run>
 double Seconds(Run&& run) {
   const auto begin = std::chrono::steady_clock::now();

@@ -55,7 +55,7 @@ void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
               Describe(PullForecast(job, recipe, *shape)).c_str(), interval.c_str());
 }
 
-// Where a note depends on them: reading data may take a while.
+// The number of training rows where a note depends on it: reading data may take a while.
 std::optional<int64_t> RowsOf(const v1::Job& job, const ModelShape& shape) {
   if (!WantsRows(job)) return std::nullopt;
   const absl::StatusOr<Datasets> data = LoadDatasets(job, EndsOf(job.model(), shape));

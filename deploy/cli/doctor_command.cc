@@ -78,14 +78,14 @@ struct Call {
   OwnPort port;
   // What the address is here.
   Findings name;
-  // Where somebody listens.
+  // How the call for the status ended, where somebody listens.
   absl::Status answer;
   v1::JobStatus status;
   absl::Time asked;
   absl::Time answered;
 };
 
-// With what UseSecurity has set.
+// Calls a server with the security that UseSecurity has set.
 Call CallServer(int rank, const std::string& address) {
   Call call;
   call.reach = TryConnect(address, kConnectMax);
@@ -118,7 +118,7 @@ class Examination {
                          shape_.size, shape_.size * 4.0 / (1 << 20), Counted(servers, "server"),
                          Counted(job_.cluster().workers(), "worker"),
                          JobDigest(job_).substr(0, 12)));
-    // Before there are threads here that a job's processes would not share.
+    // The limits are tried before there are threads here that a job's processes would not share.
     Add(CheckLimits(job_, !options_.no_data));
     const bool is_secure = Secure();
     // All at once, beside what follows: one that is silent takes seconds.
@@ -190,7 +190,7 @@ class Examination {
     return true;
   }
 
-  // Where the servers elect the coordinator.
+  // Asks etcd's members, where the servers elect the coordinator.
   void Etcd() {
     const auto& members = job_.cluster().coordinator().etcd();
     for (const std::string& member : members) {
@@ -270,7 +270,7 @@ class Examination {
     const v1::JobStatus& status = call.status;
     is_running_ = is_running_ || status.job_digest() == want.job_digest;
     Add(JudgeServer(want, status, call.asked, call.answered));
-    // In training, workers wait for each other all the time.
+    // Only a waiting job is told of: in training, workers wait for each other all the time.
     if (rank == 0 && status.state() == "waiting" && !status.waiting_for().empty()) {
       Note(absl::StrCat("the job waits for ", absl::StrJoin(status.waiting_for(), ", ")),
            "start what is missing, or see the log of what was started");

@@ -28,7 +28,7 @@ class FlagReader {
   double Share(absl::string_view flag, double value);
   double Rate(absl::string_view flag, double value);
   int Count(absl::string_view flag, int value);
-  // Not given is right. nullopt for a wrong one, too.
+  // An integer in bounds. A flag that was not given is right; nullopt stands for a wrong one, too.
   std::optional<int> Between(absl::string_view flag, const std::optional<int>& value, int least,
                              int most);
   const std::string& errors() const { return errors_; }

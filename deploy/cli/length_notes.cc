@@ -17,9 +17,9 @@ constexpr int64_t kExamplesMax = int64_t{1} << 62;
 struct Length {
   // Minibatches of each worker.
   std::optional<int64_t> steps;
-  // Those that are begun.
+  // The epochs that are begun.
   std::optional<int64_t> epochs;
-  // That the job learns from, all workers together.
+  // The examples that the job learns from, all workers together.
   std::optional<int64_t> examples;
 };
 

@@ -121,7 +121,7 @@ std::vector<std::string> Progress::NewLines(const v1::JobStatus& status) {
     lines.push_back(HistoryLine(entry));
     shown_.push_back(MadeAt(entry));
   }
-  // Once for each try; then the job ends, and the closing table tells.
+  // Each try that failed is told of once; when no other comes the job ends, and the closing table tells.
   if (IsTriedAgain(status) && status.checkpoint().failed_number() != failed_checkpoint_) {
     failed_checkpoint_ = status.checkpoint().failed_number();
     lines.push_back(absl::StrCat("checkpoint failed: ", status.checkpoint().failure()));

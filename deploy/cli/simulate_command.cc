@@ -41,7 +41,7 @@ namespace {
 // Above all levels. The only error that the simulated processes log is the job's failure, which is said here.
 constexpr LogLevel kNothing = static_cast<LogLevel>(static_cast<int>(LogLevel::kError) + 1);
 constexpr absl::Duration kShowInterval = absl::Milliseconds(100);
-// Between looks at the clock and at signals.
+// Events between two looks at the clock and at signals.
 constexpr int64_t kEventsAtOnce = 200;
 
 // Workers of one simulated machine that compute at the same time, as far as this machine can.
@@ -67,7 +67,7 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   if (in.step_time != "measured") {
     out.step_time = flags->Duration("step-time", in.step_time, ", or measured");
   } else if (in.stub_gradients) {
-    // There is no mathematics to measure.
+    // Stub gradients have no mathematics to measure.
     flags->Duration("step-time", in.step_time, "; stub gradients take no time of their own");
   }
   out.speed_spread = flags->Share("speed-spread", in.speed_spread);

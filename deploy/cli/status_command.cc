@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::chrono::seconds kAnswerMax{5};
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(500);
-// Where no terminal bounds it.
+// The width of a picture where no terminal bounds it.
 constexpr int kLineMax = 1000;
 
 int ShowOnce(const StatusOptions& options) {

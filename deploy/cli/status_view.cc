@@ -23,7 +23,7 @@ namespace {
 
 // Evaluations shown: the newest.
 constexpr int kHistoryShown = 5;
-// In place of what is not known.
+// What stands in place of what is not known.
 constexpr char kUnknown[] = "-";
 // Columns that a job's name gets at least.
 constexpr int kNameMin = 8;
@@ -245,7 +245,7 @@ std::vector<std::string> CheckpointLines(const v1::JobStatus& status) {
   return lines;
 }
 
-// Where it may be another process than it was, or is away.
+// Tells of the coordinator where it may be another process than it was, or is away.
 std::vector<std::string> CoordinatorLines(const v1::JobStatus& status) {
   const v1::CoordinatorStatus& coordinator = status.coordinator();
   if (coordinator.is_away()) {

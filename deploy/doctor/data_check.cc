@@ -23,7 +23,7 @@ Finding JudgeRows(const v1::Job& job, const Datasets& data) {
         absl::StrCat("data: ", rows, " rows to train on and ", data.test.rows(), " to test with"),
         ""};
   }
-  // Where rows are each worker's own, nobody here knows the others'.
+  // Nobody here knows the others' rows where rows are each worker's own.
   const int64_t workers = job.cluster().workers(), batch_size = job.train().batch_size();
   if (job.data().partition() == "local" && workers > 1) {
     return {

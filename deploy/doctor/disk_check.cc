@@ -132,7 +132,7 @@ double BytesThere(const std::string& directory) {
 }  // namespace
 
 double RoomWanted(const std::string& directory, double bytes, int64_t keep) {
-  // At least the first new one comes while all of those are there.
+  // At least the first new checkpoint comes while all old ones are there.
   return std::max(bytes, bytes * static_cast<double>(keep + 1) - BytesThere(directory));
 }
 

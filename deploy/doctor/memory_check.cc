@@ -17,9 +17,9 @@ namespace {
 // What one kind of process needs.
 struct Need {
   const char* who;
-  // On this machine.
+  // How many of them are on this machine.
   int64_t count = 0;
-  // That one of them uses, and that it can do with.
+  // Bytes that one of them uses at most, and the least that it can do with.
   int64_t most = 0;
   int64_t least = 0;
   // The sum, of what is used under the limit.

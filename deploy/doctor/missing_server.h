@@ -19,7 +19,7 @@ struct MissingServer {
   absl::Duration patience;
   // What this machine has of that address.
   OwnPort port;
-  // Where somebody listens: how the call for the status ended.
+  // How the call for the status ended, where somebody listens.
   absl::Status answer;
 };
 

@@ -149,7 +149,7 @@ std::string WhyNotBelieved(const CertificateFile& shown, const CertificateFile& 
 
 void JudgeChain(const CertificateFile& shown, const CertificateFile& authority, bool has_server,
                 absl::Time now, Findings* findings) {
-  // Without an authority a certificate is its own.
+  // A certificate is its own authority where there is none.
   const CertificateFile& believed = authority.certificates.empty() ? shown : authority;
   std::vector<std::pair<int, const char*>> uses;
   if (has_server) uses.emplace_back(X509_PURPOSE_SSL_SERVER, "a server's");
@@ -250,7 +250,7 @@ Findings CheckSecurity(const SecurityFiles& files, const std::vector<std::string
   NoteWeakAuthorities(authority, &findings);
   if (!shown.certificates.empty()) {
     X509* const own = shown.certificates[0].get();
-    // Else that was told.
+    // Certificates that are not in force were told of already.
     if (has_authority && AllInForce(shown, now)) {
       JudgeChain(shown, authority, !hosts.empty(), now, &findings);
     }

@@ -15,7 +15,7 @@ constexpr Stream kChanceSpeed = static_cast<Stream>(0x80);    // b = 0
 constexpr Stream kChanceJitter = static_cast<Stream>(0x81);   // b = step
 constexpr Stream kChanceFailure = static_cast<Stream>(0x82);  // b = life, from 0
 
-// In [0, 1), a multiple of 2^-53.
+// A number in [0, 1), a multiple of 2^-53.
 inline double UniformChance(uint64_t seed, Stream stream, uint64_t worker, uint64_t b) {
   const PhiloxBlock block = Philox(seed, stream, worker, b);
   return static_cast<double>((uint64_t{block[1]} << 32 | block[0]) >> 11) * 0x1p-53;

@@ -36,7 +36,7 @@ class SimNetwork {
     SimNanos message_cost = 0;
   };
 
-  // Both outlive the network.
+  // Events and machines outlive the network.
   SimNetwork(const Options& options, SimEventQueue* events,
              std::vector<std::unique_ptr<SimMachine>>* machines);
 

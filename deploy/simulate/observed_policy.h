@@ -14,7 +14,7 @@ namespace tessera {
 struct PolicyNews {
   // Whose push was folded; nobody's.
   MemberId folded;
-  // There are other members.
+  // Whether there are other members than before.
   bool members_changed = false;
 };
 

@@ -32,7 +32,7 @@ struct ParkedRead {
   uint64_t call = 0;
   // The read is of its site's subnet in the round after the exchange, rather than of all entries.
   bool is_fetch = false;
-  // Set: of the entries of this core and of the exchange's explorer.
+  // If set, the read is of the entries of this core and of the exchange's explorer.
   std::optional<CoreName> core;
 };
 

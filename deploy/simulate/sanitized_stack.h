@@ -26,7 +26,7 @@ namespace tessera {
 // one that it was called on.
 class SanitizedStack {
  public:
-  // It will begin in these bytes.
+  // Tells that the fiber will begin in these bytes.
   void Begin(const void* bottom, size_t bytes) {
     bottom_ = bottom;
     bytes_ = bytes;
@@ -34,7 +34,7 @@ class SanitizedStack {
     thread_ = __tsan_create_fiber(0);
 #endif
   }
-  // It is the one that runs.
+  // Tells that this stack is the one that runs.
   void BeginHere() {
 #ifdef TESSERA_TSAN_STACKS
     thread_ = __tsan_get_current_fiber();

@@ -82,7 +82,7 @@ absl::StatusOr<ActivationAnswer> SimulatedSender::Exchange(const ActivationBatch
       has_answer_ = true;
       break;
     }
-    // Without any the coordinator ends the job.
+    // Where there is no target the coordinator ends the job.
     if (target_) Send();
     goes_on = Wait();
     if (absl::IsInvalidArgument(refused_)) break;
@@ -132,7 +132,7 @@ void SimulatedSender::Arrive(uint64_t call) {
 void SimulatedSender::Answered(int machine, uint64_t call,
                                std::shared_ptr<const GradientAnswer> answer) {
   if (call != call_) return;
-  // It is on its way for a while; nobody looks at it before it has come.
+  // The answer is on its way for a while; nobody looks at it before it has come.
   answer_ = std::move(answer);
   world_.network.Send(machine, options_.machine,
                       GradientWireBytes(BytesOf(absl::MakeConstSpan(answer_->gradient))),

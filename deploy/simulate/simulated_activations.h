@@ -32,10 +32,10 @@ class SimulatedInbox;
 // Whom a batch reaches; all workers' of a simulation, and lives as long.
 using SimulatedInboxes = std::map<MemberId, SimulatedInbox*>;
 
-// Where one listens: what the coordinator tells the others of it.
+// The address of a machine on which a linear worker listens, as the coordinator tells it to the others.
 std::string SimulatedAddress(int machine);
 
-// Both ends live as long as the simulation: messages refer to them.
+// The sender's end. Both ends live as long as the simulation, as messages refer to them.
 class SimulatedSender final : public ActivationSender {
  public:
   struct Options {

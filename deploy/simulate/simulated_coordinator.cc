@@ -92,7 +92,7 @@ absl::StatusOr<v1::EvaluateReply> SimulatedCoordinator::Evaluate(
   return std::move(call.reply);
 }
 
-// Of several plans that are sent at the same moment only the last counts: thousands of workers leave at once.
+// If several plans are sent at the same moment only the last counts: thousands of workers leave at once.
 void SimulatedCoordinator::Send(uint32_t server, v1::PlanMessage message) {
   Link& link = links_[server];
   if (!link.to_server.empty() && link.to_server.back().at == world_.events.now() &&

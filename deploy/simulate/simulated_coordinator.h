@@ -84,7 +84,7 @@ class SimulatedCoordinator {
   };
   struct Link {
     SimulatedServer* server = nullptr;
-    // On their way, in order.
+    // Messages on their way, in order.
     std::deque<Sent> to_server;
     std::deque<v1::ShardMessage> to_coordinator;
   };

@@ -179,7 +179,7 @@ void SimulatedServer::SetAlarm() {
 }
 
 void SimulatedServer::OnPlanMessage(const v1::PlanMessage& message) {
-  // In the order of the fields.
+  // The message is handled in the order of its fields.
   if (message.has_plan()) ApplyPlan(message.plan());
   if (message.has_propose()) AnswerProposal(message.propose());
   while (!proposals_.empty() && *proposals_.begin() <= message.withdraw()) {

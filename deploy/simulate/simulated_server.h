@@ -32,7 +32,7 @@ class SimulatedServer {
     int machine = 0;
     // Bytes of its slice that the thread folds per second; 0: no time.
     int64_t rate = 0;
-    // Between words to the coordinator.
+    // The time between two words to the coordinator.
     SimNanos counters_interval = kNanosPerSecond;
   };
 

@@ -184,7 +184,7 @@ void SimulatedWorker::Renew() {
   around_.coordinator->Tell(options_.machine, [this] { AskToRenew(); });
 }
 
-// At the coordinator.
+// Runs at the coordinator.
 void SimulatedWorker::AskToRenew() {
   v1::RenewRequest request;
   request.set_member(member_.value());

@@ -238,7 +238,7 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
   if (options_.fail_rate > 0) {
     const double hours =
         ExponentialChance(job_.seed(), kChanceFailure, k, life) / options_.fail_rate;
-    // Further off than any simulation goes is never.
+    // What is further off than any simulation goes is never.
     constexpr double kHoursMax = 24 * 365;
     if (hours < kHoursMax) {
       options.crashes_after = static_cast<SimNanos>(hours * 3600 * kNanosPerSecond);

@@ -97,9 +97,9 @@ class Simulation {
   uint64_t events() const { return world_->events.events(); }
   uint64_t exchanges() const;
   v1::JobStatus Status() const;
-  // Once the job has ended: OK, or why it failed.
+  // How the job ended, once it has: OK, or why it failed.
   absl::Status outcome() const;
-  // Once the job has ended, also where it failed: the report, with the options under "simulation".
+  // The report of a job that has ended or failed, with the options under "simulation".
   std::string Report() const;
   const Coordinator& coordinator() const { return coordinator_->state(); }
   const std::vector<std::unique_ptr<SimulatedServer>>& servers() const { return servers_; }

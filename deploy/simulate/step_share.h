@@ -24,14 +24,14 @@ class StepShare {
   // Rows of data have `row_entries` inputs that count: all of them, or their entries.
   StepShare(const ModelShape& shape, double row_entries);
 
-  // In (0, 1]; 1 where `keys` are dense.
+  // The share of `keys` in a step, in (0, 1]; 1 where they are dense.
   double Of(const KeySet& keys) const;
   // The share of the layers that have these parameters; and that of their way forward alone.
   double Of(const ParameterRange& range) const;
   double ForwardOf(const ParameterRange& range) const;
 
  private:
-  // By parameter: multiply-adds for each of its entries, and those of the way forward.
+  // For each parameter: multiply-adds for each of its entries, and those of the way forward.
   std::vector<double> passes_, forward_;
   // The number of entries of each parameter.
   std::vector<int64_t> sizes_;

@@ -16,7 +16,8 @@
 
 namespace tessera {
 
-// It exchanges as many bytes with the servers, and with the other half's workers, as a HalfReplica would.
+// A learner that exchanges as many bytes with the servers, and with the other half's workers, as a HalfReplica
+// would.
 class StubHalfLearner final : public StubLearner {
  public:
   // What all of a simulation have in common. Outlives them.

@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// It asks for the subnets that a SubnetReplica would, and returns as many entries. Every one is the
+// A learner that asks for the subnets that a SubnetReplica would, and returns as many entries. Every entry is the
 // same tiny number, every loss 1, and no row is scored.
 class StubSubnetLearner final : public Learner {
  public:

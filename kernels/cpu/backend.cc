@@ -63,7 +63,7 @@ absl::Status CheckTeam(int threads) {
                    " here; unset OMP_THREAD_LIMIT, or set cluster.threads to ", team));
 }
 
-// There is nothing to be saved: a call is the work.
+// A sequence saves nothing on a CPU: a call is the work.
 class CpuSequence final : public Sequence {
  public:
   void Run(absl::FunctionRef<void()> queue) override { queue(); }

@@ -69,7 +69,8 @@ struct CpuConvolution<T>::Prepared {
   dnnl::primitive convolution;
   std::unordered_map<int, memory> arguments;
   int weights_argument = DNNL_ARG_WEIGHTS;
-  // Where `reorders`, between the caller's weights and those that the primitive reads or writes.
+  // If `reorders`, the primitive reads or writes weights in an order of its own, between which and the caller's
+  // they are turned.
   bool reorders = false;
   dnnl::reorder reorder;
   memory callers;

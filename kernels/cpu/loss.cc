@@ -61,7 +61,7 @@ double SumOf(const double* lanes) {
   return sum;
 }
 
-// After so many tiles no lane's product is above 2^512.
+// No lane's product is above 2^512 after so many tiles.
 constexpr int64_t kTilesMax = 512;
 
 TESSERA_VECTOR_CLONES void MovePowers(int64_t lanes, double* sums, double* products) {
@@ -192,7 +192,7 @@ void CpuLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
   ForRows(shape, piece.sums, sums, [&](int64_t row, LossSums* out) {
     const float* z = logits + row * n;
     const float* t = targets.targets == nullptr ? nullptr : targets.targets + row * n;
-    // Without targets: the one index whose target is 1, or -1.
+    // The one index whose target is 1, where there are no targets; or -1.
     const int64_t label =
         t != nullptr ? -1 : (n == 1 ? targets.labels[row] - 1 : targets.labels[row]);
     const auto is_label = [&](int64_t index) {

@@ -111,7 +111,7 @@ int64_t CudaConvolution<T>::ImagesOf(Kind kind, const ImagesShape& shape) const 
   const ImageSizes sizes = SizesOf(kind, shape.map);
   const int64_t bytes = (sizes.a + sizes.b) * static_cast<int64_t>(sizeof(float));
   int64_t images = std::max<int64_t>(1, options_.widened_bytes / bytes);
-  // Behind so many results the next ones are aligned, too.
+  // The results behind so many are aligned, too.
   constexpr int64_t kAligned = cuda::ConvolutionPass::kAlignment / sizeof(float);
   if (images > kAligned) images -= images % kAligned;
   return std::min(shape.rows, images);

@@ -30,7 +30,8 @@ struct CudaConvolutionOptions {
   int64_t widened_bytes = int64_t{64} << 20;
 };
 
-// Where windows are single places one beside the other the images are the patches.
+// Convolutions on the GPU, by cuDNN or as products over patches. Where windows are single places one beside the
+// other the images themselves are the patches.
 template <typename T>
 class CudaConvolution final : public ConvolutionKernel<T> {
  public:

@@ -155,7 +155,7 @@ cudnnStatus_t CudnnLibrary::State::Describe(Plan* plan) const {
   then(calls.cudnnSetConvolution2dDescriptor(plan->convolution, n(w.padding_y), n(w.padding_x),
                                              n(w.stride_y), n(w.stride_x), 1, 1,
                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-  // By default factors of f32 may be rounded to tf32.
+  // cuDNN may round factors of f32 to tf32 by default.
   then(calls.cudnnSetConvolutionMathType(plan->convolution,
                                          plan->pass.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
   return status;
@@ -278,7 +278,7 @@ absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void* stream) {
                                                       CUDART_VERSION / 1000));
   }
   cudnnStatus_t status = calls.cudnnCreate(&state->handle);
-  // From here on its destructor cleans up.
+  // The object is made here so that its destructor cleans up from now on.
   std::unique_ptr<CudnnLibrary> library(new CudnnLibrary(std::move(state)));
   if (status == CUDNN_STATUS_SUCCESS) {
     status = calls.cudnnSetStream(library->state_->handle, static_cast<cudaStream_t>(stream));

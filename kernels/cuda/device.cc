@@ -103,7 +103,7 @@ struct Device::State {
     }
     return cudaSuccess;
   }
-  // Once is enough: what is wrong is wrong with all of them.
+  // One line is enough: what is wrong is wrong with all of them.
   void SayNotRecorded(absl::string_view why) {
     if (std::exchange(said_not_recorded, true)) return;
     Log(LogLevel::kWarning, absl::StrCat("cuda: steps are queued kernel by kernel device=", ordinal,
@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
   state->memory_total = static_cast<int64_t>(properties.totalGlobalMem);
   state->multiprocessors = properties.multiProcessorCount;
   TESSERA_RETURN_IF_ERROR(CheckGpu(ordinal, {state->name, properties.major, properties.minor}));
-  // From here on its destructor cleans up.
+  // The object is made here so that its destructor cleans up from now on.
   std::unique_ptr<Device> device(new Device(std::move(state)));
   State& s = *device->state_;
   // Other workers may share the cores. Best effort.
@@ -389,7 +389,7 @@ Device::Graph Device::EndRecording() {
     if (s.status.ok()) s.SayNotRecorded(not_recorded.message());
     return kNoGraph;
   }
-  // In the place of one that was dropped.
+  // A new graph takes the place of one that was dropped.
   const auto place = std::find(s.graphs.begin(), s.graphs.end(), nullptr);
   const auto graph_index = static_cast<Graph>(place - s.graphs.begin());
   if (place == s.graphs.end()) {

@@ -86,7 +86,7 @@ class Device {
   // False: nothing was queued, as cuDNN cannot compute it after all.
   bool Convolve(const ConvolutionPass& pass, void* workspace);
 
-  // On Stream::kCompute; none where `blocks` is 0.
+  // Launches on Stream::kCompute; nothing where `blocks` is 0.
   template <typename Kernel>
   void Launch(int64_t blocks, const Kernel& kernel) {
     if (blocks == 0 || !Admits(blocks)) return;
@@ -111,7 +111,7 @@ class Device {
   Graph EndRecording();
   // Queues all of it on Stream::kCompute.
   void Replay(Graph graph);
-  // It is not needed any more; waits for nothing.
+  // Tells that the graph is not needed any more; waits for nothing.
   void Drop(Graph graph);
 
   absl::Status Synchronize();

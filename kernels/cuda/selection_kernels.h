@@ -250,7 +250,7 @@ struct GatherPlaces : GroupsOfPlaces {
         TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
           if ((four[half] >> k & 1u) != 0) v[half][k] = source[place + k];
         }
-        // Those of the word that are not meant count all the same.
+        // Marks of the word that are not meant count all the same.
         four[half] |= (word >> shift & 15u) << 4;
       }
     }

@@ -94,7 +94,8 @@ struct Extents {
   int rows, inputs, outputs;
 };
 
-// Those of this block, in order: blocks that are at work at a time have tiles beside one another, which share dy.
+// The tiles of this block, in order: blocks that are at work at a time have tiles beside one another, which share
+// dy.
 struct Tiles {
   int across, first, step, count;
   __device__ __forceinline__ explicit Tiles(const Extents& of) {

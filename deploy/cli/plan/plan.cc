@@ -81,7 +81,7 @@ double StepsOf(const v1::Job& job, int64_t train_rows) {
   }
   const double batches =
       static_cast<double>(train_rows) / static_cast<double>(job.train().batch_size());
-  // Where rows are each worker's own the others may have as many.
+  // Where rows are each worker's own the other workers may have as many.
   const int64_t sharers = job.data().partition() == "local" ? 1 : job.cluster().workers();
   return static_cast<double>(job.train().epochs()) * batches / static_cast<double>(sharers);
 }

@@ -132,7 +132,7 @@ TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const Mod
   if (recipe.split) return MeanOfHalves(job, recipe, shape, &HalfForecast::push);
   TrafficForecast forecast = PushOf(recipe, WorkerKeys(job, recipe, shape), shape);
   DoubtParts(job, recipe, shape, &forecast);
-  // To every peer, and none to oneself.
+  // A push goes to every peer, and none to oneself.
   if (recipe.placement == Placement::kReplicated) {
     forecast.bytes *= job.cluster().servers().count() - 1;
   }

@@ -23,7 +23,7 @@ class ChildProcess {
     std::string name;
     std::string program;
     std::vector<std::string> arguments;
-    // Both output streams go here.
+    // The file that both output streams go to.
     std::string log_path;
     // Asked once where SIGKILL ended it, which leaves no last words: who sent that, if it is known. Null: nobody knows.
     std::function<std::string()> why_killed;
@@ -66,7 +66,7 @@ class ChildProcess {
 // "server 1, worker 0": those that have not ended.
 std::string NamesOfRunning(const std::vector<std::vector<ChildProcess>*>& groups);
 
-// Where the reason ends in the text of ChildError.
+// The words behind which the last lines stand in the text of ChildError.
 constexpr absl::string_view kLastLines = "; its last lines:\n";
 
 // "server 1 ended with exit code 1<so>; its last lines:\n...".

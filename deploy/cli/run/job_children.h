@@ -43,19 +43,19 @@ class JobChildren {
   void SetFirstServerFlags(std::vector<std::string> flags) {
     first_server_flags_ = std::move(flags);
   }
-  // Where those that are started from now on find the coordinator.
+  // Tells where children that are started from now on find the coordinator.
   void SetCoordinator(std::string address) { coordinator_ = std::move(address); }
 
-  // In the order of ranks. Codes as ChildProcess::Start.
+  // Starts the next child, in the order of ranks. The codes are those of ChildProcess::Start.
   absl::Status StartServer();
   absl::Status StartWorker();
 
   // Which has the coordinator. Once it was started.
   ChildProcess& first_server() { return servers_[0]; }
-  // Where it writes its addresses and, at the end, the report.
+  // The files to which the first server writes its addresses and, at the end, the report.
   std::string AddressPath() const;
   std::string ReportPath() const;
-  // It has said how the job ended: how it ends itself matters no more, unless by a signal.
+  // The first server has said how the job ended: how it ends itself matters no more, unless by a signal.
   void ForgiveFirstServer();
 
   // An error of a server that has ended with one, where the job cannot go on without it. `status` is the latest that

@@ -59,7 +59,7 @@ constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
 // For server 0 to be asked to end the job where it does not answer, again and again.
 constexpr absl::Duration kUnheardMax = absl::Seconds(10);
 
-// Those that have come.
+// The signals that have come.
 struct Signals {
   std::atomic<int> count{0};
   std::atomic<int> last{0};
@@ -129,7 +129,7 @@ absl::Status JobRun::Prepare() {
 
 std::vector<std::string> JobRun::FirstServerFlags() const {
   std::vector<std::string> flags = {"--origin", OriginText(options_.origin)};
-  // It has the coordinator, and so the whole job's metrics.
+  // The first server has the coordinator, and therefore the whole job's metrics.
   if (options_.metrics.empty()) return flags;
   flags.insert(flags.end(), {"--metrics", options_.metrics, "--metrics-linger",
                              absl::FormatDuration(options_.metrics_linger)});
@@ -187,7 +187,7 @@ void JobRun::OpenStatus() {
   status_ = std::make_unique<StatusStream>(coordinator_, absl::Milliseconds(200), kConnectMax);
 }
 
-// Until the job has ended: shows progress, notices children that die, passes signals on.
+// Shows progress, notices children that die and passes signals on, until the job has ended.
 absl::Status JobRun::Follow(const Signals& signals) {
   bool draining = false;
   absl::Status drained;
@@ -322,7 +322,7 @@ absl::Status JobRun::Conclude(const Signals& signals) {
   if (status.has_value() && !status->failure().empty()) {
     return absl::AbortedError(FailureText(*status));
   }
-  // Without server 0 nobody goes on: how the workers ended says no more.
+  // Nobody goes on without server 0: how the workers ended says no more.
   if (const auto exit = children_->first_server().Poll();
       !reported && exit.has_value() && !exit->ok()) {
     const std::string lost =
@@ -330,7 +330,7 @@ absl::Status JobRun::Conclude(const Signals& signals) {
     return ChildError(children_->first_server(), *exit, ", and with it the job" + lost);
   }
   TESSERA_RETURN_IF_ERROR(children_->CheckWorkers(status));
-  // Its own copy of the report may have had no room.
+  // There may have been no room for the server's own copy of the report.
   if (reported) children_->ForgiveFirstServer();
   TESSERA_RETURN_IF_ERROR(children_->CheckServers(status));
   if (!reported) {
@@ -381,7 +381,7 @@ absl::Status JobRun::TellOfNoReport(const absl::Status& status, absl::string_vie
   if (status.ok() || absl::IsCancelled(status) || !is_wanted) return status;
   std::string text = absl::StrCat(status.message(), "\ntessera: no report is written: ", why);
   std::error_code error;
-  // It would be taken for this job's.
+  // A report that is there already would be taken for this job's.
   if (std::filesystem::is_regular_file(options_.report_path, error)) {
     absl::StrAppend(&text, "; \"", options_.report_path, "\" is an earlier job's");
   }

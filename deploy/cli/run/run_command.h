@@ -16,7 +16,7 @@ struct RunOptions {
   std::string job_path;
   // "a.b=v", as given by --set.
   std::vector<std::string> overrides;
-  // Where the report is written; empty: nowhere.
+  // The file that the report is written to; empty: none.
   std::string report_path;
   // HOST:PORT where server 0 serves the job's metrics over plain HTTP, port 0 for a free one; empty: nowhere.
   std::string metrics;

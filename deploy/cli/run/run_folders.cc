@@ -39,7 +39,7 @@ bool IsLog(absl::string_view name) {
 absl::StatusOr<std::unique_ptr<RunFolders>> RunFolders::Open(const std::string& log_directory) {
   auto folders = absl::WrapUnique(new RunFolders(log_directory));
   if (!log_directory.empty()) TESSERA_RETURN_IF_ERROR(folders->TakeLogs());
-  // Beside logs that somebody wants, so that no other folder need be writable.
+  // The folder is made beside logs that somebody wants, so that no other folder need be writable.
   const char* temporary = getenv("TMPDIR");
   const std::string parent = !log_directory.empty() ? log_directory
                              : temporary != nullptr ? temporary
