@@ -139,6 +139,13 @@ class Tidy(unittest.TestCase):
             python, catch = r"def %s\(self\)", r'TEST_CASE(_METHOD\(\w+, |\()"%s"'
             self.assertRegex(source, (python if path.endswith(".py") else catch) % re.escape(name))
 
+    def test_the_version_is_the_changelogs_newest(self):
+        released = re.findall(r"^## (\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)$", self.texts["CHANGELOG.md"], re.M)
+        constant = re.search(r'kVersion\[\] = "(.*)";', self.texts["common/base/process.h"]).group(1)
+        self.assertEqual(constant, released[0])
+        self.assertEqual(released, sorted(released, key=lambda name: [int(part) for part in name.split(".")],
+                                          reverse=True))
+
     def headings(self):
         """What links to each page may name behind a #."""
         return {path: {anchor(line) for line in re.findall(r"^#+ (.*)$", text, re.M)}
