@@ -146,6 +146,7 @@ class ServerProcess {
   std::thread drainer_;
 };
 
+// Refuses a memory limit that is too small before anybody hears of this server, with the parts of the sum.
 absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& shape) {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit == 0) return absl::OkStatus();
@@ -160,6 +161,8 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   return absl::OkStatus();
 }
 
+// Checks all that can be wrong with flags, job, files and limits before the port opens: from there on others would
+// notice.
 absl::Status ServerProcess::Start() {
   TESSERA_RETURN_IF_ERROR(CheckProcessLimits(ServerNeeds(job_)));
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
@@ -197,6 +200,7 @@ absl::Status ServerProcess::Start() {
   return StartServices();
 }
 
+// Makes the shards' host, whose links go to the coordinator once the services are there.
 void ServerProcess::MakeHost(const JobFacts& facts) {
   ShardHost::Options host;
   host.rank = static_cast<uint32_t>(options_.rank);
@@ -261,6 +265,7 @@ int64_t ServerProcess::SliceBytes() const {
       .bytes();
 }
 
+// Opens the port. Metrics come first, as a taken address of theirs is a wrong flag, too.
 absl::Status ServerProcess::StartServices() {
   TESSERA_RETURN_IF_ERROR(StartMetrics());
   status_service_ = std::make_unique<StatusService>([this] { return CurrentStatus(); });
@@ -300,6 +305,8 @@ absl::Status ServerProcess::StartServices() {
   return absl::OkStatus();
 }
 
+// Opens the metrics' endpoint, where the flag asks for one. It serves before the job's port does, so that /readyz
+// can say 503.
 absl::Status ServerProcess::StartMetrics() {
   if (options_.metrics.empty()) return absl::OkStatus();
   MetricsEndpoint::Options endpoint;
@@ -323,6 +330,8 @@ bool ServerProcess::Serves() const {
   return !reached_at_.empty() && !link_ended_.has_value();
 }
 
+// The status that this server can give: the whole job's where it has the coordinator, its own share elsewhere, and
+// the last one once the job is over.
 v1::JobStatus ServerProcess::CurrentStatus() const {
   {
     absl::MutexLock lock(&mutex_);
@@ -342,6 +351,7 @@ v1::JobStatus ServerProcess::CurrentStatus() const {
   return status;
 }
 
+// Refuses outputs that cannot be written while nothing is lost yet, rather than after hours of work.
 absl::Status ServerProcess::CheckOutputs() const {
   if (!options_.report_path.empty() && !may_coordinate()) {
     return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
@@ -359,6 +369,8 @@ absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {
   return WriteOutput("--report", options_.report_path, status.report_json());
 }
 
+// Ends in an order that loses no word: the report is written and the last status kept before the links close; then
+// the port closes, and the metrics last, so that the end can be scraped.
 absl::Status ServerProcess::AwaitEnd() {
   absl::Status outcome;
   {
@@ -423,6 +435,8 @@ void ServerProcess::FinishLeave() {
   Log(LogLevel::kInfo, absl::StrCat("server: left the job rank=", options_.rank, next));
 }
 
+// Why a SIGTERM has the job drained instead of this server leave: the job could not go on without it. Empty: it
+// may leave.
 std::string ServerProcess::WhyNotLeave() const {
   if (options_.no_takeover && options_.rank == 0) return "the coordinator is here";
   if (control_ != nullptr && !control_->is_kept()) {
@@ -437,6 +451,7 @@ std::string ServerProcess::WhyNotLeave() const {
       options_.rank, static_cast<double>(SliceBytes()) / (1 << 20));
 }
 
+// The first signal asks to leave or to drain, the second ends the process at once, as a crash.
 void ServerProcess::OnSignal(int count) {
   if (last_scrape_.OnAskedToEnd()) return;
   if (count > 1) _exit(1);
@@ -452,6 +467,7 @@ void ServerProcess::OnSignal(int count) {
   drainer_ = std::thread([this] { DrainJob(); });
 }
 
+// Asks the coordinator to drain the job, in this process or in another one.
 absl::Status ServerProcess::AskForDrain(const std::string& why) {
   if (is_coordinator()) {
     const absl::Status kept = coordinator_->Run([&](Coordinator& coordinator, absl::Time now) {

@@ -31,6 +31,8 @@ absl::string_view NameOf(absl::string_view variable) {
   return variable.substr(0, variable.find('='));
 }
 
+// Whether a variable of this name may change what is computed: all of OpenMP's but for how threads wait, and those
+// of oneDNN and NVIDIA's libraries that choose a precision.
 bool ChangesResults(absl::string_view name) {
   if (name == kSpinCount || name == kWaitPolicy) return false;
   for (const absl::string_view library : kOpenMp) {

@@ -33,6 +33,7 @@ struct Rule {
   std::atomic<bool> said{false};
 };
 
+// Reads what a rule does at its place. False: the text is no action of the grammar in the header.
 bool ParseAction(absl::string_view action, Rule* rule) {
   int64_t milliseconds = 0;
   if (action == "kill") {

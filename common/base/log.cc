@@ -30,6 +30,8 @@ std::atomic<LogLevel> least_level{LogLevel::kInfo};
 ABSL_CONST_INIT absl::Mutex mutex(absl::kConstInit);
 uint64_t lost ABSL_GUARDED_BY(mutex) = 0;  // lines for which there was no room
 
+// The line as it is written: level, time of day, text, and a line break. The time of day is for people who compare
+// logs of several machines.
 std::string WholeLine(LogLevel level, absl::string_view line) {
   static constexpr char kLetters[] = {'D', 'I', 'W', 'E'};
   const std::string head =

@@ -44,6 +44,8 @@ std::optional<int64_t> MostOf(const GroupMemory& group) {
   return most;
 }
 
+// What a control group's limit leaves, where it has one. Pages of files that were not used lately count as free,
+// as the kernel drops them first.
 std::optional<int64_t> LeftIn(const GroupMemory& group) {
   int64_t most = 0, used = 0;
   if (!absl::SimpleAtoi(group.most, &most) || !absl::SimpleAtoi(group.used, &used)) {
@@ -52,6 +54,7 @@ std::optional<int64_t> LeftIn(const GroupMemory& group) {
   return std::max<int64_t>(0, most - std::max<int64_t>(0, used - InactiveFile(group.stat)));
 }
 
+// What all control groups above this process say; the files are named otherwise in version 2.
 std::vector<GroupMemory> ReadGroups(const std::string& root) {
   std::vector<GroupMemory> groups;
   for (const MemoryGroup& group : MemoryGroups(root)) {

@@ -24,6 +24,7 @@ bool Steers(uint32_t code) {
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
+// Writes one byte out, in the form that C has for it.
 void AppendByte(char c, std::string* out) {
   const auto byte = static_cast<uint8_t>(c);
   if (c == '\n') {

@@ -69,6 +69,8 @@ bool LacksAddresses(int threads) {
   return false;
 }
 
+// The threads are started for a moment rather than computed: limits of the user, of control groups and of address
+// space all count, and others may use them up.
 absl::Status CheckThreads(int own, int64_t of_children) {
   WaitingThreads threads;
   const int64_t had = threads.Add(own, 0);
@@ -85,6 +87,7 @@ absl::Status CheckThreads(int own, int64_t of_children) {
                                                  own + of_children, "; ", advice));
 }
 
+// Raises the soft limit of open files as far as the hard one goes, and says what is missing then.
 absl::Status CheckFiles(int wanted) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();

@@ -21,6 +21,7 @@ bool IsIgnored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+// The signals that ask a process to end.
 sigset_t Signals() {
   sigset_t set;
   sigemptyset(&set);

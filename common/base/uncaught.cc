@@ -26,6 +26,7 @@ struct LastWords {
   std::string advice = "this is a fault of the program, report it with this log";
 };
 
+// What an exception that nobody caught was, and what a person can do about it: bad_alloc has advice of its own.
 LastWords WordsOf(const std::exception_ptr& thrown) {
   LastWords words;
   if (thrown == nullptr) return words;
@@ -67,6 +68,8 @@ Line lines[NSIG];
 
 constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU};
 
+// Runs in the signal handler: writes the line that was made beforehand, and ends the process as the signal would
+// have.
 void OnFatal(int number) {
   // The write does not wait for whoever reads, as Log does not.
   pollfd reader{STDERR_FILENO, POLLOUT, 0};
@@ -77,6 +80,7 @@ void OnFatal(int number) {
   raise(number);  // Which ends it once this returns (SA_RESETHAND).
 }
 
+// Has OnFatal called for this signal, with a line of its own.
 void LogFatal(int number) {
   struct sigaction now = {};
   // A sanitizer's says more.

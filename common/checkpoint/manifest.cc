@@ -29,6 +29,7 @@ constexpr int64_t kTensorsMax = 200'000;
 constexpr int64_t kEntriesMax = int64_t{1} << 44;
 constexpr size_t kColumnExtentsMax = 6;
 
+// Keys are written in this order, and FormatManifest's sum depends on it.
 OrderedJson ToJson(const CheckpointParameter& parameter) {
   OrderedJson json = {{"name", parameter.name}, {"rows", parameter.rows}};
   json["columns"] = parameter.columns;
@@ -86,6 +87,8 @@ absl::Status Wrong(const std::string& where, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
 }
 
+// Fills `parameter` from one entry of the manifest's list. Nothing is believed unchecked: sizes multiply to
+// numbers of bytes later, which must not overflow.
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointParameter* parameter) {
   JsonFields fields(where, json);
   uint64_t is_vector = 0;
@@ -122,6 +125,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
   return absl::OkStatus();
 }
 
+// Fills `shard`. Its counts are bounded so that those of all servers add up within 64 bits.
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointShard* shard) {
   JsonFields fields(where, json);
   fields.GetBelow(kSavedCountEnd, "version", &shard->version);
@@ -141,6 +145,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointShar
   return absl::OkStatus();
 }
 
+// Fills `member`, whose numbers must leave room for those that the job goes on with.
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointMember* member) {
   JsonFields fields(where, json);
   fields.GetBelow(kSavedNumberEnd, "member", &member->member);
@@ -150,6 +155,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointMemb
   return fields.Finish();
 }
 
+// Fills `file`, whose sum is written as 16 hexadecimal digits.
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointFile* file) {
   JsonFields fields(where, json);
   std::string sum;
@@ -198,6 +204,7 @@ absl::Status CheckFiles(const std::string& where, const Manifest& manifest) {
   return Wrong(where, absl::StrCat("\"", *missing.begin(), "\" is missing"));
 }
 
+// Refuses a manifest in which two parameters have one name.
 absl::Status CheckParameters(const std::string& where, const Manifest& manifest) {
   std::set<std::string> names;
   for (const CheckpointParameter& parameter : manifest.parameters) {

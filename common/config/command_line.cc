@@ -16,6 +16,7 @@
 namespace tessera {
 namespace {
 
+// The names of the commands, for "did you mean".
 std::vector<std::string> CommandsOf(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -24,6 +25,7 @@ std::vector<std::string> CommandsOf(const CLI::App& app) {
   return names;
 }
 
+// The long names of the flags, for "did you mean".
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {

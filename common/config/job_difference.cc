@@ -17,6 +17,8 @@ constexpr size_t kWordBytesMax = 80;
 
 using Values = std::map<absl::string_view, absl::string_view>;
 
+// The values of a canonical text by their keys; lines that are none are passed over, as another build may have
+// written them.
 Values ValuesIn(absl::string_view text) {
   Values values;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {

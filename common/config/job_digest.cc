@@ -33,6 +33,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
 
 void AddLines(const Message& message, const std::string& path, std::vector<std::string>* lines);
 
+// Adds the lines of a repeated field, each item under its number.
 void AddRepeated(const Message& message, const FieldDescriptor& field, const std::string& path,
                  std::vector<std::string>* lines) {
   const Reflection& reflection = *message.GetReflection();
@@ -46,6 +47,8 @@ void AddRepeated(const Message& message, const FieldDescriptor& field, const std
   }
 }
 
+// Adds the lines of all keys below `path` that are not local. A key that is optional and absent adds none, so that
+// jobs without it keep the digest that they had before the key existed.
 void AddLines(const Message& message, const std::string& path, std::vector<std::string>* lines) {
   const Reflection& reflection = *message.GetReflection();
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
@@ -75,6 +78,8 @@ Message* ItemOf(const FieldDescriptor& field, absl::string_view index, Message* 
                         : reflection.MutableRepeatedMessage(message, &field, place);
 }
 
+// Sets the key at `path` of a job that is read back from its text; a path that this build does not know is left
+// out.
 void SetLine(absl::string_view path, absl::string_view value, Message* message) {
   const std::vector<std::string> names = absl::StrSplit(path, '.');
   for (size_t i = 0; i < names.size(); ++i) {

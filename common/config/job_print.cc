@@ -26,6 +26,7 @@ bool IsReserved(absl::string_view text) {
   return false;
 }
 
+// `text` as YAML: without quotes where every YAML reader takes it for a string, else in double quotes.
 std::string YamlString(const std::string& text) {
   const bool plain =
       !text.empty() && (absl::ascii_isalpha(text[0]) || text[0] == '/') && !IsReserved(text) &&

@@ -40,6 +40,7 @@ absl::string_view WithoutSign(absl::string_view text) {
   return text;
 }
 
+// The bytes of a unit; nothing for a text that is no unit.
 std::optional<int64_t> UnitBytes(absl::string_view unit) {
   for (const SizeUnit& known : kBinaryUnits) {
     if (unit == known.name) return known.bytes;

@@ -49,6 +49,7 @@ std::string RefusalOf(const etcdserverpb::WatchResponse& response) {
   return absl::StrCat("the watch was refused: ", response.cancel_reason());
 }
 
+// Refuses a member that is no address before any connection is tried, naming the key of the job.
 absl::Status CheckMember(const std::string& member) {
   const absl::string_view address = absl::StripPrefix(member, kTls);
   if (!IsHostPort(address)) {

@@ -14,6 +14,7 @@
 namespace tessera {
 namespace {
 
+// What `ist` and `ensemble` have in common.
 Recipe Subnets() {
   Recipe recipe;
   recipe.payload = PayloadKind::kValue;

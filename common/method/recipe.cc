@@ -39,6 +39,7 @@ bool IsIdle(const Codec& codec, const absl::StatusOr<int64_t>& largest) {
          *largest < kQsgdEntriesMin;
 }
 
+// The codecs in words, with a remark where the model's parameters are too small for the codec that the job names.
 std::string DescribeCodecs(const v1::Model& model, const Recipe& recipe) {
   CodecChoice moved = recipe.codecs;
   const absl::StatusOr<int64_t> largest = LargestExchanged(model, recipe);

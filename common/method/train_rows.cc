@@ -22,6 +22,7 @@ bool IsCutForRankZero(const v1::Job& job, int64_t rows) {
   return (job.train().steps() - 1) / (rows / job.train().batch_size()) < alone;
 }
 
+// The minibatches of one worker in an epoch; an error says how many rows are missing.
 absl::StatusOr<int64_t> StepsOfEpoch(const v1::Job& job, int64_t workers, int64_t rows) {
   // Linear workers have no rows.
   int64_t with_data =

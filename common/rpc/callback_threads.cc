@@ -29,6 +29,7 @@ constexpr absl::Duration kBeat = absl::Milliseconds(500);
 // The log tells when so many heartbeats in a row had no answer.
 constexpr int kSilentBeats = 6;
 
+// The cores that this process may run on, which may be fewer than the machine has.
 int CoresOfProcess() {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof(cores), &cores) != 0) {

@@ -33,6 +33,7 @@ std::string CurveOf(const EVP_PKEY* key) {
   return EVP_PKEY_get_group_name(key, name, sizeof(name), &size) == 1 ? name : "";
 }
 
+// Why OpenSSL would not use the key at this security level, in words that name what would do; empty: it would.
 std::string WhyKeyTooWeak(const EVP_PKEY* key, int level) {
   if (EVP_PKEY_get_security_bits(key) >= kLevels[level].security) return "";
   switch (EVP_PKEY_get_base_id(key)) {
@@ -66,6 +67,7 @@ std::string WhyKeyUnknown(const EVP_PKEY* key) {
   return absl::StrCat("has a key for ", OBJ_nid2ln(kind), ", want RSA, EC or Ed25519", kEnd);
 }
 
+// Why OpenSSL would not believe the certificate's signature at this level; empty: it would.
 std::string WhySignatureTooWeak(X509* certificate, int level) {
   // Nobody looks at the signature of one that has signed itself.
   if ((X509_get_extension_flags(certificate) & EXFLAG_SS) != 0) return "";

@@ -37,6 +37,7 @@ uint64_t InodeOf(int fd) {
   return fstat(fd, &about) == 0 ? about.st_ino : 0;
 }
 
+// The port that the system gave where 0 was asked for.
 int PortOf(int fd) {
   sockaddr_storage bound{};
   socklen_t size = sizeof(bound);
@@ -45,6 +46,7 @@ int PortOf(int fd) {
                                            : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
 }
 
+// Sets the port of an address of either family.
 void SetPort(sockaddr_storage* address, int port) {
   if (address->ss_family == AF_INET6) {
     reinterpret_cast<sockaddr_in6*>(address)->sin6_port = htons(static_cast<uint16_t>(port));

@@ -47,6 +47,7 @@ void SetFile(const FileDescriptor* file, const std::string& what, Response* resp
   AddFiles(*file, &seen, response->mutable_file_descriptor_response());
 }
 
+// Answers with the file that has this extension, or with NOT_FOUND.
 void SetExtension(const v1::ExtensionRequest& request, Response* response) {
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   const Descriptor* const type = pool.FindMessageTypeByName(request.containing_type());
@@ -57,6 +58,7 @@ void SetExtension(const v1::ExtensionRequest& request, Response* response) {
           response);
 }
 
+// Answers with the numbers of all extensions of a type that are linked in.
 void SetExtensionNumbers(const std::string& name, Response* response) {
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   const Descriptor* const type = pool.FindMessageTypeByName(name);

@@ -83,6 +83,7 @@ std::string ReadFile(const std::string& path, std::string* text) {
   return problem;
 }
 
+// Reads the file that a key names; the error names the key, as a person sees the job and not the file.
 absl::StatusOr<std::string> ReadAll(absl::string_view key, const std::string& path) {
   std::string text;
   const std::string problem = ReadFile(path, &text);
@@ -91,6 +92,7 @@ absl::StatusOr<std::string> ReadAll(absl::string_view key, const std::string& pa
                                                  "\", want a file that can be read: ", problem));
 }
 
+// Reads a file that must have a PEM block of kind `what`; empty where the job names none.
 absl::StatusOr<std::string> ReadPem(absl::string_view key, const std::string& path,
                                     absl::string_view what) {
   if (path.empty()) return std::string();

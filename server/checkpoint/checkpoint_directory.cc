@@ -39,6 +39,8 @@ bool Exists(const std::string& path) {
   return stat(path.c_str(), &info) == 0;
 }
 
+// Refuses a file that a process said it wrote and that is not here in this size: the folder is then not the same
+// for all processes.
 absl::Status CheckFile(const std::string& path, int64_t bytes) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {

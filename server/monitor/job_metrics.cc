@@ -10,6 +10,7 @@ namespace {
 
 constexpr absl::string_view kStates[] = {"waiting", "training", "evaluating", "draining", "done"};
 
+// Adds how far the job is.
 void AddProgress(const v1::JobStatus& status, MetricSet* set) {
   set->Gauge("tessera_job_step", "Minibatches behind the worker that has done most.",
              status.step());
@@ -42,6 +43,7 @@ void AddProgress(const v1::JobStatus& status, MetricSet* set) {
   }
 }
 
+// Adds who takes part, and who is waited for.
 void AddMembership(const v1::JobStatus& status, MetricSet* set) {
   set->Counter("tessera_job_members_joined_total",
                "Workers that have ever taken part. Falls when the job goes back to a checkpoint, "
@@ -98,6 +100,7 @@ void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
                {{"direction", "push"}});
 }
 
+// Adds the newest evaluation; before the first one there is nothing to tell.
 void AddEvaluation(const v1::JobStatus& status, MetricSet* set) {
   set->Counter("tessera_evaluations_total",
                "Evaluations so far. Falls when the job goes back to a checkpoint.",

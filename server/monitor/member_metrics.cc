@@ -25,6 +25,7 @@ struct RankSums {
 // Seconds that a worker tells of itself may be anything.
 double Seconds(double value) { return value > 0 ? value : 0; }
 
+// Adds the phases of one worker to the sum of its rank.
 void Add(const v1::Phases& phases, v1::Phases* sum) {
   sum->set_compute_seconds(sum->compute_seconds() + Seconds(phases.compute_seconds()));
   sum->set_pull_seconds(sum->pull_seconds() + Seconds(phases.pull_seconds()));
@@ -33,6 +34,7 @@ void Add(const v1::Phases& phases, v1::Phases* sum) {
   sum->set_evaluate_seconds(sum->evaluate_seconds() + Seconds(phases.evaluate_seconds()));
 }
 
+// Adds the counters of a rank, which go on when another worker takes the rank over.
 void AddSums(const std::string& rank, const RankSums& sums, MetricSet* set) {
   set->Counter("tessera_member_examples_total",
                "Rows that workers of this rank have trained on. Falls when the job goes back to a "

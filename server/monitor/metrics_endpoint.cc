@@ -32,6 +32,7 @@ constexpr absl::string_view kMetricsPath = "/metrics";
 // The address by which civetweb names sockets of IPv4.
 constexpr char kV4Loopback[] = "127.0.0.1";
 
+// Reads the flag's address; the error says what it may be.
 absl::StatusOr<HostPort> Parse(absl::string_view address) {
   const absl::optional<HostPort> parsed = ParseHostPort(address);
   if (parsed.has_value()) return *parsed;

@@ -9,6 +9,7 @@
 namespace tessera {
 namespace {
 
+// Adds what one server counts.
 void AddCounters(const std::string& server, const v1::ServerCounters& counters, MetricSet* set) {
   const auto gauge = [&](absl::string_view name, absl::string_view help, double value) {
     set->Gauge(name, help, value, {{"server", server}});

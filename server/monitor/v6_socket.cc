@@ -18,6 +18,7 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
+// The addresses that a name stands for, to listen at.
 Addresses Find(int family, const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_family = family;

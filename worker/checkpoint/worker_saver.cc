@@ -97,6 +97,7 @@ std::string OtherStates(const std::map<std::string, std::string>& saved,
                       absl::StrJoin(are, ", "));
 }
 
+// Gives the arrays of the optimizer's states the names that the file has for them: an older build numbered them.
 void NameAsIn(const std::map<std::string, std::string>& saved, PrivateState* state) {
   for (PrivateState::Array& array : state->arrays) {
     const absl::string_view name = StateOf(array.name);
@@ -113,6 +114,7 @@ struct HeldHalves {
   bool linear = false;
 };
 
+// Which halves of the layers the file holds residuals of.
 HeldHalves HalvesIn(const SafetensorsReader& file, const LayerCut& cut) {
   HeldHalves held;
   for (int p = 0; p < cut.parameters; ++p) {
