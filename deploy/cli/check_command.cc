@@ -24,6 +24,7 @@ namespace tessera {
 
 namespace {
 
+// Prints the traffic of both kinds of worker, which differ where layers are dealt to workers.
 void PrintHalves(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   const LayerSplit& split = *recipe.split;
   const ActivationForecast activations = ForecastOfActivations(job, split, shape);
@@ -42,6 +43,8 @@ void PrintHalves(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   }
 }
 
+// Prints what a worker moves, as far as the job alone says it; a model that cannot be exchanged is refused
+// elsewhere.
 void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
   const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
   if (!shape.ok()) return;

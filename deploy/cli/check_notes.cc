@@ -53,6 +53,7 @@ void OnOneExchange(const v1::Job& job, const Recipe& recipe, Notes* notes) {
                    " exchanges once, at the end, and servers have nothing new before"));
 }
 
+// Notes that a codec has no effect, because the model's parameters are too small for it.
 void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
   const std::string qsgd =
       Named(recipe.codecs, [](const Codec& codec) { return codec.kind == CodecKind::kQsgd; });

@@ -57,6 +57,7 @@ namespace {
 constexpr absl::Duration kConnectMax = absl::Seconds(3);
 constexpr std::chrono::seconds kAnswerMax{10};
 
+// Prints a finding in the terminal's width, with what to do about it below.
 void Print(const Finding& finding) {
   static constexpr const char* kMarks[] = {"ok       ", "note     ", "PROBLEM  "};
   constexpr int kIndent = 9;

@@ -32,6 +32,7 @@ namespace {
 // Values that are held at a time, or one row of them.
 constexpr int64_t kPieceEntries = int64_t{1} << 20;
 
+// Writes one parameter piece by piece, so that a model of any size takes some megabytes.
 absl::Status WriteParameter(const Checkpoint& checkpoint, int64_t index, std::vector<float>* piece,
                             SafetensorsWriter* out) {
   const CheckpointParameter& parameter =
@@ -64,6 +65,7 @@ struct ModelExtras {
 // at multiples of their size.
 constexpr int64_t kBatchesTracked = 1;
 
+// The file's tensors in order: the parameters, and behind them what batch norms normalise with.
 std::vector<TensorSpec> TensorsOf(const Manifest& manifest, const ModelExtras& extras) {
   std::vector<TensorSpec> tensors;
   const auto add = [&tensors](std::string name, const char* dtype, std::vector<int64_t> shape) {
@@ -89,6 +91,8 @@ std::vector<TensorSpec> TensorsOf(const Manifest& manifest, const ModelExtras& e
   return tensors;
 }
 
+// What a reader needs beside the tensors: where they come from, the normalisation and the labels. "format" is what
+// PyTorch's reader asks for.
 TensorMetadata MetadataOf(const Manifest& manifest, const ModelExtras& extras) {
   TensorMetadata metadata = {{"format", "pt"},
                              {"job", manifest.job},
@@ -103,6 +107,7 @@ TensorMetadata MetadataOf(const Manifest& manifest, const ModelExtras& extras) {
   return metadata;
 }
 
+// Writes all tensors in the order of TensorsOf; a reader relies on it, as the header's offsets do.
 absl::Status WriteModel(const Checkpoint& checkpoint, const ModelExtras& extras,
                         const std::string& path) {
   const Manifest& manifest = checkpoint.manifest();
@@ -151,6 +156,8 @@ absl::StatusOr<std::vector<float>> ConstantsWith(const ExportOptions& options,
   return constants;
 }
 
+// The facts and the batch norms' constants of the checkpoint. Where it has no constants they are calibrated from
+// the rows that --job names, or the export is refused: PyTorch would read it wrongly.
 absl::StatusOr<ModelExtras> ExtrasOf(const ExportOptions& options, const Checkpoint& checkpoint) {
   const Manifest& manifest = checkpoint.manifest();
   ModelExtras extras;
@@ -175,6 +182,7 @@ absl::StatusOr<ModelExtras> ExtrasOf(const ExportOptions& options, const Checkpo
                    " constants, want ", ConstantsOf(extras.norms), " as its job's model has"));
 }
 
+// Refuses to overwrite a file of the checkpoint that is read.
 absl::Status CheckIsNoFileOf(const Checkpoint& checkpoint, const std::string& out_path) {
   std::vector<std::string> files = {absl::StrCat(checkpoint.path(), "/", kManifestName)};
   for (const CheckpointFile& file : checkpoint.manifest().files) {
@@ -196,6 +204,7 @@ std::string TellOfOut(const absl::Status& failed, const std::string& path,
                               {named("checkpoint: ", out_path), named("", out_path)}});
 }
 
+// Checks all that can be wrong before the first byte is written.
 absl::Status Export(const ExportOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                            OpenNamedCheckpoint(options.checkpoint));

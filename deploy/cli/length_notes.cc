@@ -23,6 +23,7 @@ struct Length {
   std::optional<int64_t> examples;
 };
 
+// What the job file says of its length, with the number of training rows where it is known.
 Length LengthOf(const v1::Job& job, std::optional<int64_t> rows) {
   Length length;
   if (job.train().steps() > 0) length.steps = job.train().steps();
@@ -65,6 +66,7 @@ class Notes {
   std::vector<std::string> notes_;
 };
 
+// Notes what never comes because the job has too few steps: a warm-up, a tail, an exchange, a checkpoint.
 void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Notes* notes) {
   const int64_t steps = *length.steps;
   const std::string in = StepsIn(job, length);
@@ -95,6 +97,7 @@ void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Not
   }
 }
 
+// Notes that only the evaluation of the end comes.
 void OnEvaluations(const v1::Job& job, const Recipe& recipe, const Length& length, Notes* notes) {
   const int64_t every = job.train().evaluate_every();
   const bool is_beyond = length.epochs && every > *length.epochs;
@@ -110,6 +113,7 @@ void OnEvaluations(const v1::Job& job, const Recipe& recipe, const Length& lengt
              "ends nothing early, as the model is evaluated at the end alone");
 }
 
+// Notes that a warm-up or a decay goes on beyond the job's end.
 void OnRates(const v1::Job& job, const Length& length, Notes* notes) {
   const v1::Schedule& schedule = job.train().schedule();
   const std::string in = absl::StrCat("the job learns from ", *length.examples, " examples");

@@ -53,6 +53,7 @@ std::string CheckNamed(const std::string& path) {
   return path.empty() ? "is empty, want a path" : "";
 }
 
+// Adds `tessera simulate` and its flags.
 CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   CLI::App* command = app->add_subcommand(
       "simulate", "train a job on simulated machines: real mathematics, simulated time");
@@ -92,6 +93,7 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   return command;
 }
 
+// Adds `tessera plan` and its flags.
 CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
   CLI::App* command = app->add_subcommand(
       "plan",
@@ -120,6 +122,7 @@ CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
   return command;
 }
 
+// Adds `tessera drain` or `tessera stop`, which differ in one call.
 CLI::App* AddEnd(CLI::App* app, const char* name, const char* does, EndOptions* options) {
   CLI::App* command = app->add_subcommand(name, does);
   command->add_option("ADDRESS", options->address, "HOST:PORT of server 0, or of the elected one")
@@ -137,6 +140,8 @@ ProcessNeeds NeedsOfCommand(bool calls_servers) {
   return {kOwnThreads, /*files=*/16};
 }
 
+// Declares all commands, and runs the one that was named. Each command is a function of its options that returns
+// the exit code.
 int Main(int argc, char** argv) {
   CLI::App app("Trains neural networks through sharded parameter servers.", "tessera");
   app.require_subcommand(1);

@@ -36,6 +36,8 @@ uint64_t Count(const Json& object, const char* key) {
   return value.is_number_unsigned() ? value.get<uint64_t>() : 0;
 }
 
+// Reads the histogram of a report as the counters of one server. A report is a file that anybody may have written:
+// what is no number counts as 0.
 void FillStaleness(const Json& staleness, v1::JobStatus* status) {
   v1::ServerCounters& counters = *status->add_servers()->mutable_counters();
   uint64_t pushes = 0;

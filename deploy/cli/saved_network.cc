@@ -31,6 +31,7 @@ std::set<std::string> ModelLines(const v1::Job& job) {
   return lines;
 }
 
+// The keys of the model in which two jobs differ, in one line; empty: in none.
 std::string DifferingKeys(const v1::Job& job, const v1::Job& saved) {
   const std::set<std::string> now = ModelLines(job), before = ModelLines(saved);
   std::vector<std::string> lines;

@@ -53,6 +53,7 @@ int BusyCores(const SimulationOptions& options, const v1::Job& job) {
   return std::max(1, std::min({options.cores_per_machine, beside, here}));
 }
 
+// Reads the flags; errors are collected, so that all are told at once.
 SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   SimulationOptions out;
   flags->Between("workers", in.workers, 1, kSimulatedWorkersMax);
@@ -93,6 +94,8 @@ std::vector<std::string> LeftOut(const v1::Job& job) {
   return notes;
 }
 
+// Runs the job on simulated machines and writes its report. A signal drains the job in simulated time, the next
+// one ends the process.
 absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulated,
                       const v1::Job& job, const std::atomic<int>& signals) {
   TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options.report_path, options.job_path, job));

@@ -27,6 +27,7 @@ std::string Label(size_t first, size_t group) {
   return group == 1 ? absl::StrCat(first) : absl::StrCat(first, "-", last);
 }
 
+// The bars of groups of `group` values each.
 std::string Bars(const Staleness& staleness, size_t group, int length) {
   std::vector<uint64_t> counts((staleness.histogram.size() + group - 1) / group);
   for (size_t i = 0; i < staleness.histogram.size(); ++i) {

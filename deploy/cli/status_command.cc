@@ -34,6 +34,7 @@ constexpr absl::Duration kRedrawInterval = absl::Milliseconds(500);
 // The width of a picture where no terminal bounds it.
 constexpr int kLineMax = 1000;
 
+// Shows the status as it is now.
 int ShowOnce(const StatusOptions& options) {
   const auto stub = v1::Status::NewStub(OpenControlChannel(options.address, Role::kViewer));
   grpc::ClientContext context;
@@ -107,6 +108,7 @@ int Conclude(const std::string& address, const absl::Status& ended,
   return TellFailedCall(absl::StrCat("connection lost while the job was ", last->state()), ended);
 }
 
+// Shows the status until the job ends, redrawn in place on a terminal.
 int Follow(const StatusOptions& options) {
   StatusStream stream(options.address, kRedrawInterval);
   Silence quiet(stream);

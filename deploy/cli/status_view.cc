@@ -36,6 +36,7 @@ int Columns(absl::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
+// Cuts a line to `width` columns, between characters, with a mark where something is missing.
 std::string Clip(absl::string_view text, int width) {
   const bool is_cut = Columns(text) > width;
   std::string line;
@@ -49,6 +50,7 @@ std::string Clip(absl::string_view text, int width) {
   return is_cut ? line + "~" : line;
 }
 
+// A count in four digits at most, so that columns stay narrow.
 std::string Count(double value) {
   if (!std::isfinite(value)) return "-";
   if (value < 10000) return absl::StrFormat("%.0f", value);
@@ -61,6 +63,7 @@ std::string Count(double value) {
   return absl::StrFormat("%.3g%s", value, kUnits[unit]);
 }
 
+// A time in the unit that a person would use for it.
 std::string Seconds(double seconds) {
   if (!(seconds >= 0)) return "-";
   if (seconds < 60) return absl::StrFormat("%.1fs", seconds);
@@ -114,6 +117,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// The table of servers. Columns go first that say least, where the terminal is narrow.
 std::string Servers(const v1::JobStatus& status, int width) {
   Table table({"server", "version", "pushes", "stale", "parked", "parameters", "rss", "address"},
               {9, 8, 7, 6, 5, 4, 3, 2});
@@ -219,6 +223,7 @@ std::vector<std::string> Consistency(const v1::JobStatus& status, int width) {
   return lines;
 }
 
+// What is known of checkpoints, a line for each fact.
 std::vector<std::string> CheckpointLines(const v1::JobStatus& status) {
   std::vector<std::string> lines;
   if (!status.has_checkpoint()) return lines;
@@ -257,6 +262,7 @@ std::vector<std::string> CoordinatorLines(const v1::JobStatus& status) {
       absl::StrCat("coordinator of term ", coordinator.term(), ", kept in ", coordinator.store())};
 }
 
+// The table of the newest evaluations.
 std::string History(const v1::JobStatus& status, int width) {
   Table table({"epoch", "step", "seconds", "train loss", "test loss", "accuracy"},
               {7, 6, 5, 3, 4, 8});
@@ -351,6 +357,7 @@ struct List {
   std::string what;  // "12 servers"
 };
 
+// The tables in the order in which they are shown.
 std::vector<List> Lists(const v1::JobStatus& status, int width) {
   std::vector<List> lists;
   if (status.servers_size() > 0) {

@@ -14,6 +14,7 @@ namespace tessera {
 
 namespace {
 
+// Whether there are enough rows, and what is left over of each epoch.
 Finding JudgeRows(const v1::Job& job, const Datasets& data) {
   const int64_t rows = data.train.rows();
   const absl::Status enough = CheckTrainRows(job, job.cluster().workers(), rows);

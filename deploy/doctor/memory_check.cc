@@ -32,6 +32,7 @@ bool IsAllHere(const v1::Job& job) {
                      [](const std::string& each) { return IsLoopback(each); });
 }
 
+// What the job's servers need, at most and at least.
 Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                int64_t bytes_max) {
   Need need;
@@ -44,6 +45,7 @@ Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape
   return need;
 }
 
+// What the job's workers need, at most and at least; the data are read already, so that their size is known.
 absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                                const Datasets& data, int64_t bytes_max) {
   Need need;
@@ -58,6 +60,7 @@ absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const M
   return need;
 }
 
+// Compares the sum over all processes here with what the machine, or its container, has left.
 Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machine) {
   std::vector<std::string> words;
   double most = 0, least = 0;

@@ -38,6 +38,7 @@ Finding JudgeAnswer(const std::string& who, const absl::Status& answer, bool cal
   return {Finding::Kind::kProblem, absl::StrCat(what, text), std::move(advice)};
 }
 
+// Judges a machine that refuses connections: a problem where the job runs, or where the port could not be had.
 Finding JudgeRefused(const std::string& who, const MissingServer& server, bool job_runs) {
   if (server.port.is_own && !server.port.problem.empty()) {
     return {Finding::Kind::kProblem,

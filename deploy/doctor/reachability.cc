@@ -17,6 +17,7 @@
 namespace tessera {
 namespace {
 
+// Tries one address, for so long at most: a machine that is not there answers nothing at all.
 Reach TryOne(const addrinfo& to, absl::Duration patience) {
   const int fd = socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, to.ai_protocol);
   if (fd < 0) return Reach::kNoRoute;

@@ -47,6 +47,7 @@ std::string TextOf(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Reads all certificates of a file, in order; what is no certificate ends the list.
 CertificateFile ReadCertificates(std::string key, const std::string& path) {
   CertificateFile file{std::move(key), path, {}};
   if (path.empty()) return file;
@@ -147,6 +148,8 @@ std::string WhyNotBelieved(const CertificateFile& shown, const CertificateFile& 
   return why;
 }
 
+// Says whether the others will believe this machine's certificate, as a server's where one runs here, and as a
+// caller's.
 void JudgeChain(const CertificateFile& shown, const CertificateFile& authority, bool has_server,
                 absl::Time now, Findings* findings) {
   // A certificate is its own authority where there is none.
@@ -214,6 +217,7 @@ bool IsFor(X509* certificate, const std::string& host) {
   return X509_check_host(certificate, bare.c_str(), bare.size(), flags, nullptr) == 1;
 }
 
+// Looks for a token that workers and servers can call with; a viewer's alone is no use to them.
 void JudgeTokens(const std::string& path, Findings* findings) {
   const absl::StatusOr<std::vector<Token>> tokens = ParseTokens(TextOf(path));
   const auto may_work = [](const Token& token) {

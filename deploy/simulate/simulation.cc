@@ -34,6 +34,7 @@ constexpr SimNanos kRestartMax = 365 * kLengthMax;
 // How often servers tell their counters, as in server/rpc/attach_link.h.
 constexpr SimNanos kCountersInterval = kNanosPerSecond / 4;
 
+// Refuses numbers that mean nothing, and times with which the simulation would not end while a person waits.
 absl::Status Check(const SimulationOptions& options) {
   const auto check_length = [](absl::string_view what, SimNanos length, SimNanos most) {
     if (length <= most) return absl::OkStatus();

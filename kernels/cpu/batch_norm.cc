@@ -99,6 +99,7 @@ TESSERA_VECTOR_CLONES void BackwardSums(const MatrixShape& shape, Columns column
   }
 }
 
+// Stores sums that were formed in f64, rounded once.
 void Put(Columns columns, const double* sums, WriteMode mode, float* gradient) {
   float* const to = gradient + columns.begin;
   for (int64_t i = 0; i < columns.width; ++i) {

@@ -35,6 +35,7 @@ memory::desc Weights(const ImageMap& map, memory::data_type type, memory::format
                       type, tag);
 }
 
+// An error of oneDNN's with the shape that it was about: its own words name none.
 absl::Status StatusOf(const ImagesShape& shape, const dnnl::error& error) {
   const Image& from = shape.map.from;
   const Image& to = shape.map.to;

@@ -41,6 +41,7 @@ TESSERA_VECTOR_CLONES float Largest(int64_t n, const float* z) {
   return largest;
 }
 
+// The first largest logits of a row, in one pass.
 First FirstOf(int64_t n, const float* z) {
   First first;
   for (int64_t begin = 0; begin < n; begin += kTile) {

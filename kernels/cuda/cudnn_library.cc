@@ -51,6 +51,7 @@ constexpr const char* kFile = "libcudnn.so.9";
 // Loaded by the former at the first calls that need them; where it cannot, it aborts the process.
 constexpr const char* kParts[] = {"libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9"};
 
+// Finds cuDNN's functions: the library is never linked, so that programs run where it is not installed.
 absl::StatusOr<Calls> Load() {
   // One that the program has already comes first.
   void* library = RTLD_DEFAULT;

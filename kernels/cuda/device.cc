@@ -22,6 +22,7 @@ namespace {
 
 // Fixed, so that products choose the same algorithm whatever else goes on.
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
+// What this machine has of drivers and GPUs, without making a context on any of them.
 Machine ThisMachine() {
   Machine machine;
   cudaRuntimeGetVersion(&machine.runtime);

@@ -44,6 +44,7 @@ std::string MethodText(const PlanQuestion& question, const FieldDescriptor& meth
   return absl::StrCat("{", method.name(), ": {", keys, "}}");
 }
 
+// Reads the job with another method and other machines in place of its own.
 JobReading ReadWith(const PlanQuestion& question, const FieldDescriptor& method, bool is_own,
                     const JobOptions& options) {
   std::vector<std::string> overrides = MachinesOverrides(question);
@@ -86,6 +87,7 @@ double StepsOf(const v1::Job& job, int64_t train_rows) {
   return static_cast<double>(job.train().epochs()) * batches / static_cast<double>(sharers);
 }
 
+// The share of the entries that the server with most of them has: its link is the narrow one.
 double BusiestShare(const KeySet& keys) {
   int64_t most = 0, all = 0;
   for (const ShardSlices& slices : keys.slices) {
@@ -142,6 +144,7 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   planned->limit = time.limit;
 }
 
+// The work of one worker of a half, from what the half exchanges.
 HalfWork WorkOf(const HalfForecast& half, double batch_seconds) {
   int64_t entries = 0;
   for (const ShardSlices& slices : half.keys.slices) entries += slices.size;
@@ -224,6 +227,7 @@ void AddTail(const PlannedMethod& tail, double part, PlannedMethod* planned) {
   }
 }
 
+// Fills in what the recipe moves and takes, or why that is not known.
 void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe,
              PlannedMethod* planned) {
   const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);

@@ -49,6 +49,7 @@ std::string Time(double seconds) {
       static_cast<int64_t>(std::llround(std::round(seconds / digit) * digit * 1e9)));
 }
 
+// A bandwidth in the bits in which links are sold.
 std::string BitsPerSecond(double bytes) {
   if (bytes == 0) return "no limit";
   double bits = 8 * bytes;
@@ -72,6 +73,7 @@ std::string Label(const PlannedMethod& method) {
   return absl::StrCat(method.is_own ? "* " : "  ", method.name, steps);
 }
 
+// Prints what was assumed, as all numbers below follow from it.
 void PrintHeader(const PlanQuestion& question, const v1::Job& job, bool measured) {
   const Machines& machines = question.machines;
   const std::string text = absl::StrCat(
@@ -83,6 +85,7 @@ void PrintHeader(const PlanQuestion& question, const v1::Job& job, bool measured
   for (const std::string& line : Wrap(text, TextWidth())) std::printf("%s\n", line.c_str());
 }
 
+// One method's row of the table.
 std::vector<std::string> Cells(const PlannedMethod& method) {
   if (!method.unknown.empty()) return {Label(method), "?", "?", "?", "?", "?"};
   return {Label(method),
@@ -93,6 +96,7 @@ std::vector<std::string> Cells(const PlannedMethod& method) {
           Describe(method.limit)};
 }
 
+// Prints the methods that can be trained, in columns as wide as their widest cell.
 void PrintTable(const std::vector<PlannedMethod>& methods) {
   std::vector<std::vector<std::string>> rows = {
       {"", "bytes/step", "step", "rows/s", "computes", "limited by"}};
@@ -156,6 +160,7 @@ void PrintNotes(const PlanQuestion& question, const v1::Job& job,
       "What a step teaches differs between methods: tessera simulate trains them.");
 }
 
+// One method as JSON; what is not known is absent.
 Json Describe(const PlannedMethod& method) {
   Json row = {{"method", method.name}, {"is_own", method.is_own}};
   if (!method.refused.empty()) {
@@ -190,6 +195,7 @@ Json Describe(const PlannedMethod& method) {
   return row;
 }
 
+// Prints all numbers, in bytes and seconds, for programs.
 void PrintJson(const PlanQuestion& question, const v1::Job& job,
                const std::vector<PlannedMethod>& methods) {
   const Machines& machines = question.machines;
@@ -205,6 +211,7 @@ void PrintJson(const PlanQuestion& question, const v1::Job& job,
   std::printf("%s\n", plan.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
+// Reads the flags; errors are collected, so that all are told at once.
 PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
   PlanQuestion question;
   question.job_path = options.job_path;

@@ -55,6 +55,7 @@ TrafficForecast ThresholdForecast(const Codec& codec, const KeySet& keys) {
   return forecast;
 }
 
+// What a worker pushes in an exchange, of these entries.
 TrafficForecast PushOf(const Recipe& recipe, const KeySet& keys, const ModelShape& shape) {
   const Codec& codec = recipe.codecs.push;
   if (codec.kind == CodecKind::kThreshold) return ThresholdForecast(codec, keys);
@@ -69,6 +70,7 @@ TrafficForecast PushOf(const Recipe& recipe, const KeySet& keys, const ModelShap
   return forecast;
 }
 
+// What a worker pulls in an exchange; a core's keys come once for each core, and count for their share of it.
 TrafficForecast PullOf(const Recipe& recipe, const KeySet& keys, const ModelShape& shape) {
   const Codec& codec = recipe.codecs.pull;
   if (!recipe.core || recipe.core->is_whole()) return {CodedBytes(codec, keys, shape)};
@@ -91,6 +93,7 @@ void DoubtParts(const v1::Job& job, const Recipe& recipe, const ModelShape& shap
   if (differ) forecast->certainty = Certainty::kAbout;
 }
 
+// The mean over all workers of what the two halves' workers move.
 TrafficForecast MeanOfHalves(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                              TrafficForecast HalfForecast::*which) {
   const LayerSplit& split = *recipe.split;

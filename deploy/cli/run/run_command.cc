@@ -110,6 +110,8 @@ class JobRun {
   std::unique_ptr<StatusStream> status_;
 };
 
+// Checks limits, security and outputs while there is no child yet, so that an error ends the run with 2 and
+// nothing to clean up.
 absl::Status JobRun::Prepare() {
   TESSERA_RETURN_IF_ERROR(CheckProcessLimits(RunNeeds(job_)));
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
@@ -127,6 +129,7 @@ absl::Status JobRun::Prepare() {
   return WriteOutput("the job", copy, PrintJob(job_));
 }
 
+// The flags that only the first server gets.
 std::vector<std::string> JobRun::FirstServerFlags() const {
   std::vector<std::string> flags = {"--origin", OriginText(options_.origin)};
   // The first server has the coordinator, and therefore the whole job's metrics.
@@ -136,6 +139,7 @@ std::vector<std::string> JobRun::FirstServerFlags() const {
   return flags;
 }
 
+// Starts the first server, whose port the others are told, then the other servers, then the workers.
 absl::Status JobRun::StartAll(const Signals& signals) {
   TESSERA_RETURN_IF_ERROR(children_->StartServer());
   TESSERA_RETURN_IF_ERROR(AwaitFirstServer(signals));
@@ -149,6 +153,7 @@ absl::Status JobRun::StartAll(const Signals& signals) {
   return absl::OkStatus();
 }
 
+// Waits until the first server has written its addresses; its port may be any free one.
 absl::Status JobRun::AwaitFirstServer(const Signals& signals) {
   const absl::Time limit = SteadyNow() + kServerStartMax;
   while (true) {
@@ -310,6 +315,8 @@ std::optional<v1::JobStatus> JobRun::LastStatus() const {
   return WithReport(status_->latest(), children_->ReportPath());
 }
 
+// Waits for the children, reads the report and decides how the run ended: what the first server said counts for
+// more than how it ended.
 absl::Status JobRun::Conclude(const Signals& signals) {
   std::optional<v1::JobStatus> status = status_->latest();
   if (status.has_value() && !options_.quiet) progress_.Show(*status);
@@ -388,6 +395,7 @@ absl::Status JobRun::TellOfNoReport(const absl::Status& status, absl::string_vie
   return absl::Status(status.code(), text);
 }
 
+// Trains, and then says where the logs are and removes what nobody wants.
 absl::Status JobRun::Run(const Signals& signals) {
   absl::Status status = Train(signals);
   // Whoever keeps a folder says so, however the run ends.
@@ -397,6 +405,7 @@ absl::Status JobRun::Run(const Signals& signals) {
   return status;
 }
 
+// Starts the children and follows the job to its end.
 absl::Status JobRun::Train(const Signals& signals) {
   constexpr absl::string_view kNotBegun = "the job has not begun";
   TESSERA_RETURN_IF_ERROR(Prepare());
