@@ -149,6 +149,7 @@ absl::StatusOr<std::string> WrongIn(Backend& device, Precision precision,
   return std::string();
 }
 
+// Times one precision's three passes against the device's own rate.
 absl::Status Time(const std::string& name, Precision precision, int64_t images, double limit,
                   double seconds, bool tells_by, Backend& device) {
   const int64_t edge = images < kWholeFrom ? 8 : 32;
@@ -171,6 +172,7 @@ absl::Status Time(const std::string& name, Precision precision, int64_t images, 
   return absl::OkStatus();
 }
 
+// The layer's shape; of few images, as a test has them, it is made smaller.
 ImagesShape ShapeOf(const Layer& layer, int64_t images) {
   Image from = layer.from;
   int64_t channels = layer.channels;
@@ -197,6 +199,7 @@ bool Has(Backend& backend, Precision precision) {
 // TFLOP/s by precision and pass, 0 where it was not done: where a library is asked for, by anything
 // else.
 using Rates = std::array<std::array<double, 3>, 3>;
+// The rates of all passes and precisions, by the library or by products.
 absl::StatusOr<Rates> RatesOf(Backend& backend, const ImagesShape& shape, bool by_library,
                               double seconds) {
   Rates rates{};

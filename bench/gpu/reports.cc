@@ -88,6 +88,7 @@ struct Line {
   }
 };
 
+// Reads "name=path" and makes a line of the report's figures.
 absl::StatusOr<Line> LineOf(const std::string& item) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json report, ReadReport(parts.second));
@@ -137,6 +138,7 @@ struct Deviation {
   double largest = 0;
 };
 
+// How far two jobs' losses are apart, evaluation by evaluation; an error where they cannot be compared.
 absl::StatusOr<Deviation> DeviationOf(const std::vector<std::string>& paths,
                                       const nlohmann::json (&reports)[2], const char* key) {
   const nlohmann::json none = nlohmann::json::array();

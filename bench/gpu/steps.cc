@@ -41,6 +41,7 @@ bool Has(Backend& device, Precision precision) {
 
 float Uniform(std::mt19937* random) { return static_cast<float>((*random)() >> 8) * 0x1p-23f - 1; }
 
+// A network of equal layers, whose products are most of the step.
 v1::Model Perceptron(int64_t width, int layers) {
   v1::Model model;
   model.set_loss("softmax_cross_entropy");
@@ -199,6 +200,7 @@ struct Trained {
   std::unique_ptr<LocalOptimizer> optimizer;
 };
 
+// A network with its optimizer and its batches in place, ready for a step.
 absl::StatusOr<Trained> Make(const v1::Model& model, int64_t batch, Precision precision,
                              Backend& device) {
   Network::Options options;

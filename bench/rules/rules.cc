@@ -47,6 +47,7 @@ struct RuleCase {
   int streams_written() const { return 1 + rule->state_count() - first_state; }
 };
 
+// All rules with options that leave no term out, so that each reads and writes what it may.
 std::vector<RuleCase> AllRules() {
   std::vector<RuleCase> cases;
   cases.push_back({"add", MakeAdd()});
@@ -156,6 +157,7 @@ double MedianRatio(const Candidate& a, const Candidate& b) {
   return Median(ratios);
 }
 
+// Times a rule and a plain loop over as many arrays by turns, with the arrays side by side and apart.
 void Measure(const RuleCase& c, Arrays* a, bool copy, double seconds_min) {
   Candidate candidates[] = {
       {false, false, {}}, {true, false, {}}, {false, true, {}}, {true, true, {}}};

@@ -43,6 +43,7 @@ struct Flags {
   bool tiny = false;
 };
 
+// Times a part and the pass that it is held against by turns, and prints the median of their ratios.
 void Compare(const std::string& what, const Flags& flags, const std::function<void()>& part,
              const std::function<void()>& pass) {
   std::vector<double> seconds, passes, ratios;
@@ -82,6 +83,7 @@ struct Arrays {
   ShardSlices slices;
 };
 
+// Selects a core as servers do, with one server that has everything.
 EntrySet Select(const Arrays& a, bool with_gradient, int64_t core_entries) {
   CoreSearch::Options options;
   options.slices = &a.slices;
@@ -106,6 +108,7 @@ EntrySet Select(const Arrays& a, bool with_gradient, int64_t core_entries) {
   return *search.core();
 }
 
+// Whether the core is what a sort of all significances gives.
 bool IsRight(const Arrays& a, const EntrySet& core, bool with_gradient, int64_t wanted) {
   const int64_t count = static_cast<int64_t>(a.w.size());
   std::vector<uint32_t> s(count);

@@ -62,6 +62,7 @@ struct Rows {
   std::vector<float> value;
 };
 
+// The median of several calls; the first one is not counted, as it finds cold caches.
 double Milliseconds(int repeats, const std::function<void()>& work) {
   std::vector<double> times;
   for (int i = 0; i <= repeats; ++i) {

@@ -235,6 +235,7 @@ struct Rates {
   }
 };
 
+// Times fetching and returning a subnet beside dense pulls and pushes of as many bytes.
 void RunExchange(int64_t width, int repetitions) {
   Pair subnet(width, true);
   Pair same(width / 2, false);

@@ -40,6 +40,7 @@ void AppendByte(char c, std::string* out) {
   }
 }
 
+// The bytes of the character that begins with `first`, which is UTF-8.
 size_t BytesOf(char first) {
   const auto byte = static_cast<uint8_t>(first);
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;

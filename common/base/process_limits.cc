@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kChildrenThreadsTried = 1000;
 constexpr size_t kSmallStackBytes = size_t{64} << 10;
 
+// What a waiting thread does: nothing, until it is told to end.
 void* AwaitEnd(void* ends) {
   while (sem_wait(static_cast<sem_t*>(ends)) != 0) {
   }

@@ -16,6 +16,7 @@ namespace {
 // Sent by the destructor to end the thread.
 constexpr int kEnd = SIGUSR2;
 
+// Whether the signal was ignored when the program started, as nohup has SIGHUP.
 bool IsIgnored(int signal) {
   struct sigaction action = {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;

@@ -77,6 +77,7 @@ OrderedJson ListOf(const std::vector<Item>& items) {
 // The text ends with `"xxh3": "<16 digits>"\n}\n`: the sum of the text with zeros for digits.
 constexpr size_t kSumFromEnd = 16 + sizeof("\"\n}\n") - 1;
 
+// The sum of the text without its own digits, which are taken for zeros.
 uint64_t SumOfText(absl::string_view text) {
   std::string zeroed(text);
   zeroed.replace(zeroed.size() - kSumFromEnd, 16, 16, '0');

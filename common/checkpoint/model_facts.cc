@@ -56,6 +56,7 @@ absl::Status Wrong(const SafetensorsReader& file, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("\"", file.path(), "\": ", what));
 }
 
+// Reads a sum of the metadata; a file with facts has all of them.
 absl::Status ReadSum(const SafetensorsReader& file, const char* key, uint64_t* sum) {
   const auto found = file.metadata().find(key);
   const std::string text = found == file.metadata().end() ? "" : found->second;

@@ -34,6 +34,7 @@ std::optional<std::string> Find(const Values& values, absl::string_view key) {
   return std::string(found->second);
 }
 
+// A key or value for a message: of strangers, so that it is made printable and cut.
 std::string Word(absl::string_view text) {
   if (text.size() <= kWordBytesMax) return ToPrintable(text);
   return absl::StrCat(ToPrintable(text.substr(0, kWordBytesMax)), "...");

@@ -25,6 +25,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
+// A value as the canonical text has it; strings are quoted, so that none can look like another key.
 std::string ValueText(const Message& message, const FieldDescriptor& field, int index) {
   const std::string text = ScalarText(message, field, index);
   if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) return text;

@@ -11,6 +11,7 @@ namespace {
 // Longer words are no typing errors; also bounds the work.
 constexpr size_t kNameBytesMax = 64;
 
+// The name without case, and with underscores for dashes, as flags and keys differ in these alone.
 std::string Folded(absl::string_view name) {
   std::string folded = absl::AsciiStrToLower(name);
   std::replace(folded.begin(), folded.end(), '-', '_');

@@ -183,6 +183,7 @@ class Reader {
   std::vector<uint64_t> groups_;
 };
 
+// Refuses a message that is larger than the limit before anything of it is read.
 absl::Status CheckSize(const grpc::ByteBuffer& message, int64_t bytes_max) {
   const int64_t size = static_cast<int64_t>(message.Length());
   if (size <= bytes_max) return absl::OkStatus();

@@ -202,6 +202,7 @@ class TokenProcessor final : public grpc::AuthMetadataProcessor {
   const std::vector<Token> tokens_;
 };
 
+// The security of this process. It is never destroyed, as connections may use it until the process ends.
 std::shared_ptr<const Security>& ProcessSecurity() {
   static auto* const security =
       new std::shared_ptr<const Security>(std::make_shared<const Security>());

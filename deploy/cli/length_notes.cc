@@ -46,6 +46,7 @@ Length LengthOf(const v1::Job& job, std::optional<int64_t> rows) {
   return length;
 }
 
+// The number of steps in words, with how it follows from the epochs.
 std::string StepsIn(const v1::Job& job, const Length& length) {
   const std::string steps = absl::StrCat("the job has ", Counted(*length.steps, "step"));
   if (job.train().steps() > 0) return steps;

@@ -20,6 +20,7 @@ const Json& At(const Json& object, const char* key) {
   return found == object.end() ? none : *found;
 }
 
+// A text of the report; "" where it is missing or of another kind.
 std::string Text(const Json& object, const char* key) {
   const Json& value = At(object, key);
   return value.is_string() ? value.get<std::string>() : "";
@@ -31,6 +32,7 @@ double Number(const Json& object, const char* key) {
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
+// A count of the report; 0 where it is missing or of another kind.
 uint64_t Count(const Json& object, const char* key) {
   const Json& value = At(object, key);
   return value.is_number_unsigned() ? value.get<uint64_t>() : 0;

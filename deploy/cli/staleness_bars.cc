@@ -14,6 +14,7 @@ namespace {
 // The lengths that the bar of the greatest share may have, in columns.
 constexpr int kBarLengths[] = {10, 6, 3};
 
+// A share in whole percents; what is there but rounds to 0 is told as less than 1.
 std::string Share(uint64_t count, uint64_t all) {
   const double percent = 100.0 * count / all;
   if (count > 0 && percent < 0.5) return "<1%";

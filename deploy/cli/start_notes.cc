@@ -37,6 +37,7 @@ void OnServers(const v1::Job& job, Notes* notes) {
   }
 }
 
+// Notes what a start would refuse in the files under `security`.
 void OnSecurity(const v1::Job& job, Notes* notes) {
   const absl::Status loaded = Security::Load(FilesOf(job.security())).status();
   if (loaded.ok()) return;

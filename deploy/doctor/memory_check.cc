@@ -26,6 +26,7 @@ struct Need {
   std::string parts;
 };
 
+// Whether all servers are on this machine, so that all processes share its memory.
 bool IsAllHere(const v1::Job& job) {
   const auto& addresses = job.cluster().servers().addresses();
   return std::all_of(addresses.begin(), addresses.end(),

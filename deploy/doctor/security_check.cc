@@ -61,6 +61,7 @@ CertificateFile ReadCertificates(std::string key, const std::string& path) {
   return file;
 }
 
+// A certificate's time; the infinite past where it cannot be read, so that the certificate counts as over.
 absl::Time TimeOf(const ASN1_TIME* time) {
   std::tm parts{};
   if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfinitePast();

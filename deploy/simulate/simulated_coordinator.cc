@@ -9,6 +9,7 @@
 namespace tessera {
 namespace {
 
+// Whether the message is nothing but a plan, which a later plan replaces.
 bool IsPlanAlone(const v1::PlanMessage& message) {
   return message.has_plan() && !message.has_propose() && message.withdraw() == 0 &&
          !message.drain();

@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kThreadsMax = 1024;
 
+// Whether oneDNN may use this instruction set here: ONEDNN_MAX_CPU_ISA may forbid what the CPU has.
 bool Has(dnnl::cpu_isa isa) {
   const int have = static_cast<int>(dnnl::get_effective_cpu_isa());
   return (have & static_cast<int>(isa)) == static_cast<int>(isa);

@@ -56,6 +56,7 @@ First FirstOf(int64_t n, const float* z) {
   return first;
 }
 
+// The sum over lanes, in their order, so that it does not depend on the register's width.
 double SumOf(const double* lanes) {
   double sum = 0;
   for (int64_t i = 0; i < kTile; ++i) sum += lanes[i];

@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kSumBytes = 8;
 
+// The sum that stands in front of the state, lowest byte first.
 std::string SumOf(const std::string& bytes) {
   uint64_t sum = XXH3_64bits(bytes.data(), bytes.size());
   std::string text;

@@ -37,6 +37,7 @@ class Pages {
   std::map<const mg_context*, Serves> servers_ ABSL_GUARDED_BY(mutex_);
 };
 
+// The pages of all endpoints. They are never destroyed, as the library's threads may ask until the process ends.
 Pages& AllPages() {
   static auto* const pages = new Pages;
   return *pages;

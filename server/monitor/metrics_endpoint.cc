@@ -66,6 +66,7 @@ absl::Status CannotListen(const HostPort& where, absl::string_view why) {
       absl::StrCat("--metrics: \"", where.ToString(), "\" cannot be listened on: ", why));
 }
 
+// The error of a start by what the library logged, as it says nothing else of why.
 absl::Status StartError(const HostPort& where, absl::string_view log) {
   if (absl::StrContains(log, "Address already in use")) return IsTaken(where);
   if (absl::StrContains(log, "invalid port spec")) return IsUnknown(where);

@@ -43,11 +43,13 @@ bool IsOfCodec(const PrivateState::Array& array) {
   return IsResidual(array.name) || array.name == kLearned;
 }
 
+// Whether the worker's codec keeps residuals.
 bool HoldsBack(const PrivateState& state) {
   return std::any_of(state.arrays.begin(), state.arrays.end(),
                      [](const PrivateState::Array& array) { return IsResidual(array.name); });
 }
 
+// Whether the file has residuals that are not empty.
 bool HoldsBack(const SafetensorsReader& file) {
   return std::any_of(file.tensors().begin(), file.tensors().end(), [](const TensorSpec& tensor) {
     return IsResidual(tensor.name) && tensor.size() > 0;

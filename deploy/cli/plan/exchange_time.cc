@@ -19,6 +19,7 @@ struct Part {
 
 double Seconds(double bytes, double rate) { return rate > 0 ? bytes / rate : 0; }
 
+// The part of the machines that is busiest, which bounds the exchange.
 Part Longest(std::initializer_list<Part> parts) {
   return *std::max_element(parts.begin(), parts.end(),
                            [](const Part& a, const Part& b) { return a.seconds < b.seconds; });

@@ -25,6 +25,7 @@ int64_t ReadWorkers(const PlanQuestion& question) {
   return std::min<int64_t>(question.machines.workers, kJobWorkersMax);
 }
 
+// What takes the place of the job's workers and servers.
 std::vector<std::string> MachinesOverrides(const PlanQuestion& question) {
   std::vector<std::string> overrides = question.overrides;
   overrides.push_back(absl::StrCat("cluster.workers=", ReadWorkers(question)));

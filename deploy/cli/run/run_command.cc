@@ -304,6 +304,7 @@ void JobRun::AwaitLastScrape(const Signals& signals) {
   }
 }
 
+// Writes the report and keeps the error: how the job ended is told first.
 void JobRun::WriteReport(const v1::JobStatus& status) {
   is_report_told_ = true;
   if (!options_.report_path.empty()) {
