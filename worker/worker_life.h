@@ -66,7 +66,7 @@ class WorkerProcess {
   absl::Status TrainOnce();
   // After an error of TrainOnce: whether the job went back to a checkpoint, or is about to.
   bool MayRejoin(const absl::Status& status);
-  // Ends this member's life; its work is in the report of the next.
+  // Ends this membership; its work is in the report of the next one.
   void Forget();
   // Whether rows were read as the checkpoint in `restored` was trained; tells where they are others.
   absl::Status CheckFacts(const std::string& restored, const v1::Resume& resume);

@@ -33,7 +33,7 @@ class Id {
   uint64_t value_ = 0;
 };
 
-// One life of one worker in the job. Never used again: a restarted worker is a new member. 0 is
+// One worker process in the job. The number is never used again: a restarted worker is a new member. 0 is
 // nobody.
 using MemberId = Id<struct MemberTag>;
 // A worker's place among the workers, from 0. A later member may take over a lost one's.

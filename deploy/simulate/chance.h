@@ -13,7 +13,7 @@ namespace tessera {
 // Streams of Philox that nothing in a real job uses. a = worker, b as below.
 constexpr Stream kChanceSpeed = static_cast<Stream>(0x80);    // b = 0
 constexpr Stream kChanceJitter = static_cast<Stream>(0x81);   // b = step
-constexpr Stream kChanceFailure = static_cast<Stream>(0x82);  // b = life, from 0
+constexpr Stream kChanceFailure = static_cast<Stream>(0x82);  // b = incarnation, from 0
 
 // A number in [0, 1), a multiple of 2^-53.
 inline double UniformChance(uint64_t seed, Stream stream, uint64_t worker, uint64_t b) {

@@ -163,7 +163,7 @@ void CheckpointDirectory::Abandon(uint64_t step, const Manifest& committed) {
 }
 
 // Broken ones count: they are somebody's to look at, for as long as they would have stayed. Later ones
-// are of a life of the job that was gone back behind: broken, or it would go on from them.
+// are of a past of the job behind which it was restored: broken, or it would go on from them.
 absl::Status CheckpointDirectory::RemoveOld(uint64_t newest) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path_));
   std::vector<std::string> steps;

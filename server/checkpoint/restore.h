@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& pa
 // servers' states mean the same (ServerStates); the numbers of servers and workers need not.
 // kFailedPrecondition says what differs, and which keys of the job that may come from, as model's and as saved's.
 absl::Status CheckRestorable(const Manifest& saved, const Manifest& model);
-// Whether a job that begins from `restored` (nullptr: anew) may write its checkpoints into `directory`: two lives of a
+// Whether a job that begins from `restored` (nullptr: anew) may write its checkpoints into `directory`: two runs of a
 // job in one folder would take each other's for their own. kFailedPrecondition says which are there, and what to do.
 absl::Status CheckFolder(const std::string& directory, const Manifest* restored);
 // The same error with the key checkpoint.directory in front.
