@@ -15,9 +15,9 @@ namespace tessera {
 
 struct ServerMemory {
   ShardMemory shard;
-  // What a checkpoint holds while it is written.
+  // Bytes that a checkpoint holds while it is written.
   int64_t checkpoint = 0;
-  // The process itself, its connections, and what it may hold of other shards.
+  // Bytes of the process itself, its connections, and what it may hold of other shards.
   int64_t program = 0;
 
   int64_t total() const { return shard.total() + checkpoint + program; }

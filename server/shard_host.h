@@ -46,22 +46,22 @@ class ShardHost {
     // The number of the job's shards, and the job's digest.
     uint32_t shard_count = 1;
     std::string job_digest;
-    // What the digest is of, for a coordinator that has another job.
+    // The text that the digest is of, for a coordinator that has another job.
     std::string job_text;
     uint64_t layout_hash = 0;
     absl::Duration lease_timeout;
     // The limit that ParameterService is given.
     int64_t half_open_pushes_per_host = 0;
-    // Every server holds the whole model, and copies another one where it joins late.
+    // If set, every server holds the whole model, and copies another one where it joins late.
     bool is_replica = false;
-    // The coordinator says what is led and what is followed (proto/replication.proto). Otherwise the
+    // If set, the coordinator says what is led and what is followed (proto/replication.proto). Otherwise the
     // server's own shard is led from the start.
     bool keeps_standbys = false;
     // What a shard is made of, by the rank whose it is. Any thread.
     std::function<Shard::Options(uint32_t rank)> shard_options;
     std::function<absl::StatusOr<std::unique_ptr<ServerCheckpoints>>(uint32_t rank)>
         make_checkpoints;
-    // The server's own; outlives this.
+    // The server's checkpoints, which outlive this.
     ServerCheckpoints* checkpoints = nullptr;
     // Passed on to AttachLink; empty: the coordinator stays where it is.
     std::function<absl::StatusOr<std::string>()> find_coordinator;
@@ -78,15 +78,16 @@ class ShardHost {
 
   // The services, which are given to GrpcServer and outlive it.
   std::vector<grpc::Service*> services();
-  // The server is reached at `address` from now on.
+  // Begins: the server is reached at `address` from now on.
   void Start(const std::string& coordinator, const std::string& address);
-  // Nothing is said or heard afterwards; calls are still answered, but for what a standby has yet to get.
+  // Ends all links: nothing is said or heard afterwards; calls are still answered, but for what a standby has yet
+  // to get.
   void Disconnect();
 
-  // The process wants to end while the job goes on. What it waits for is in the log; on_end follows, with OK, when it
-  // may, or when the job has ended.
+  // Tells the coordinator that the process wants to end while the job goes on. What it waits for is in the log;
+  // on_end follows, with OK, when it may end, or when the job has ended.
   void Leave();
-  // The process ends, and the job does not.
+  // Whether the process ends and the job does not.
   bool has_left() const {
     absl::MutexLock lock(&mutex_);
     return has_left_;
@@ -133,7 +134,7 @@ class ShardHost {
   void Feed(const RoleChanges::Feed& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::HostMessage Message();
   void OnLinkEnded(uint32_t rank, absl::Status status);
-  // What the coordinator says of Leave.
+  // Called with what the coordinator answers to Leave.
   void OnLeave(const v1::LeaveAnswer& answer);
   void End(absl::Status status);
 

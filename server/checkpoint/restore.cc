@@ -32,7 +32,7 @@ std::string Describe(const CheckpointParameter& parameter) {
   return absl::StrCat("\"", parameter.name, "\" [", absl::StrJoin(parameter.Extents(), ", "), "]");
 }
 
-// What the servers' states mean, which the job tells.
+// What the servers' states mean, in words; the job that made the checkpoint tells.
 std::string StatesIn(const Manifest& manifest) {
   if (manifest.states == 0) return "none";
   const absl::StatusOr<Recipe> recipe = RecipeFor(JobOfText(manifest.job_text));

@@ -15,7 +15,7 @@ namespace {
 
 using Serves = std::function<bool()>;
 
-// The library gives its callbacks nothing but the server that they are of.
+// The server's pages are found by the server, as the library gives its callbacks nothing else.
 class Pages {
  public:
   void Add(const mg_context* server, Serves serves) {

@@ -144,7 +144,7 @@ void AddJobMetrics(const v1::JobStatus& status, MetricSet* set) {
                "How many names the status has of those whom the job waits for.",
                status.waiting_for_size());
   }
-  // The rest is the coordinator's to say.
+  // Only the coordinator's status has the rest.
   if (status.job().empty()) return;
   set->Gauge("tessera_job_info", "Always 1: which job this is.", 1,
              {{"method", status.method()}, {"digest", status.job_digest()}});

@@ -22,7 +22,7 @@ struct RankSums {
   v1::Phases phases;
 };
 
-// Seconds that a worker tells of itself may be anything.
+// Seconds as a counter may have them: what a worker tells of itself may be any number.
 double Seconds(double value) { return value > 0 ? value : 0; }
 
 // Adds the phases of one worker to the sum of its rank.

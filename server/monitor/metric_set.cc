@@ -16,7 +16,7 @@ using prometheus::MetricType;
 // The bounds of histograms: dense where most pushes are. Every bucket is a series of each server.
 constexpr uint64_t kBounds[] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63};
 
-// Prometheus' parser takes a zero for the end.
+// A label's value in UTF-8, and without zeros, which Prometheus' parser takes for the end.
 std::string LabelValue(absl::string_view value) {
   return absl::StrReplaceAll(ToUtf8(value), {{absl::string_view("\0", 1), "\\x00"}});
 }
@@ -46,7 +46,7 @@ void MetricSet::Gauge(absl::string_view name, absl::string_view help, double val
 
 void MetricSet::Counter(absl::string_view name, absl::string_view help, double value,
                         Labels labels) {
-  // Some are what a worker says of itself.
+  // A counter may be what a worker says of itself, which may be any number.
   Add(MetricType::Counter, name, help, labels)->counter.value =
       std::isfinite(value) && value > 0 ? value : 0;
 }

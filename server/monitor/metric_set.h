@@ -18,7 +18,7 @@ namespace tessera {
 
 struct MetricLabel {
   absl::string_view name;
-  // Any bytes: what is not UTF-8, and a zero, is written as \xe9.
+  // The value may have any bytes: what is not UTF-8, and a zero, is written as \xe9.
   absl::string_view value;
 };
 
@@ -35,10 +35,10 @@ class MetricSet {
 
   // A value that goes up and down.
   void Gauge(absl::string_view name, absl::string_view help, double value, Labels labels = {});
-  // One that only grows. A value that is no number, infinite or negative counts as 0.
+  // A value that only grows. One that is no number, infinite or negative counts as 0.
   void Counter(absl::string_view name, absl::string_view help, double value, Labels labels = {});
-  // 1 for the one of `choices` that is `present`, 0 for the others, by the label `label`; 0 for all where it
-  // is none of them.
+  // A gauge for each of `choices`, told apart by the label `label`: 1 for the one that is `present`, 0 for the
+  // others; 0 for all where it is none of them.
   void OneHot(absl::string_view name, absl::string_view help, absl::string_view label,
               absl::Span<const absl::string_view> choices, absl::string_view present);
   // A histogram of whole numbers: entry i of `counts` is how many were i; the last one counts all above, too.

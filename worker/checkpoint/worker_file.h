@@ -42,7 +42,7 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
 // size are kInvalidArgument, and `state` may then be filled in part.
 absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state);
 
-// A file that `listed`, of a manifest, names, and whose sum is the one there.
+// Opens the file that `listed`, an entry of a manifest, names, and whose sum is the one there.
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListed(const std::string& path,
                                                               const CheckpointFile& listed);
 
