@@ -27,7 +27,7 @@ class Barrier final : public ConsistencyPolicy {
   }
 
   std::optional<MemberId> NextInOrder() const override {
-    // Nobody is expected now: an impossible member, so that nothing is folded out of order.
+    // While nobody is expected an impossible member is named, so that nothing is folded out of order.
     return AllIn() ? MemberId(0) : plan_.members[next_in_order_].member;
   }
 

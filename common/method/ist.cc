@@ -20,13 +20,13 @@ Recipe Subnets() {
   recipe.payload = PayloadKind::kValue;
   recipe.lockstep = true;
   recipe.subnets = true;
-  // A push of everybody closes a round. Values are assigned as they come.
+  // A round closes with a push of everybody. Values are assigned as they come.
   recipe.make_policy = MakeBarrier;
   recipe.make_rule = MakeAdd;
   return recipe;
 }
 
-// More steps than any job has.
+// The steps of a round that is the whole job: more than any job has.
 constexpr int64_t kWholeJob = 1000000000000;
 
 }  // namespace
@@ -52,7 +52,7 @@ Recipe Ist(const v1::Job& job) {
   return recipe;
 }
 
-// One partition for the whole run, returned once at the end.
+// The model is cut once for the whole job, and returned once at the end.
 Recipe Ensemble(const v1::Job& job) {
   Recipe recipe = Subnets();
   recipe.name = "ensemble";

@@ -19,10 +19,10 @@ Recipe Decentralized(const v1::Job& job);
 Recipe SlimDp(const v1::Job& job);
 Recipe LayerSeparation(const v1::Job& job);
 
-// Gradients are sent, and the servers apply the job's optimizer.
+// Chooses that gradients are sent, and the servers apply the job's optimizer.
 void ApplyOptimizer(const v1::Job& job, Recipe* recipe);
 
-// Exchanges go on beside training, in either of the two.
+// Chooses that exchanges go on beside training, and says so in the description.
 void Overlap(Recipe* recipe);
 
 }  // namespace tessera

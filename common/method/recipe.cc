@@ -16,7 +16,7 @@ struct Entry {
   Recipe (*make)(const v1::Job& job);
 };
 
-// The catalog.
+// The catalog: a method is in this build if it is here.
 constexpr Entry kMethods[] = {
     {v1::Method::kDataParallel, DataParallel},
     {v1::Method::kLocalSgd, LocalSgd},
@@ -32,8 +32,8 @@ constexpr Entry kMethods[] = {
     {v1::Method::kLayerSeparation, LayerSeparation},
 };
 
-// A job whose parameters are all too small for qsgd moves f32, whatever it names; one without a model is described as
-// if they were not.
+// Whether the codec has no effect: a job whose parameters are all too small for qsgd moves f32, whatever it names.
+// A job without a model is described as if they were not too small.
 bool IsIdle(const Codec& codec, const absl::StatusOr<int64_t>& largest) {
   return codec.kind == CodecKind::kQsgd && largest.ok() && *largest > 0 &&
          *largest < kQsgdEntriesMin;
@@ -53,7 +53,7 @@ std::string DescribeCodecs(const v1::Model& model, const Recipe& recipe) {
   return absl::StrCat(Describe(moved), idle);
 }
 
-// What the job says, and where it says nothing, what the method has chosen.
+// Takes the codecs that the job names, and keeps the method's own where it names none.
 void TakeCodecs(const v1::Job& job, Recipe* recipe) {
   const v1::CodecPair& pair = job.codec();
   CodecChoice& codecs = recipe->codecs;

@@ -29,12 +29,12 @@ class LimitedCall {
   virtual void GiveWay() = 0;
 };
 
-// Any thread.
+// Keeps track of the open calls of each owner. Any thread.
 class CallLimit {
  public:
   explicit CallLimit(size_t most) : most_(most) {}
 
-  // `call` is open, and is the owner's newest. Where that makes too many the owner's oldest gives way.
+  // Tells that `call` is open, and is the owner's newest. Where that makes too many the owner's oldest gives way.
   void Add(uint64_t owner, const std::shared_ptr<LimitedCall>& call);
   // Tells that a call is over, or counts no more. There is no effect on one that has given way.
   void Remove(uint64_t owner, const LimitedCall* call);

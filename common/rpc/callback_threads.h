@@ -13,7 +13,7 @@ namespace tessera {
 
 // How many threads gRPC runs callbacks on where the machine has so many cores.
 int GrpcCallbackThreads(int machine_cores);
-// How many of them are wanted where this process may use so many cores: half as many, and at least one.
+// How many threads are wanted where this process may use so many cores: half as many, and at least one.
 int CallbackThreadsWanted(int cores);
 
 // Leaves gRPC so many threads as this process's cores want, for as long as the process lives. Once per process, before

@@ -50,7 +50,7 @@ class Cursor {
     }
   }
 
-  // A base-128 number of at most `bytes_max` bytes.
+  // Reads a base-128 number of at most `bytes_max` bytes.
   absl::StatusOr<uint64_t> Varint(absl::string_view what, int bytes_max) {
     const int64_t begin = position();
     uint64_t value = 0;

@@ -19,7 +19,7 @@ std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address, Ro
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, kResolveMsMin);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kControlKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kControlKeepaliveTimeoutMs);
-  // Who only listens sends nothing for hours.
+  // A process that only listens sends nothing for hours, and must still notice that its peer is gone.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetMaxReceiveMessageSize(kControlBytesMax);
   return grpc::CreateCustomChannel(address, CurrentSecurity().ForChannel(role), arguments);

@@ -123,7 +123,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const Options& options)
 }
 
 absl::Status Listener::Open(const std::string& host, int port) {
-  // Any address of the machine, old and new: one socket has both.
+  // One socket serves any address of the machine, of IPv4 and IPv6.
   const bool is_any = host == "0.0.0.0" || host == "::";
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -152,7 +152,7 @@ absl::Status Listener::Open(const std::string& host, int port) {
   }
   if (code == 0) freeaddrinfo(found);
   if (sockets_.empty() && is_any) {
-    // A machine without IPv6.
+    // The machine has no IPv6: the socket is made for IPv4.
     sockaddr_storage address{};
     address.ss_family = AF_INET;
     SetPort(&address, port);
@@ -204,7 +204,7 @@ void Listener::Run() {
     has_swept_ = false;
     for (size_t i = 0; ready > 0 && i + 1 < waiting.size(); ++i) {
       if (waiting[i].revents == 0 || Accept(waiting[i].fd)) continue;
-      // The connection waits in the queue, and would be reported again at once.
+      // The listener pauses here: the connection waits in the queue, and would be reported again at once.
       pollfd stop{wake_, POLLIN, 0};
       poll(&stop, 1, kPauseMs);
     }

@@ -22,7 +22,7 @@ using google::protobuf::FileDescriptor;
 using Request = v1::ServerReflectionRequest;
 using Response = v1::ServerReflectionResponse;
 
-// `file` and all that it imports, each once.
+// Adds `file` and all files that it imports, each once.
 void AddFiles(const FileDescriptor& file, std::set<const FileDescriptor*>* seen,
               v1::FileDescriptorResponse* response) {
   if (!seen->insert(&file).second) return;
@@ -37,7 +37,7 @@ void SetError(grpc::StatusCode code, const std::string& text, Response* response
   response->mutable_error_response()->set_error_message(text);
 }
 
-// nullptr: there is none.
+// Answers with `file`; nullptr: that there is none.
 void SetFile(const FileDescriptor* file, const std::string& what, Response* response) {
   if (file == nullptr) {
     SetError(grpc::NOT_FOUND, absl::StrCat("reflection: ", what, " is not known here"), response);

@@ -38,7 +38,7 @@ constexpr absl::string_view kRoleNames[] = {"worker", "operator", "viewer"};
 
 absl::string_view NameOf(Role role) { return kRoleNames[static_cast<int>(role)]; }
 
-// What calls of a service want. Unknown ones want the most.
+// The role that calls of a service want. Unknown services want the most.
 Role RoleFor(absl::string_view path) {
   for (const absl::string_view service :
        {"/tessera.v1.ParameterServer/", "/tessera.v1.Coordinator/", "/tessera.v1.StandbyControl/",
@@ -132,8 +132,8 @@ absl::Status TooWeak(absl::string_view key, const std::string& path, size_t inde
       absl::StrCat("security.", key, ": certificate ", index + 1, " of \"", path, "\" ", why));
 }
 
-// What is shown must be strong enough as a whole; of an authority's certificates the one that has signed what is shown,
-// or where none has, any: others in the file may be old.
+// Refuses weak certificates. The shown ones must be strong enough as a whole; of an authority's file the one that
+// has signed what is shown, or where none has, any: others in the file may be old.
 absl::Status CheckStrength(const SecurityFiles& files, const Certificates& shown,
                            const Certificates& authority) {
   for (size_t i = 0; i < shown.size(); ++i) {
@@ -343,7 +343,7 @@ std::shared_ptr<grpc::ServerCredentials> Security::ForServer() const {
 
 std::shared_ptr<grpc::ChannelCredentials> Security::ForStranger() const {
   grpc::SslCredentialsOptions options;
-  // One that signed itself is its own authority.
+  // A certificate that signed itself is its own authority.
   options.pem_root_certs = authority_.empty() ? certificate_ : authority_;
   options.pem_private_key = private_key_;
   options.pem_cert_chain = certificate_;
@@ -353,7 +353,7 @@ std::shared_ptr<grpc::ChannelCredentials> Security::ForStranger() const {
 std::shared_ptr<grpc::ChannelCredentials> Security::ForChannel(Role role) const {
   if (!calls_tls()) return grpc::InsecureChannelCredentials();
   const std::shared_ptr<grpc::ChannelCredentials> channel = ForStranger();
-  // The one that may do the least beside this.
+  // The token that may do the least beside this call, so that no more is shown than is needed.
   const Token* best = nullptr;
   const auto power = [](const Token& t) { return t.may[0] + t.may[1] + t.may[2]; };
   for (const Token& token : tokens_) {
@@ -377,7 +377,7 @@ absl::Status UseSecurity(const SecurityFiles& files) {
 const Security& CurrentSecurity() { return *ProcessSecurity(); }
 
 bool IsExposed(absl::string_view address, const v1::Security& security) {
-  // What is no address is refused when it is listened at.
+  // An address that is none is refused when it is listened at.
   return security.certificate().empty() && !security.insecure() &&
          ParseHostPort(address).has_value() && !IsLoopback(address);
 }
