@@ -69,7 +69,7 @@ void StartInComputeEnvironment(char** argv) {
   const std::string own = absl::StrCat(getpid());
   const char* const started = getenv(kStartedAnew);
   if (started != nullptr && started == own) return;
-  // Started by hand through the loader: the program there would be that.
+  // A program that was started by hand through the loader is left alone: the loader would be started in its place.
   if (getauxval(AT_BASE) == 0) return;
   // The program is started by its own path and not through /proc, so that the process keeps its name.
   char program[PATH_MAX];

@@ -50,8 +50,8 @@ using Version = Id<struct VersionTag>;
 // The number of a plan of members; raised by every change.
 using Generation = Id<struct GenerationTag>;
 
-// A worker comes to an evaluation or to its end, and makes no exchange for a while, so that nobody
-// need wait for it; or it goes on. The latest word counts, whatever overtakes it.
+// An idle notice: a worker comes to an evaluation or to its end, and makes no exchange for a while, so that nobody
+// need wait for it; or it goes on. The latest notice counts, whatever overtakes it.
 struct RestWord {
   uint64_t number = 0;  // from 1; 0: no word
   bool rests = false;

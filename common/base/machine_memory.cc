@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// "MemAvailable:    1234 kB"
+// The bytes of a line such as "MemAvailable:    1234 kB".
 std::optional<int64_t> Line(absl::string_view meminfo, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(meminfo, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
@@ -23,7 +23,7 @@ std::optional<int64_t> Line(absl::string_view meminfo, absl::string_view name) {
   return std::nullopt;
 }
 
-// Pages of files that were not used lately: version 1 counts those of groups below under another name.
+// The bytes of files' pages that were not used lately: version 1 counts those of groups below under another name.
 int64_t InactiveFile(absl::string_view stat) {
   int64_t own = 0, total = 0;
   for (const absl::string_view line : absl::StrSplit(stat, '\n')) {
@@ -37,7 +37,7 @@ int64_t InactiveFile(absl::string_view stat) {
   return std::max(own, total);
 }
 
-// nullopt: there is no limit, which "max" says, or no group.
+// The limit of a control group; nullopt: there is none, which "max" says, or no group.
 std::optional<int64_t> MostOf(const GroupMemory& group) {
   int64_t most = 0;
   if (!absl::SimpleAtoi(group.most, &most)) return std::nullopt;

@@ -10,7 +10,7 @@ namespace tessera {
 struct MemoryGroup {
   // The folder of the group's files: memory.max and others. It may not be there.
   std::string folder;
-  // Version 2, whose files have other names than version 1's.
+  // Whether the hierarchy is of version 2, whose files have other names than version 1's.
   bool is_unified = false;
 };
 
@@ -19,7 +19,7 @@ struct MemoryGroup {
 // /proc and /sys.
 std::vector<MemoryGroup> MemoryGroups(const std::string& root = "");
 
-// All of a file of the kernel's; empty where it is not there.
+// The text of a file of the kernel's; empty where it is not there.
 std::string KernelText(const std::string& path);
 
 }  // namespace tessera

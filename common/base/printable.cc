@@ -18,7 +18,8 @@ uint32_t CodePoint(absl::string_view text) {
   return code;
 }
 
-// Unicode 15: C1 controls, line and paragraph separators, and whatever has Bidi_Control.
+// Whether the character would steer a terminal: by Unicode 15, C1 controls, line and paragraph separators, and
+// whatever has Bidi_Control.
 bool Steers(uint32_t code) {
   return (code >= 0x80 && code < 0xa0) || code == 0x061c || code == 0x200e || code == 0x200f ||
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);

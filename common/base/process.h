@@ -10,7 +10,7 @@ namespace tessera {
 // in CHANGELOG.md (tests/deploy:tidy_test).
 inline constexpr char kVersion[] = "0.2.0";
 
-// "host:pid", for people.
+// Where this process is, "host:pid", for people.
 std::string ProcessDescription();
 
 // The CPU's model name.

@@ -24,7 +24,7 @@ void* AwaitEnd(void* ends) {
   return nullptr;
 }
 
-// Threads that wait until this goes.
+// Threads that wait until the object is destroyed.
 class WaitingThreads {
  public:
   WaitingThreads() { sem_init(&ends_, /*pshared=*/0, 0); }
@@ -55,7 +55,7 @@ class WaitingThreads {
   std::vector<pthread_t> threads_;
 };
 
-// Whether it is address space that the stacks of so many threads lack.
+// Whether address space is what the stacks of so many threads lack.
 bool LacksAddresses(int threads) {
   pthread_attr_t attributes;
   size_t stack = 0;
@@ -76,7 +76,7 @@ absl::Status CheckThreads(int own, int64_t of_children) {
   WaitingThreads threads;
   const int64_t had = threads.Add(own, 0);
   const bool lacks_addresses = had < own && LacksAddresses(own);
-  // Stacks of children lie in memory of their own.
+  // Only the threads' number is tried for children, as their stacks lie in memory of their own.
   const int64_t tried = std::min(of_children, kChildrenThreadsTried);
   const int64_t all = had < own ? had : had + threads.Add(tried, kSmallStackBytes);
   if (all == own + tried) return absl::OkStatus();

@@ -18,7 +18,8 @@ inline absl::Time SteadyNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
-// Tells the machine's starts and its clocks apart. Empty: not known, nobody else has this clock.
+// The clock's name, which tells the machine's starts and its clocks apart. Empty: not known, nobody else has this
+// clock.
 const std::string& SteadyClockName();
 
 }  // namespace tessera

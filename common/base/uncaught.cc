@@ -51,7 +51,7 @@ LastWords WordsOf(const std::exception_ptr& thrown) {
 
 [[noreturn]] void OnTerminate() {
   static std::atomic<bool> is_ending{false};
-  // What comes of the words themselves, or of another thread meanwhile, is not worth a second try.
+  // A second failure, of the words themselves or of another thread meanwhile, is not worth a second try.
   if (is_ending.exchange(true)) std::abort();
   const LastWords words = WordsOf(std::current_exception());
   Log(LogLevel::kError,
@@ -83,7 +83,7 @@ void OnFatal(int number) {
 // Has OnFatal called for this signal, with a line of its own.
 void LogFatal(int number) {
   struct sigaction now = {};
-  // A sanitizer's says more.
+  // A handler that is there already, such as a sanitizer's, says more, and stays.
   if (sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
   const std::string text =
       absl::StrCat("E ", said_by, ": ended error=\"signal ", number, " (", strsignal(number), "); ",

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// One thread waits, any thread notifies. What has changed is the caller's to look up, after the wait and
+// A wait of one thread, which any thread may end. What has changed is the caller's to look up, after the wait and
 // under its own lock: notify after the change.
 class Wakeup {
  public:

@@ -35,7 +35,7 @@ struct TensorSpec {
   // The place in the data where the tensor's bytes begin.
   int64_t begin = 0;
 
-  // Entries, and bytes, of a tensor that has been checked.
+  // The number of entries, and of bytes, of a tensor that has been checked.
   int64_t size() const;
   int64_t bytes() const;
 };
@@ -48,7 +48,7 @@ struct TensorHeader {
   TensorMetadata metadata;
 };
 
-// Bytes of one entry; 0: no dtype of the layout has this name.
+// The bytes of one entry; 0: no dtype of the layout has this name.
 int64_t DtypeBytes(absl::string_view dtype);
 
 // The first bytes of a file that has these tensors, one after the other: length and header.

@@ -59,7 +59,7 @@ std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error) {
     absl::StrAppend(&program, " ", command->get_name());
   }
   std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
-  // A word behind an unknown flag may have been meant as its value.
+  // Flags are told before other words, as a word behind an unknown flag may have been meant as its value.
   std::stable_partition(unknown.begin(), unknown.end(),
                         [](const std::string& word) { return absl::StartsWith(word, "-"); });
   const std::vector<std::string> commands = CommandsOf(*called);
@@ -84,7 +84,7 @@ std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 int EndOfParsing(const CLI::App& app, const CLI::ParseError& error) {
-  // Help that was asked for with a command that there is not would say nothing of it.
+  // A command that there is not is told even where help was asked for, which would say nothing of it.
   const bool is_unknown =
       !CommandsOf(app).empty() && app.get_subcommands().empty() && !app.remaining().empty();
   if (error.get_exit_code() == 0 && !is_unknown) return app.exit(error);

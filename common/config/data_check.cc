@@ -50,7 +50,7 @@ class DataChecker {
   }
 
  private:
-  // Nothing is wrong with `key` so far.
+  // Whether nothing is wrong with `key` so far.
   bool Sound(absl::string_view key) const { return !errors_.Touches(key); }
 
   void Fail(absl::string_view key, absl::string_view message) {
@@ -78,7 +78,7 @@ class DataChecker {
                                 data.format(), " are in one file, too"));
   }
 
-  // Keys that say more of one format.
+  // Checks the keys that say more of one format.
   void FormatKeys(const v1::Data& data) {
     if (!Sound("data.format")) return;
     for (const auto& [key, value, format] :
@@ -114,8 +114,8 @@ class DataChecker {
          "got true beside mean or stddev, want one or the other: each feature has its own");
   }
 
-  // Rows that stay sparse: what is not written is 0 and nothing before the first product may change
-  // that, or all of it would have to be written out.
+  // Checks what rows that stay sparse allow: what is not written is 0 and nothing before the first product may
+  // change that, or all of it would have to be written out.
   void SparseRows(const v1::Data& data, const v1::Model& model) {
     if (!Sound("data.format") || data.format() != "xc") return;
     if (Sound("data.normalize")) {
@@ -157,7 +157,7 @@ class DataChecker {
   }
 
   void Files(const v1::Data& data, const std::string& key, const v1::DataFiles& files) {
-    // A list of one may be written without brackets: then its item has no position of its own.
+    // The file's own position is taken where an item has none: a list of one may be written without brackets.
     for (int i = 0; i < files.features_size(); ++i) {
       const std::string item = absl::StrCat(key, ".features.", i);
       File(data, positions_.count(item) ? item : key + ".features", files.features(i));

@@ -32,7 +32,7 @@ class Checker {
   Checker(const Positions& positions, JobErrors* errors)
       : positions_(positions), errors_(*errors) {}
 
-  // Nothing is wrong with `key` so far.
+  // Whether nothing is wrong with `key` so far.
   bool Sound(absl::string_view key) const { return !errors_.Touches(key); }
 
   void Fail(absl::string_view key, absl::string_view message) {
@@ -40,7 +40,7 @@ class Checker {
   }
 
   void Device(const std::string& device) {
-    // Whether the machine and the build have it only its worker can say.
+    // Only the form is checked: whether the machine and the build have the device only its worker can say.
     if (!Sound("cluster.device") || device == "cpu" || device == "cuda") return;
     absl::string_view ordinal = device;
     const bool digits = absl::ConsumePrefix(&ordinal, "cuda:") && !ordinal.empty() &&
@@ -96,7 +96,7 @@ class Checker {
     }
   }
 
-  // `pushes` of so many workers make an update.
+  // Checks a number of pushes that make an update, of so many workers.
   void Pushes(const std::string& key, int64_t pushes, int64_t workers) {
     if (!Sound(key) || !Sound("cluster.workers") || pushes <= workers) return;
     Fail(key, absl::StrCat("got ", pushes, ", want at most ", workers,
@@ -120,7 +120,7 @@ class Checker {
     }
   }
 
-  // Exchanges that go on beside training.
+  // Checks exchanges that go on beside training.
   void Overlap(const v1::Method& method) {
     if (method.local_sgd().overlap() && method.local_sgd().average_state()) {
       Fail("method.local_sgd.overlap",
@@ -185,7 +185,7 @@ class Checker {
     }
   }
 
-  // The rest of the job follows it.
+  // Checks the warm-up, which the rest of the job follows.
   void WarmUp(const v1::Job& job) {
     const std::string key = "method.decentralized.warmup_steps";
     const int64_t warmup = job.method().decentralized().warmup_steps();
@@ -195,7 +195,7 @@ class Checker {
                            ", which is train.steps: the others would never begin"));
   }
 
-  // Every worker has a server of its own.
+  // Checks that every worker has a server of its own.
   void ServersBeside(const v1::Job& job) {
     if (!job.method().has_decentralized()) return;
     if (!Sound("cluster.servers") || !Sound("cluster.workers")) return;
@@ -250,7 +250,7 @@ class Checker {
                       " entries an exchange would move none"));
   }
 
-  // Hidden neurons are dealt to the workers.
+  // Checks what is trained as subnets: hidden neurons are dealt to the workers.
   void Subnets(const v1::Job& job, absl::string_view method, int64_t workers) {
     if (!Sound("model") || !Sound("cluster.workers")) return;
     std::vector<int64_t> widths;
@@ -271,7 +271,7 @@ class Checker {
                       "worker has a part of each"));
   }
 
-  // The last minibatches of a job of subnets are on the whole model.
+  // Checks the tail: the last minibatches of a job of subnets are on the whole model.
   void Tail(const v1::Job& job) {
     const std::string key = "method.ist.tail_steps";
     const v1::Ist& ist = job.method().ist();

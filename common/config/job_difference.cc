@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// A message has so much of a key or a value; what is longer is cut.
+// The most bytes of a key or a value in a message; what is longer is cut.
 constexpr size_t kWordBytesMax = 80;
 
 using Values = std::map<absl::string_view, absl::string_view>;

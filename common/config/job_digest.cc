@@ -69,7 +69,7 @@ void AddLines(const Message& message, const std::string& path, std::vector<std::
   }
 }
 
-// One that the list has, or the next.
+// The item of a list with this number, which the list has, or which is its next.
 Message* ItemOf(const FieldDescriptor& field, absl::string_view index, Message* message) {
   const Reflection& reflection = *message->GetReflection();
   const int count = reflection.FieldSize(*message, &field);
@@ -100,7 +100,7 @@ void SetLine(absl::string_view path, absl::string_view value, Message* message) 
     }
     if (message == nullptr) return;
   }
-  // The member that a choice has is named by the value.
+  // A choice's line names by its value which member it has.
   const FieldDescriptor* const member =
       message->GetDescriptor()->FindFieldByName(std::string(value));
   if (member == nullptr || !IsMessage(*member) || member->is_repeated()) return;
@@ -115,7 +115,7 @@ v1::Job JobOfText(absl::string_view text) {
     const size_t end = line.find('=');
     if (end != line.npos) lines.emplace_back(line.substr(0, end), line.substr(end + 1));
   }
-  // Item 10 of a list after item 9.
+  // Lines are sorted so that item 10 of a list comes after item 9.
   std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.first.size(), a) < std::tuple(b.first.size(), b);
   });

@@ -35,7 +35,7 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
-// What can be read but once is named as it was.
+// The path from the root folder. What can be read but once is named as it was.
 std::string FromRoot(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return path;
@@ -61,7 +61,7 @@ v1::JobOrigin OriginOf(absl::Span<char* const> arguments, const std::string& job
 
 std::string OriginText(const v1::JobOrigin& origin) {
   std::string text;
-  // Our own message of plain fields: it always has a JSON form.
+  // The conversion cannot fail: our own message of plain fields always has a JSON form.
   (void)google::protobuf::util::MessageToJsonString(origin, &text);
   return text;
 }

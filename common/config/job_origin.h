@@ -17,7 +17,7 @@ v1::JobOrigin OriginOf(absl::Span<char* const> arguments, const std::string& job
 
 // The origin as one argument of a child process, which reports it in place of its own.
 std::string OriginText(const v1::JobOrigin& origin);
-// kInvalidArgument: it is none of OriginText's.
+// Reads what OriginText wrote. kInvalidArgument: the text is none of its.
 absl::StatusOr<v1::JobOrigin> OriginOfText(const std::string& text);
 
 }  // namespace tessera

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Asked before anything is written. OK for "". Looks at files alone, and makes none.
+// Checks, before anything is written, that an output is no input. OK for "". Looks at files alone, and makes none.
 //   kInvalidArgument  `path`, which `flag` names, is the job's file, one that the job names, or one of a checkpoint in
 //                     its folders
 absl::Status CheckIsNoJobInput(absl::string_view flag, const std::string& path,

@@ -18,7 +18,7 @@ struct SizeUnit {
   int64_t bytes;
 };
 
-// Largest first, as FormatSize wants them.
+// The units of size, largest first, as FormatSize wants them.
 constexpr SizeUnit kBinaryUnits[] = {
     {"TiB", int64_t{1} << 40},
     {"GiB", int64_t{1} << 30},

@@ -116,7 +116,7 @@ std::string BoundText(const FieldDescriptor& field, double bound) {
   return absl::StrCat(static_cast<int64_t>(bound));
 }
 
-// " in [1, 4]", " of at least 1", " above 0", or nothing.
+// The field's bounds in words: " in [1, 4]", " of at least 1", " above 0", or nothing.
 std::string BoundsText(const FieldDescriptor& field) {
   const v1::Key& key = KeyOf(field);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64 && !key.has_max()) {

@@ -21,7 +21,7 @@ inline bool IsMessage(const google::protobuf::FieldDescriptor& field) {
   return field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE;
 }
 
-// A message that is written as exactly one of its members.
+// Whether the message is written as exactly one of its members.
 inline bool IsChoice(const google::protobuf::Descriptor& message) {
   return message.options().HasExtension(v1::choice);
 }

@@ -13,7 +13,7 @@ namespace tessera {
 constexpr size_t kStalenessEntries = 65;
 
 struct Staleness {
-  // One entry per push and server.
+  // The number of pushes, each counted by every server.
   uint64_t pushes = 0;
   uint64_t sum = 0;
   uint64_t max = 0;
@@ -21,7 +21,7 @@ struct Staleness {
   // kStalenessEntries.
   std::vector<uint64_t> histogram;
 
-  // 0 without pushes.
+  // The mean staleness; 0 without pushes.
   double mean() const { return pushes == 0 ? 0 : static_cast<double>(sum) / pushes; }
 };
 
