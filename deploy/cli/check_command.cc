@@ -71,7 +71,7 @@ std::optional<int64_t> RowsOf(const v1::Job& job, const ModelShape& shape) {
 std::vector<std::string> NotesOfCheck(const v1::Job& job) {
   const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
   const absl::StatusOr<Recipe> recipe = RecipeFor(job);
-  // Whoever needs them says what is wrong.
+  // A job whose shape or recipe is wrong has no notes: whoever needs these says what is wrong.
   if (!shape.ok() || !recipe.ok()) return {};
   return NotesOn(job, *recipe, RowsOf(job, *shape));
 }
@@ -95,7 +95,8 @@ int CheckJobFile(const CheckOptions& options) {
   std::printf("# parameters  %" PRId64 " (%.1f MiB as f32)\n", shape->size,
               shape->size * 4.0 / (1 << 20));
   std::printf("# method      %s\n", recipe->description.c_str());
-  // The keys do not tell of those that the method has where the job names none.
+  // The codecs in force are printed, as the keys do not tell of those that the method has where the job names
+  // none.
   std::printf("# codec       %s\n", Describe(recipe->codecs).c_str());
   PrintTraffic(reading.job, *recipe);
   for (const std::string& note : NotesOfCheck(reading.job)) {

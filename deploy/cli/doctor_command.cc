@@ -77,7 +77,7 @@ void Print(const Finding& finding) {
 struct Call {
   Reach reach = Reach::kRefused;
   OwnPort port;
-  // What the address is here.
+  // What is wrong with the name in the address, seen from here.
   Findings name;
   // How the call for the status ended, where somebody listens.
   absl::Status answer;
@@ -112,7 +112,7 @@ class Examination {
         recipe_(std::move(recipe)),
         shape_(std::move(shape)) {}
 
-  // How many problems there are.
+  // Examines everything; returns the number of problems.
   int Run() {
     const int servers = static_cast<int>(job_.cluster().servers().count());
     Good(absl::StrFormat("job: %s, %d parameters (%.1f MiB), %s, %s, digest %s", recipe_.name,
@@ -122,7 +122,7 @@ class Examination {
     // The limits are tried before there are threads here that a job's processes would not share.
     Add(CheckLimits(job_, !options_.no_data));
     const bool is_secure = Secure();
-    // All at once, beside what follows: one that is silent takes seconds.
+    // All servers are called at once, beside what follows, as one that is silent takes seconds.
     std::vector<std::future<Call>> calls;
     for (const std::string& address : job_.cluster().servers().addresses()) {
       calls.push_back(
@@ -139,7 +139,7 @@ class Examination {
     Memory();
     const auto rows = data_ ? std::optional<int64_t>(data_->train.rows()) : std::nullopt;
     for (std::string& note : NotesOn(job_, recipe_, rows)) Note(std::move(note), "");
-    // Reading one takes as long as its bytes do.
+    // Reading a checkpoint takes as long as its bytes do.
     const JobFacts facts = FactsOf(job_, recipe_, shape_, JobDigest(job_));
     Add(CheckCheckpoints(job_.checkpoint(), facts, is_running_));
     return problems_;
@@ -173,13 +173,14 @@ class Examination {
     data_ = std::move(data.data);
   }
 
-  // What runs has its memory, and is not in what is left.
+  // The memory is judged only while the job does not run: processes that run have theirs, and it is not in what is
+  // left.
   void Memory() {
     if (!data_ && !options_.no_data) return;
     Add(CheckMemory(job_, recipe_, shape_, data_.get(), is_running_ ? std::nullopt : machine_));
   }
 
-  // For all calls from here on. False: a file cannot be used, and that was told.
+  // Sets the security of all calls from here on. False: a file cannot be used, and that was told.
   bool Secure() {
     if (const absl::Status status = UseSecurity(FilesOf(job_.security())); !status.ok()) {
       Problem(std::string(status.message()), "correct the file, or the key under security");
@@ -236,7 +237,7 @@ class Examination {
         continue;
       }
       missing.push_back({rank, address, call.reach, kConnectMax, call.port, call.answer});
-      // One that is there listens elsewhere.
+      // A server that answers was started all the same, with another address to listen at.
       if (call.reach != Reach::kOpen && IsExposed(address, job_.security())) {
         bare.push_back(address);
       }

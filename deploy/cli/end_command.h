@@ -11,7 +11,7 @@ namespace tessera {
 struct EndOptions {
   // The address of server 0, or of the server that was elected.
   std::string address;
-  // For the logs.
+  // The reason, which all logs have.
   std::string reason;
   bool quiet = false;
   SecurityFiles security;

@@ -23,7 +23,7 @@ namespace {
 struct Evaluated {
   uint64_t step = 0;
   Scores scores;
-  // What is not as the model was trained, in lines for people.
+  // In what the job is not as the model was trained, in lines for people.
   std::vector<std::string> differences;
 };
 

@@ -29,7 +29,7 @@
 namespace tessera {
 namespace {
 
-// Values that are held at a time, or one row of them.
+// The values that are held at a time; more where one row has more.
 constexpr int64_t kPieceEntries = int64_t{1} << 20;
 
 // Writes one parameter piece by piece, so that a model of any size takes some megabytes.
@@ -61,7 +61,7 @@ struct ModelExtras {
   std::vector<float> constants;
 };
 
-// PyTorch keeps a counter beside what it has found in as many batches. They come first in the file, where they lie
+// The counter of batches that PyTorch keeps beside its statistics. Counters come first in the file, where they lie
 // at multiples of their size.
 constexpr int64_t kBatchesTracked = 1;
 
@@ -151,7 +151,7 @@ absl::StatusOr<std::vector<float>> ConstantsWith(const ExportOptions& options,
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SavedNetwork> network,
                            SavedNetwork::Create(job, checkpoint, *facts, *data));
   TESSERA_ASSIGN_OR_RETURN(std::vector<float> constants, network->Constants());
-  // A checkpoint of an older build has neither.
+  // A checkpoint of an older build has neither facts nor constants.
   if (!*facts) *facts = data->facts;
   return constants;
 }
@@ -189,7 +189,7 @@ absl::Status CheckIsNoFileOf(const Checkpoint& checkpoint, const std::string& ou
     files.push_back(absl::StrCat(checkpoint.path(), "/", file.name));
   }
   const absl::Status status = CheckIsNoInput("OUT", out_path, files);
-  // A broken checkpoint is an invalid argument.
+  // The code is changed, as a broken checkpoint is an invalid argument, too.
   return status.ok() ? status : absl::AlreadyExistsError(status.message());
 }
 
@@ -231,7 +231,7 @@ absl::Status Export(const ExportOptions& options) {
         checkpoint->manifest().parameters[static_cast<size_t>(p)];
     entries += parameter.rows * parameter.columns;
   }
-  // Who has the file come out of a pipe may have it come out of stdout.
+  // A file that comes out of a pipe may come out of stdout: the summary then goes to stderr.
   std::FILE* const told = is_file ? stdout : stderr;
   std::fprintf(told, "%s: %" PRId64 " parameters in %" PRId64 " tensors, of step %" PRIu64 "\n",
                options.out_path.c_str(), entries, checkpoint->manifest().model_parameters,

@@ -39,7 +39,7 @@ Length LengthOf(const v1::Job& job, std::optional<int64_t> rows) {
     if (of_epoch.ok() && steps.ok()) length.epochs = (*steps - 1) / *of_epoch + 1;
   }
   const int64_t at_once = with_data * job.train().batch_size();
-  // No key can be beyond more.
+  // The number of examples is only needed while a key can be beyond it.
   if (length.steps && *length.steps <= kExamplesMax / at_once) {
     length.examples = *length.steps * at_once;
   }

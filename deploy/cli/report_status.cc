@@ -26,7 +26,7 @@ std::string Text(const Json& object, const char* key) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-// What was no number was written as null.
+// A number of the report; what was no number was written as null.
 double Number(const Json& object, const char* key) {
   const Json& value = At(object, key);
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();

@@ -187,7 +187,7 @@ absl::StatusOr<std::vector<float>> SavedNetwork::SavedConstants() const {
 absl::StatusOr<std::vector<float>> SavedNetwork::Calibrate() {
   const absl::StatusOr<Recipe> recipe = RecipeFor(saved_job_);
   const auto& members = checkpoint_.manifest().members;
-  // Who has no data has no part of them.
+  // A worker without data has no part of the training rows.
   const int64_t with_data =
       std::count_if(members.begin(), members.end(), [&recipe](const CheckpointMember& member) {
         return !recipe.ok() || !recipe->split || !recipe->split->is_linear(Rank(member.rank));

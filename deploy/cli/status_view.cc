@@ -21,13 +21,13 @@
 namespace tessera {
 namespace {
 
-// Evaluations shown: the newest.
+// The number of evaluations shown, the newest ones.
 constexpr int kHistoryShown = 5;
 // What stands in place of what is not known.
 constexpr char kUnknown[] = "-";
-// Columns that a job's name gets at least.
+// The least columns that a job's name gets.
 constexpr int kNameMin = 8;
-// Columns that a histogram gets on the line of its mean; fewer, and it has a line of its own.
+// The least columns that a histogram gets on the line of its mean; with fewer it has a line of its own.
 constexpr int kBarsBesideMin = 40;
 
 // The columns of a protobuf string, which is UTF-8. Wide and combining characters count as one, too.
@@ -297,7 +297,7 @@ std::string StandbyLine(const v1::JobStatus& status) {
 
 namespace {
 
-// What stands above the lists.
+// The lines that stand above the lists.
 std::string Head(const v1::JobStatus& status, int width) {
   std::string text;
   const auto say = [&](absl::string_view line) { absl::StrAppend(&text, Clip(line, width), "\n"); };
@@ -306,7 +306,7 @@ std::string Head(const v1::JobStatus& status, int width) {
       absl::StrCat(": ", status.state(), status.method().empty() ? "" : ", ", status.method());
   const std::string name = status.job().empty() ? "job" : status.job();
   say(absl::StrCat(Clip(name, std::max(kNameMin, width - Columns(state))), state));
-  // Whole: what to do is often at the end.
+  // Such lines are never cut, as what to do is often at the end.
   const auto say_all = [&](absl::string_view words) {
     for (const std::string& line : Wrap(words, width)) say(line);
   };
@@ -331,7 +331,7 @@ std::string Head(const v1::JobStatus& status, int width) {
         "this server's own share; the whole job: ",
         coordinator.empty() ? "ask server 0" : absl::StrCat("tessera status ", coordinator)));
   }
-  // Nor its times.
+  // It does not know the job's times either.
   if (status.wall_seconds() > 0) {
     const bool is_resumed = status.checkpoint().has_resumed_step();
     say(absl::StrCat(Seconds(status.train_seconds()), " of training",
@@ -372,7 +372,7 @@ std::vector<List> Lists(const v1::JobStatus& status, int width) {
   return lists;
 }
 
-// The first `lines` lines.
+// The first `lines` lines of a text.
 absl::string_view FirstLines(absl::string_view text, int lines) {
   size_t end = 0;
   for (; lines > 0 && end < text.size(); --lines) end = text.find('\n', end) + 1;

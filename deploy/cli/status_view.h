@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// Narrower terminals get this, and wrap.
+// The least width: narrower terminals get this, and wrap.
 constexpr int kViewWidthMin = 12;
-// Lower ones get this, and scroll.
+// The least height: lower terminals get this, and scroll.
 constexpr int kViewHeightMin = 3;
 
 // The status as lines of at most `width` columns (characters), each ended by a line break, without
@@ -27,7 +27,7 @@ std::string StatusText(const v1::JobStatus& status, int width, int height);
 // "no news from HOST:PORT for 12s", as a line of that kind.
 std::string SilenceLine(const std::string& address, absl::Duration silence, int width);
 
-// One JSON object in one line, by protobuf's JSON mapping with the names of status.proto.
+// The status as one JSON object in one line, by protobuf's JSON mapping with the names of status.proto.
 std::string StatusJson(const v1::JobStatus& status);
 
 // For a live view: moves the cursor back over what was drawn before and draws `text` over it.

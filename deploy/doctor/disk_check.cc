@@ -42,7 +42,7 @@ std::string AdviceOn(int error) {
 // What server 0 locks a folder for.
 enum class Locked { kNothing, kCheckpoints, kCheckpointsAndState, kState };
 
-// `probe`: a folder on the file system of `directory`.
+// Looks whether the file system of `directory` has locks, by `probe`, a folder on it.
 void CheckLocks(absl::string_view key, const std::string& directory, const std::string& probe,
                 Locked locked, Findings* findings) {
   if (locked == Locked::kNothing) return;
@@ -96,8 +96,8 @@ std::string WritableAt(const char* key, const std::string& directory, int made, 
   return at.string();
 }
 
-// One of them, by all processes, which share the folder: the servers' parameters and states, and each worker's file
-// (worker_file.h). Of halves of the layers as if each were the whole.
+// The bytes of one checkpoint, by all processes, which share the folder: the servers' parameters and states, and
+// each worker's file (worker_file.h). Halves of the layers count as if each were the whole.
 double CheckpointBytes(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   double floats = static_cast<double>(shape.size) * (1.0 + ServerStates(recipe).size());
   double own = 0;  // arrays of each worker

@@ -22,7 +22,7 @@ struct Need {
   // Bytes that one of them uses at most, and the least that it can do with.
   int64_t most = 0;
   int64_t least = 0;
-  // The sum, of what is used under the limit.
+  // The sum in words, of what is used under the limit.
   std::string parts;
 };
 

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Somebody listens there.
+// Judges a server at whose address somebody listens.
 Finding JudgeAnswer(const std::string& who, const absl::Status& answer, bool calls_tls) {
   const std::string what = absl::StrCat(who, ": somebody listens there and gives no status: ");
   const absl::string_view text = answer.message();

@@ -50,7 +50,7 @@ std::unique_ptr<addrinfo, void (*)(addrinfo*)> AddressesOf(const std::string& ad
   return {code == 0 ? found : nullptr, freeaddrinfo};
 }
 
-// 0, or errno.
+// Tries to take the port. Returns 0, or errno.
 int TryBind(const addrinfo& to, bool any_port) {
   sockaddr_storage at{};
   std::memcpy(&at, to.ai_addr, to.ai_addrlen);

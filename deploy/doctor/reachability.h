@@ -20,7 +20,7 @@ enum class Reach {
 Reach TryConnect(const std::string& address, absl::Duration patience);
 
 struct OwnPort {
-  // One of the host's addresses is this machine's.
+  // Whether one of the host's addresses is this machine's.
   bool is_own = false;
   // Why nobody could listen at the port now; empty: somebody could, or the host is another.
   std::string problem;

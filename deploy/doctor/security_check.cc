@@ -87,7 +87,7 @@ bool AllInForce(const CertificateFile& file, absl::Time now) {
                      [&](const Certificate& each) { return IsInForce(each.get(), now); });
 }
 
-// One that is out of force is `kind`.
+// Finds certificates that are out of force, each as a finding of `kind`, and those that soon will be.
 void JudgeDays(const CertificateFile& file, absl::Time now, Finding::Kind kind,
                const std::string& advice, Findings* findings) {
   for (size_t i = 0; i < file.certificates.size(); ++i) {
@@ -172,7 +172,7 @@ void JudgeChain(const CertificateFile& shown, const CertificateFile& authority, 
   }
 }
 
-// "10.0.0.1", of 4 or 16 bytes.
+// The address of 4 or 16 bytes, in digits: "10.0.0.1".
 std::string AddressOf(const ASN1_OCTET_STRING* bytes) {
   char text[INET6_ADDRSTRLEN] = "";
   const int size = ASN1_STRING_length(bytes);
@@ -182,7 +182,7 @@ std::string AddressOf(const ASN1_OCTET_STRING* bytes) {
   return text;
 }
 
-// Whom it is for, in words.
+// Whom the certificate is for, in words.
 std::string NamesOf(X509* certificate) {
   std::vector<std::string> names;
   const std::unique_ptr<GENERAL_NAMES, void (*)(GENERAL_NAMES*)> all(

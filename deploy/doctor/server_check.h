@@ -21,8 +21,8 @@ struct WantedServer {
   std::string version;
 };
 
-// Clocks may differ by so much before it is worth a word: logs of several machines are read together, and
-// nothing else depends on it.
+// How far clocks may differ before it is worth a word: logs of several machines are read together, and nothing
+// else depends on it.
 constexpr absl::Duration kClockSkewMax = absl::Seconds(2);
 
 // `status` was asked for at `asked`, and came at `answered`. Pure.

@@ -21,7 +21,7 @@ inline double UniformChance(uint64_t seed, Stream stream, uint64_t worker, uint6
   return static_cast<double>((uint64_t{block[1]} << 32 | block[0]) >> 11) * 0x1p-53;
 }
 
-// Exponential with mean 1.
+// An exponential number with mean 1.
 inline double ExponentialChance(uint64_t seed, Stream stream, uint64_t worker, uint64_t b) {
   return -std::log1p(-UniformChance(seed, stream, worker, b));
 }

@@ -180,7 +180,7 @@ absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> SimulatedInbox::Unpack
 
 void SimulatedInbox::Take(SimulatedSender* sender, uint64_t call, const ComingBatch& facts,
                           const ActivationBatch& batch) {
-  // Whoever crashed takes nothing, and says nothing.
+  // A process that crashed takes nothing, and says nothing.
   if (process_.crashed()) return;
   if (const absl::Status wrong = queue_.Check(facts); !wrong.ok()) {
     return sender->Refused(options_.machine, call, wrong);

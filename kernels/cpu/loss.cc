@@ -71,7 +71,7 @@ TESSERA_VECTOR_CLONES void MovePowers(int64_t lanes, double* sums, double* produ
   for (int64_t i = 0; i < lanes; ++i) MovePower(&sums[i], &products[i]);
 }
 
-// The sum of exp(z - shift). Writes the terms too, unless `terms` is null.
+// Returns the sum of exp(z - shift). Writes the terms too, unless `terms` is null.
 TESSERA_VECTOR_CLONES double ExpSum(int64_t n, const float* z, float shift, float* terms) {
   double lanes[kTile] = {};
   for (int64_t begin = 0; begin < n; begin += kTile) {

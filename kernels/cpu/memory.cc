@@ -23,8 +23,8 @@ size_t WholePages(int64_t bytes) {
   return (static_cast<size_t>(bytes) + kPage - 1) / kPage * kPage;
 }
 
-// A weight matrix crosses a 4 KiB page with almost every row; a large page holds hundreds. Null: no
-// room.
+// Maps memory in large pages: a weight matrix crosses a 4 KiB page with almost every row, and a large page holds
+// hundreds. Null: no room.
 void* MapLarge(int64_t bytes) {
   const size_t size = WholePages(bytes);
   void* const mapped =
@@ -36,7 +36,7 @@ void* MapLarge(int64_t bytes) {
   if (before > 0) munmap(begin, before);
   char* const kept = begin + before;
   munmap(kept + size, kLargePage - before);
-  // Best effort: without large pages it is slower, not wrong.
+  // The call is a wish: without large pages memory is slower, not wrong.
   madvise(kept, size, MADV_HUGEPAGE);
   // The memory is zero, but its pages are not there yet, and no step should wait for them.
   std::memset(kept, 0, size);

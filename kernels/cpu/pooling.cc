@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Channels at a time.
+// The channels that are worked on at a time.
 constexpr int64_t kBlock = 256;
 
 // The part of a window that lies in the image: its places, counted from the window's first.

@@ -22,9 +22,9 @@ namespace tessera {
 struct CudaConvolutionOptions {
   // Bytes of patches that are laid out at a time; more where a single image has more.
   int64_t patch_bytes = int64_t{64} << 20;
-  // False: products, whatever the machine has.
+  // Whether cuDNN may be used; otherwise there are products, whatever the machine has.
   bool cudnn = true;
-  // cuDNN's as well where products are known to be faster.
+  // Whether cuDNN is used even where products are known to be faster.
   bool cudnn_if_slower = false;
   // Bytes of bf16 images that are widened to f32 for cuDNN at a time; more where a single image has more.
   int64_t widened_bytes = int64_t{64} << 20;

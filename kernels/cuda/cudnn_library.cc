@@ -53,7 +53,7 @@ constexpr const char* kParts[] = {"libcudnn_graph.so.9", "libcudnn_ops.so.9", "l
 
 // Finds cuDNN's functions: the library is never linked, so that programs run where it is not installed.
 absl::StatusOr<Calls> Load() {
-  // One that the program has already comes first.
+  // A cuDNN that the program has already comes first.
   void* library = RTLD_DEFAULT;
   if (dlsym(library, "cudnnCreate") == nullptr) {
     library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
@@ -80,7 +80,7 @@ bool IsSame(const ConvolutionPass& a, const ConvolutionPass& b) {
          m.to == n.to && m.window == n.window;
 }
 
-// All its extents, and each array's size, are numbers of an int.
+// Whether all extents, and each array's size, are numbers of an int.
 bool IsSmall(const ImagesShape& shape) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   const ImageMap& map = shape.map;
@@ -96,7 +96,7 @@ bool IsSmall(const ImagesShape& shape) {
 }  // namespace
 
 struct CudnnLibrary::State {
-  // How one pass is done. Made at its first use.
+  // How one pass is done. A plan is made at the pass's first use.
   struct Plan {
     ConvolutionPass pass;
     bool refused = false;
@@ -121,10 +121,10 @@ struct CudnnLibrary::State {
   cudnnStatus_t Describe(Plan* plan) const;
   cudnnStatus_t Choose(Plan* plan) const;
   cudnnStatus_t Queue(const Plan& plan, const ConvolutionPass& pass, void* workspace) const;
-  // False: there is no other way to do this pass in the workspace that the caller has for it.
+  // Takes another algorithm for the pass. False: there is none that fits the workspace that the caller has for it.
   bool ChooseAnother(Plan* plan) const;
   void Drop(Plan* plan) const;
-  // Says so, once for each plan.
+  // Refuses the pass from now on, and logs why, once for each plan.
   void Refuse(Plan* plan, absl::string_view why) const;
   Plan& PlanOf(const ConvolutionPass& pass);
 };

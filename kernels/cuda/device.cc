@@ -20,7 +20,7 @@
 namespace tessera::cuda {
 namespace {
 
-// Fixed, so that products choose the same algorithm whatever else goes on.
+// The workspace of products, fixed, so that they choose the same algorithm whatever else goes on.
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 // What this machine has of drivers and GPUs, without making a context on any of them.
 Machine ThisMachine() {
@@ -34,13 +34,13 @@ Machine ThisMachine() {
   return machine;
 }
 
-// CUDA's own variable: a kernel is waited for where it is launched.
+// Whether CUDA's own variable has each kernel waited for where it is launched.
 bool LaunchBlocks() {
   const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
   return value != nullptr && absl::string_view(value) == "1";
 }
 
-// cuTensorMapEncodeTiled; null: this driver has none. The driver's library itself is not linked.
+// The driver's cuTensorMapEncodeTiled; null: this driver has none. The driver's library itself is not linked.
 void* FindTensorMapEncoder() {
   constexpr unsigned kSince = 12000;  // CUDA's version that had it first
   void* found = nullptr;
@@ -110,7 +110,7 @@ struct Device::State {
     Log(LogLevel::kWarning, absl::StrCat("cuda: steps are queued kernel by kernel device=", ordinal,
                                          " reason=\"", why, "\""));
   }
-  // The calling thread's GPU is the thread's own setting.
+  // Chooses the GPU, which is the calling thread's own setting.
   void Enter() { Note(cudaSetDevice(ordinal), "choosing the GPU"); }
 };
 
@@ -131,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
   // The object is made here so that its destructor cleans up from now on.
   std::unique_ptr<Device> device(new Device(std::move(state)));
   State& s = *device->state_;
-  // Other workers may share the cores. Best effort.
+  // The host sleeps while it waits, as other workers may share the cores. This is a wish.
   cudaInitDevice(ordinal, spins ? cudaDeviceScheduleSpin : cudaDeviceScheduleBlockingSync,
                  cudaInitDeviceFlagsAreValid);
   cudaGetLastError();

@@ -59,11 +59,11 @@ class Device {
   int64_t memory_total() const;
   int64_t memory_free();
 
-  // Aligned to 256 bytes, above 0 bytes, contents undefined. kResourceExhausted.
+  // Allocates device memory, aligned to 256 bytes, above 0 bytes, contents undefined. kResourceExhausted.
   absl::StatusOr<void*> Allocate(int64_t bytes);
-  // Waits for all that is queued.
+  // Frees memory, after all that is queued.
   void Free(void* address);
-  // Page-locked host memory, zeroed.
+  // Allocates page-locked host memory, zeroed.
   absl::StatusOr<void*> AllocateHost(int64_t bytes);
   void FreeHost(void* address);  // waits, too
 
@@ -73,7 +73,8 @@ class Device {
             void* to, int64_t to_stride);
   void Zero(Stream stream, void* address, int64_t bytes);
   void Multiply(const Product& product);
-  // False: nothing was queued, as this GPU or driver has no such step, or the arrays do not fit it.
+  // Queues the step. False: nothing was queued, as this GPU or driver has no such step, or the arrays do not fit
+  // it.
   bool StepWeight(const WeightStep& step);
 
   // Convolutions by a library, if this machine has it. It is looked for at the first call.
@@ -83,7 +84,7 @@ class Device {
   // Bytes of device memory that Convolve wants for itself, kWorkspaceBytesMax at most; absent: it cannot
   // compute this pass.
   absl::optional<int64_t> ConvolutionWorkspace(const ConvolutionPass& pass);
-  // False: nothing was queued, as cuDNN cannot compute it after all.
+  // Queues the pass. False: nothing was queued, as cuDNN cannot compute it after all.
   bool Convolve(const ConvolutionPass& pass, void* workspace);
 
   // Launches on Stream::kCompute; nothing where `blocks` is 0.
@@ -109,7 +110,7 @@ class Device {
   static constexpr Graph kNoGraph = -1;
   bool BeginRecording();
   Graph EndRecording();
-  // Queues all of it on Stream::kCompute.
+  // Queues all of the graph on Stream::kCompute.
   void Replay(Graph graph);
   // Tells that the graph is not needed any more; waits for nothing.
   void Drop(Graph graph);

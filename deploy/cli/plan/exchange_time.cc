@@ -43,7 +43,7 @@ class Sequence {
   std::array<double, kLimits> by_limit_ = {};
 };
 
-// What each of `customers` waits at queues that take these times of each, and `elsewhere` between two rounds.
+// How long each of `customers` waits at queues that take these times of each, with `elsewhere` between two rounds.
 std::array<double, 3> WaitsAt(const std::array<double, 3>& times, double elsewhere,
                               int64_t customers) {
   std::array<double, 3> lengths = {}, waits = {};

@@ -55,9 +55,9 @@ struct ExchangeWork {
   bool between_workers = false;
 };
 
-// What takes the most of a cycle.
+// The part of a cycle that takes the most.
 enum class Limit { kComputing, kLatency, kWorkerLinks, kServerLinks, kFolding, kMemory };
-// "workers' links".
+// The limit in words: "workers' links".
 const char* Describe(Limit limit);
 
 struct CycleTime {
@@ -86,8 +86,8 @@ struct HalvesWork {
 // The time of one step, with so many of machines.workers linear ones, between 1 and all but one. `computing` is
 // the mean over the workers.
 CycleTime TimeOf(const HalvesWork& work, const Machines& machines, int64_t linear_workers);
-// With which most minibatches are trained a second; of several the fewest. At most half of the workers, of which there
-// are 2 or more, and at most `most`.
+// The number of linear workers with which most minibatches are trained a second; of several such numbers the
+// least. At most half of the workers, of which there are 2 or more, and at most `most`.
 int64_t BestLinearWorkers(const HalvesWork& work, const Machines& machines, int64_t most);
 
 }  // namespace tessera

@@ -33,7 +33,8 @@ std::vector<std::string> MachinesOverrides(const PlanQuestion& question) {
   return overrides;
 }
 
-// "{softsync: {pushes: 4}}": what has no default is a number of pushes, half of the workers'.
+// The method with its defaults, as a job has it: "{softsync: {pushes: 4}}". What has no default is a number of
+// pushes, half of the workers'.
 std::string MethodText(const PlanQuestion& question, const FieldDescriptor& method) {
   std::string keys;
   for (int i = 0; i < method.message_type()->field_count(); ++i) {
@@ -57,7 +58,7 @@ JobReading ReadWith(const PlanQuestion& question, const FieldDescriptor& method,
   JobReading reading = ReadJobFile(question.job_path, overrides, options);
   const absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
   if (!recipe.ok() || recipe->placement != Placement::kReplicated) return reading;
-  // A server beside every worker.
+  // The method wants a server beside every worker.
   overrides.push_back(absl::StrCat("cluster.servers=", ReadWorkers(question)));
   return ReadJobFile(question.job_path, overrides, options);
 }
@@ -98,7 +99,7 @@ double BusiestShare(const KeySet& keys) {
   return all > 0 ? static_cast<double>(most) / static_cast<double>(all) : 1;
 }
 
-// What servers add up of a push: all entries, or those that came where these are a part.
+// The bytes that servers add up of a push: all entries, or those that came where these are a part.
 double FoldBytes(const Recipe& recipe, const ModelShape& shape, const TrafficForecast& push) {
   const bool is_part = recipe.subnets || (recipe.core && !recipe.core->is_whole());
   return is_part ? static_cast<double>(push.bytes) : 4.0 * static_cast<double>(shape.size);
@@ -208,7 +209,7 @@ void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe reci
   planned->halves = halves;
 }
 
-// The last steps are those of another method: means over all of them.
+// Adds a job's tail, whose steps are those of another method: all numbers become means over both.
 void AddTail(const PlannedMethod& tail, double part, PlannedMethod* planned) {
   const auto mean = [part](double of_most, double of_tail) {
     return (1 - part) * of_most + part * of_tail;
@@ -266,7 +267,7 @@ JobReading ReadPlannedJob(const PlanQuestion& question, const JobOptions& option
   const FieldDescriptor* const own = methods.FindFieldByNumber(as_it_is.job.method().kind_case());
   JobReading planned =
       own == nullptr ? as_it_is : ReadWith(question, *own, /*is_own=*/true, options);
-  // A job that is right on its own machines is one, whatever these make of its method.
+  // A job that is right on its own machines counts as right, whatever these make of its method.
   return !planned.ok() && as_it_is.ok() ? as_it_is : planned;
 }
 

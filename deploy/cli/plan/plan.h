@@ -18,7 +18,7 @@ struct PlanQuestion {
   std::string job_path;
   // "a.b=v", as given by --set.
   std::vector<std::string> overrides;
-  // Absent: the job's own.
+  // The number of servers; absent: the job's own.
   std::optional<int> servers;
   // The local steps of all methods that have them. Absent: the job's own number, and the defaults of the other
   // methods.
@@ -28,7 +28,7 @@ struct PlanQuestion {
   // The seconds of one minibatch on the whole model; and those that follow from one on a subnet.
   double step_seconds = 0;
   double step_seconds_of_subnets = 0;
-  // Inputs of an average row that count; 0: all; nullopt: not known.
+  // The inputs of an average row that count; 0: all; nullopt: not known.
   std::optional<double> row_entries = 0;
   // The number of training rows; 0: not known.
   int64_t train_rows = 0;
@@ -37,7 +37,8 @@ struct PlanQuestion {
 // What is planned where workers have halves of the layers.
 struct PlannedHalves {
   int64_t linear_workers = 1;
-  // With which most rows are trained a second, and how many these are; of machines in which nothing takes time any.
+  // The number of linear workers with which most rows are trained a second, and how many these are; any number
+  // where nothing takes time.
   int64_t best_linear_workers = 1;
   double best_rows_per_second = 0;
   // Bytes that pass the link of one worker, both ways, in a step; the mean of the linear ones.
@@ -56,7 +57,7 @@ struct PlannedMethod {
   // Minibatches between exchanges; 0: there is one exchange in the whole job.
   int64_t local_steps = 1;
   int64_t servers = 1;
-  // A server is beside every worker, and what that one pulls leaves no machine.
+  // Whether a server is beside every worker, so that what a worker pulls leaves no machine.
   bool between_workers = false;
   // The traffic of one worker and one exchange: the mean over workers, where these have halves.
   TrafficForecast push, pull;

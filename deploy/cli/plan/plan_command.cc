@@ -39,7 +39,7 @@ std::string ThreeDigits(double value) {
   return value >= 1000 ? Thousands(value) : absl::StrFormat("%.3g", value);
 }
 
-// "1.23ms": three digits are more than a prediction is worth.
+// A time in three digits, "1.23ms", which are more than a prediction is worth.
 std::string Time(double seconds) {
   constexpr double kYear = 365.25 * 24 * 3600;
   if (!(seconds > 0)) return "0";
@@ -117,7 +117,8 @@ void PrintTable(const std::vector<PlannedMethod>& methods) {
   }
 }
 
-// "layer_separation: 6 workers with the layers in front, 33.4 KiB a step each, and 2 of 8 linear, ..."
+// The halves in words: "layer_separation: 6 workers with the layers in front, 33.4 KiB a step each, and 2 of 8
+// linear, ..."
 std::string DescribeHalves(const PlannedMethod& method, int64_t workers) {
   const PlannedHalves& halves = *method.halves;
   std::string text = absl::StrCat(
@@ -132,7 +133,7 @@ std::string DescribeHalves(const PlannedMethod& method, int64_t workers) {
                       ThreeDigits(halves.best_rows_per_second), " rows/s");
 }
 
-// What the table leaves open.
+// Prints what the table leaves open.
 void PrintNotes(const PlanQuestion& question, const v1::Job& job,
                 const std::vector<PlannedMethod>& methods) {
   const auto say = [](const std::string& text) {
@@ -173,7 +174,7 @@ Json Describe(const PlannedMethod& method) {
     return forecast.certainty == Certainty::kUnknown ? Json() : Json(forecast.bytes);
   };
   if (!knows) row["unknown"] = method.unknown;
-  // null: once in the whole job.
+  // null stands for one exchange in the whole job.
   row["local_steps"] = method.local_steps == 0 ? Json() : Json(method.local_steps);
   row["servers"] = method.servers;
   row["between_workers"] = method.between_workers;
@@ -236,7 +237,7 @@ PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
   return question;
 }
 
-// What only the data tell.
+// Reads the data, for what only they tell.
 absl::StatusOr<Datasets> Load(const v1::Job& job, PlanQuestion* question) {
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(Datasets data, LoadDatasets(job, EndsOf(job.model(), shape)));
@@ -250,7 +251,8 @@ absl::StatusOr<double> MeasureSeconds(const v1::Job& job, const Datasets& data) 
   return 1e-9 * static_cast<double>(step);
 }
 
-// On the whole model and, where it can be cut for so many, on a part of it: small products are slower than large ones.
+// Times a step on the whole model and, where it can be cut for so many, on a part of it: small products are slower
+// than large ones.
 absl::Status Measure(v1::Job job, const Datasets& data, PlanQuestion* question) {
   job.mutable_method()->mutable_data_parallel();
   TESSERA_ASSIGN_OR_RETURN(question->step_seconds, MeasureSeconds(job, data));

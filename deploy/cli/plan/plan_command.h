@@ -17,7 +17,7 @@ struct PlanOptions {
   std::optional<int> local_steps;
   std::string bandwidth;
   std::string latency = "0";
-  // Or "measured".
+  // A duration, or "measured".
   std::string step_time = "measured";
   std::string server_rate = "4GB";
   std::string loopback_bandwidth = "1GB";

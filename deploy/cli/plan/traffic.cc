@@ -36,14 +36,15 @@ int64_t SparseBytes(const Codec& codec, const Recipe& recipe, const KeySet& keys
   return bytes;
 }
 
-// A core's keys, were they anywhere: a gap takes a byte, and one more for each 128 places, or all take a bit a place.
+// The bytes of a core's keys, if its entries were spread evenly: a gap takes a byte, and one more for each 128
+// places, or all take a bit a place.
 int64_t CoreKeyBytes(const CoreShare& share, int64_t entries) {
   const double further = std::pow(1 - share.beta, 128);
   const double gaps = static_cast<double>(CoreCount(share, entries)) * (1 + further);
   return std::min(static_cast<int64_t>(gaps), KeyBytesMax(entries));
 }
 
-// A place and a sign take four bytes, the head of a payload eight.
+// The bytes of a threshold's payload: a place and a sign take four bytes, the head of a payload eight.
 TrafficForecast ThresholdForecast(const Codec& codec, const KeySet& keys) {
   if (codec.tau > 0) return {0, Certainty::kUnknown};
   TrafficForecast forecast;
@@ -164,7 +165,7 @@ ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& s
                                          const ModelShape& shape) {
   const int64_t values =
       job.train().batch_size() * shape.widths[static_cast<size_t>(split.cut.layer)];
-  // Only the data tell of what kind a sigmoid's labels are.
+  // The loss decides where it can: only the data tell of what kind a sigmoid's labels are.
   const bool has_classes = job.model().loss() == kSoftmax || shape.outputs() == 1;
   const int64_t labels = job.train().batch_size() * (has_classes ? 1 : shape.outputs());
   return {4 * (values + labels), 4 * values};

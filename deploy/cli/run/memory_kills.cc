@@ -28,7 +28,7 @@ std::optional<int64_t> CounterIn(const std::string& path) {
   return std::nullopt;
 }
 
-// The least that a group of this process may have, in words.
+// The least memory limit of this process's groups, in words.
 std::string LimitOf(const std::vector<MemoryGroup>& groups) {
   std::string text;
   int64_t least = kUnlimitedFrom;

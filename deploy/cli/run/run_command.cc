@@ -48,15 +48,15 @@
 namespace tessera {
 namespace {
 
-// The closing table says so without checkpoints: the model was only in this command's processes.
+// What the closing table says without checkpoints: the model was only in this command's processes.
 constexpr absl::string_view kModelNotKept = "not kept; --set checkpoint.directory=DIR keeps it";
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kServerStartMax = absl::Seconds(60);
 constexpr absl::Duration kConnectMax = absl::Seconds(20);
-// For the end to be heard of a job that was asked to end and did not answer.
+// How long the end of a job is waited for that was asked to end and did not answer.
 constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
-// For server 0 to be asked to end the job where it does not answer, again and again.
+// How long server 0 is asked to end the job where it does not answer, again and again.
 constexpr absl::Duration kUnheardMax = absl::Seconds(10);
 
 // The signals that have come.

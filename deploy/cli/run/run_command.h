@@ -20,11 +20,11 @@ struct RunOptions {
   std::string report_path;
   // HOST:PORT where server 0 serves the job's metrics over plain HTTP, port 0 for a free one; empty: nowhere.
   std::string metrics;
-  // For so long at most it serves the end of the job, until that is scraped.
+  // How long server 0 serves the end of the job there at most, until that is scraped.
   absl::Duration metrics_linger;
-  // No progress and no table; errors only.
+  // If set, there is no progress and no table, and only errors are printed.
   bool quiet = false;
-  // Folder for the children's logs; empty: a temporary one, kept only when something went wrong.
+  // The folder of the children's logs; empty: a temporary one, kept only when something went wrong.
   std::string log_directory;
   // How this run was started, for the report.
   v1::JobOrigin origin;

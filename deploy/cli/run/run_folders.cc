@@ -25,7 +25,7 @@ absl::Status LogsError(const std::string& path, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("--logs: \"", path, "\": ", why));
 }
 
-// "server-0.log", as job_children.h names them.
+// Whether the name is that of a log, as job_children.h names them: "server-0.log".
 bool IsLog(absl::string_view name) {
   if (!absl::ConsumeSuffix(&name, ".log")) return false;
   if (!absl::ConsumePrefix(&name, "server-") && !absl::ConsumePrefix(&name, "worker-")) {
