@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds fuzz targets (tests/fuzz) with libFuzzer, the address sanitizer and the undefined behaviour
 # sanitizer, and runs them one after the other. What one finds is written to fuzz/crash-TARGET-*; inputs
-# that reach new code are collected in fuzz/TARGET, beside the kept corpus, which is not touched.
+# that reach new code are collected in fuzz/TARGET. The kept corpus, tests/fuzz/corpus/TARGET.inputs, is not touched:
+# tests/fuzz/corpus.py adds to it.
 #
 #   deploy/fuzz.sh [TARGET...] [--seconds N] [--jobs N]
 #
@@ -40,8 +41,9 @@ if ! command -v clang >/dev/null; then
   exit 1
 fi
 
-log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
+scratch=$(mktemp -d) || exit 1
+log=$scratch/log
+trap 'rm -rf "$scratch"' EXIT
 interrupted() {
   echo "fuzz.sh: interrupted" >&2
   exit 130
@@ -58,10 +60,11 @@ failed=0
 interrupted_code=72  # libFuzzer's own, after SIGINT or SIGTERM
 for target in "${targets[@]}"; do
   mkdir -p "fuzz/$target"
+  python3 tests/fuzz/corpus.py unpack "$target" "$scratch/$target" || exit 1
   # One input may take 20 s, any allocation 256 MiB and all of them 2 GiB.
   "$programs/${target}_fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=20 \
     -malloc_limit_mb=256 -rss_limit_mb=2048 -print_final_stats=1 \
-    -artifact_prefix="fuzz/crash-$target-" "fuzz/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1
+    -artifact_prefix="fuzz/crash-$target-" "fuzz/$target" "$scratch/$target" >"$log" 2>&1
   rc=$?
   [[ $rc -ne $interrupted_code ]] || interrupted
   if [[ $rc -eq 0 ]]; then

@@ -12,6 +12,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_facts.h"
 #include "common/checkpoint/safetensors_reader.h"
+#include "worker/data/load_datasets.h"
 #include "worker/exchange/device_sides.h"
 #include "worker/model/plan.h"
 #include "worker/replica/batch_rows.h"

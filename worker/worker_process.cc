@@ -39,6 +39,7 @@
 #include "common/rpc/transport.h"
 #include "worker/checkpoint/worker_saver.h"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 #include "worker/moved_shards.h"
 #include "worker/model/plan.h"
 #include "worker/rejoin.h"

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <numeric>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/config/data_formats.h"
 #include "common/config/job_paths.h"
 #include "common/config/named_path.h"
 #include "common/layout/row_shape.h"
@@ -14,9 +17,9 @@
 namespace tessera {
 namespace {
 
-// The shape of an image of the cifar format, whose channels are red, green and blue.
-constexpr int64_t kCifarRow[] = {3, 32, 32};
-constexpr int64_t kCifarValues = 3 * 32 * 32;
+int64_t ValuesOf(absl::Span<const int64_t> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
 
 // The layer's name in the job file: "batch_norm".
 std::string LayerName(const v1::Layer& layer) {
@@ -31,16 +34,20 @@ class DataChecker {
       : positions_(positions), errors_(*errors) {}
 
   void Check(const v1::Job& job) {
-    for (const auto& [key, files] : {std::make_pair("data.train", &job.data().train()),
-                                     std::make_pair("data.test", &job.data().test())}) {
-      Labels(job.data(), key, *files);
-      OneFile(job.data(), key, *files);
+    const DataFormat* const format =
+        Sound("data.format") ? FindDataFormat(job.data().format()) : nullptr;
+    if (format != nullptr) {
+      for (const auto& [key, files] : {std::make_pair("data.train", &job.data().train()),
+                                       std::make_pair("data.test", &job.data().test())}) {
+        Labels(*format, key, *files);
+        OneFile(*format, key, *files);
+      }
+      FormatKeys(*format, job.data());
+      Images(*format, job.model());
     }
-    FormatKeys(job.data());
-    Images(job);
     Normalizing(job.data().normalize());
     Partitioning(job.data());
-    SparseRows(job.data(), job.model());
+    if (format != nullptr && format->stays_sparse) SparseRows(*format, job.data(), job.model());
   }
 
   void CheckFiles(const v1::Data& data) {
@@ -57,53 +64,52 @@ class DataChecker {
     errors_.Add(PositionOf(positions_, key), key, message);
   }
 
-  void Labels(const v1::Data& data, absl::string_view key, const v1::DataFiles& files) {
+  void Labels(const DataFormat& format, absl::string_view key, const v1::DataFiles& files) {
     const std::string labels = absl::StrCat(key, ".labels");
-    if (!Sound("data.format") || !Sound(key)) return;
-    const bool apart = data.format() == "idx" || data.format() == "npy";
-    if (apart && files.labels().empty()) {
-      Fail(labels, absl::StrCat("missing, want a path: ", data.format(),
+    if (!Sound(key)) return;
+    if (format.labels_apart && files.labels().empty()) {
+      Fail(labels, absl::StrCat("missing, want a path: ", format.name,
                                 " files have their labels in a file of their own"));
-    } else if (!apart && !files.labels().empty()) {
-      Fail(labels, absl::StrCat("got ", Quoted(files.labels()), ", want no such key: ",
-                                data.format(), " files carry their labels"));
+    } else if (!format.labels_apart && !files.labels().empty()) {
+      Fail(labels, absl::StrCat("got ", Quoted(files.labels()), ", want no such key: ", format.name,
+                                " files carry their labels"));
     }
   }
 
-  void OneFile(const v1::Data& data, absl::string_view key, const v1::DataFiles& files) {
+  void OneFile(const DataFormat& format, absl::string_view key, const v1::DataFiles& files) {
     const std::string features = absl::StrCat(key, ".features");
-    if (!Sound("data.format") || !Sound(features) || files.features_size() < 2) return;
-    if (data.format() != "idx" && data.format() != "npy") return;
+    if (!Sound(features) || files.features_size() < 2 || !format.labels_apart) return;
     Fail(features, absl::StrCat("got ", files.features_size(), " files, want one: the labels of ",
-                                data.format(), " are in one file, too"));
+                                format.name, " are in one file, too"));
   }
 
-  // Checks the keys that say more of one format.
-  void FormatKeys(const v1::Data& data) {
-    if (!Sound("data.format")) return;
-    for (const auto& [key, value, format] :
-         {std::make_tuple("data.label_column", &data.label_column(), "csv"),
-          std::make_tuple("data.labels", &data.labels(), "cifar")}) {
-      if (!Sound(key) || value->empty() || data.format() == format) continue;
-      Fail(key, absl::StrCat("got ", Quoted(*value), ", want no such key with data.format ",
-                             data.format(), ": it is of ", format, " files"));
+  // Refuses keys that only another format has.
+  void FormatKeys(const DataFormat& format, const v1::Data& data) {
+    for (const DataFormat& other : DataFormats()) {
+      if (other.own_key.empty() || other.own_key == format.own_key) continue;
+      const std::string key = absl::StrCat("data.", other.own_key);
+      const auto* const field = data.GetDescriptor()->FindFieldByName(std::string(other.own_key));
+      const std::string value = data.GetReflection()->GetString(data, field);
+      if (!Sound(key) || value.empty()) continue;
+      Fail(key, absl::StrCat("got ", Quoted(value), ", want no such key with data.format ",
+                             format.name, ": it is of ", other.name, " files"));
     }
   }
 
-  void Images(const v1::Job& job) {
-    if (!Sound("data.format") || !Sound("model") || job.data().format() != "cifar") return;
-    const auto& input = job.model().input();
-    int64_t values = 1;
-    for (const int64_t size : input) values *= size;
-    if (values != kCifarValues) {
+  void Images(const DataFormat& format, const v1::Model& model) {
+    if (!Sound("model") || format.row_sizes.empty()) return;
+    const absl::Span<const int64_t> input(model.input().data(),
+                                          static_cast<size_t>(model.input_size()));
+    const std::string row = ShapeText(format.row_sizes);
+    const int64_t values = ValuesOf(input);
+    if (values != ValuesOf(format.row_sizes)) {
+      Fail("model.input", absl::StrCat("got ", values, values == 1 ? " value" : " values",
+                                       ", want ", ValuesOf(format.row_sizes), " with data.format ",
+                                       format.name, ", as ", row));
+    } else if (!IsSameOrder(format.row_sizes, input)) {
       Fail("model.input",
-           absl::StrCat("got ", values, values == 1 ? " value" : " values", ", want ", kCifarValues,
-                        " with data.format cifar, as [3, 32, 32]"));
-    } else if (!IsSameOrder(kCifarRow, {input.data(), static_cast<size_t>(input.size())})) {
-      Fail("model.input",
-           absl::StrCat("got ", ShapeText({input.data(), static_cast<size_t>(input.size())}),
-                        ", want [3, 32, 32] with data.format cifar, or that flattened: "
-                        "its values lie in that order"));
+           absl::StrCat("got ", ShapeText(input), ", want ", row, " with data.format ", format.name,
+                        ", or that flattened: its values lie in that order"));
     }
   }
 
@@ -114,27 +120,24 @@ class DataChecker {
          "got true beside mean or stddev, want one or the other: each feature has its own");
   }
 
-  // Checks what rows that stay sparse allow: what is not written is 0 and nothing before the first product may
-  // change that, or all of it would have to be written out.
-  void SparseRows(const v1::Data& data, const v1::Model& model) {
-    if (!Sound("data.format") || data.format() != "xc") return;
+  // A value that a sparse row does not have is 0. Nothing before the first product may change that, or all values would
+  // have to be written out.
+  void SparseRows(const DataFormat& format, const v1::Data& data, const v1::Model& model) {
     if (Sound("data.normalize")) {
       const v1::Normalize& normalize = data.normalize();
-      const absl::string_view why =
-          ": the rows of xc files stay sparse, so that zeros stay zeros; ";
+      const std::string why =
+          absl::StrCat(" with data.format ", format.name, ": the rows of ", format.name,
+                       " files stay sparse, so that zeros stay zeros; stddev may be set");
       if (normalize.per_feature()) {
-        Fail("data.normalize.per_feature",
-             absl::StrCat("got true, want false with data.format xc", why, "stddev may be set"));
+        Fail("data.normalize.per_feature", absl::StrCat("got true, want false", why));
       } else if (normalize.mean() != 0) {
-        Fail("data.normalize.mean",
-             absl::StrCat("got ", normalize.mean(), ", want 0 with data.format xc", why,
-                          "stddev may be set"));
+        Fail("data.normalize.mean", absl::StrCat("got ", normalize.mean(), ", want 0", why));
       }
     }
     if (!Sound("model.layers") || model.layers().empty() || model.layers(0).has_linear()) return;
     Fail("model.layers.0",
-         absl::StrCat("got ", LayerName(model.layers(0)),
-                      ", want linear first with data.format xc: no other layer reads sparse rows"));
+         absl::StrCat("got ", LayerName(model.layers(0)), ", want linear first with data.format ",
+                      format.name, ": no other layer reads sparse rows"));
   }
 
   void Partitioning(const v1::Data& data) {

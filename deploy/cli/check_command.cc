@@ -19,6 +19,7 @@
 #include "deploy/cli/plan/traffic.h"
 #include "deploy/cli/start_notes.h"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 
 namespace tessera {
 

@@ -15,6 +15,7 @@
 #include "deploy/cli/batch_norms.h"
 #include "deploy/cli/counted.h"
 #include "kernels/devices.h"
+#include "worker/data/load_datasets.h"
 #include "worker/data/order.h"
 
 namespace tessera {

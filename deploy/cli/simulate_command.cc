@@ -34,6 +34,7 @@
 #include "deploy/simulate/simulation.h"
 #include "deploy/simulate/step_time.h"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 
 namespace tessera {
 namespace {

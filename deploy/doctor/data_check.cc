@@ -9,6 +9,7 @@
 #include "common/checkpoint/model_facts.h"
 #include "common/method/train_rows.h"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 
 namespace tessera {
 

@@ -1,4 +1,5 @@
 """The scripts in deploy/: their arguments, and what they say when something is missing."""
+import base64
 import gzip
 import os
 import re
@@ -178,7 +179,10 @@ class Fuzz(Tree):
         self.tool("clang", "exit 0\n")
         for name in ("first", "second"):
             self.put("tree/tests/fuzz/%s_fuzz.cc" % name, "")
+            kept = base64.b64encode(name.encode()).decode()
+            self.put("tree/tests/fuzz/corpus/%s.inputs" % name, "kept %s\n" % kept)
             self.target(name, "echo stat::number_of_executed_units: 7\n")
+        shutil.copy("tests/fuzz/corpus.py", os.path.join(self.root, "tests/fuzz/corpus.py"))
 
     def target(self, name, text):
         self.put("built/tests/fuzz/%s_fuzz" % name, "#!/bin/bash\n" + text)
@@ -188,6 +192,10 @@ class Fuzz(Tree):
         code, out, error = self.run_in_tree("fuzz.sh")
         self.assertEqual((code, out), (1, "second: 7 inputs in 60 s, nothing found\n"))
         self.assertIn("first: FOUND SOMETHING", error)
+
+    def test_a_target_reads_the_kept_inputs_and_collects_beside_them(self):
+        self.target("second", '[[ "$*" == *" fuzz/second "* && $(cat "${@: -1}/kept") == second ]]\n')
+        self.assertEqual(self.run_in_tree("fuzz.sh", "second")[0], 0)
 
     def test_an_interrupted_target_has_found_nothing_and_is_the_last(self):
         begun = os.path.join(self.folder, "begun")

@@ -10,9 +10,8 @@ def fuzz_target(name, deps):
         name = name + "_fuzz_test",
         size = "small",
         srcs = [source],
-        args = ["tests/fuzz/corpus/" + name],
-        # What fuzzing finds is added without a change here.
-        data = native.glob(["corpus/" + name + "/**"]),
+        args = ["tests/fuzz/corpus/" + name + ".inputs"],
+        data = ["corpus/" + name + ".inputs"],
         deps = deps + ["//tests/fuzz:standalone_main"],
     )
     native.cc_binary(

@@ -1,9 +1,10 @@
-// Runs a fuzz target without a fuzzer: every file of its corpus, then seeded mutations of them. So that
-// what was found stays fixed, and something is tried in every test run with any compiler.
+// Runs a fuzz target without a fuzzer: every input of its corpus, then seeded mutations of them. What a fuzzer once
+// found stays fixed in this way, and something is tried in every test run with any compiler.
 //
-//   X_fuzz_test FILE_OR_FOLDER... [--seconds=S] [--mutations=N] [--seed=K]
+//   X_fuzz_test FILE... [--seconds=S] [--mutations=N] [--seed=K]
 //
-// It ends with the first input that ends the process, and says how to run that one again.
+// FILE is a corpus (TARGET.inputs, in the form that corpus.py describes) or a single input. The program ends with the
+// first input that ends the process, and says how to run that one again.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -23,6 +24,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include "absl/strings/escaping.h"
 
 #ifndef __has_feature
 #define __has_feature(feature) 0
@@ -57,16 +60,36 @@ void Run(const Bytes& input, const std::string& which) {
   LLVMFuzzerTestOneInput(copy.get(), input.size());
 }
 
-Bytes ReadWhole(const std::filesystem::path& path) {
+struct Input {
+  std::string name;
+  Bytes bytes;
+};
+
+// Appends the inputs of `path`: the lines of a corpus, or the file as one input.
+void ReadInputs(const std::filesystem::path& path, std::vector<Input>* inputs) {
   std::ifstream file(path, std::ios::binary);
-  return Bytes(std::istreambuf_iterator<char>(file), {});
+  if (path.extension() != ".inputs") {
+    inputs->push_back({path.string(), Bytes(std::istreambuf_iterator<char>(file), {})});
+    return;
+  }
+  for (std::string line; std::getline(file, line);) {
+    const size_t blank = line.find(' ');
+    std::string bytes;
+    if (blank == std::string::npos || !absl::Base64Unescape(line.substr(blank + 1), &bytes)) {
+      std::fprintf(stderr, "fuzz: %s: line %zu is not a name and base64\n", path.c_str(),
+                   inputs->size() + 1);
+      std::exit(2);
+    }
+    inputs->push_back(
+        {path.string() + ": " + line.substr(0, blank), Bytes(bytes.begin(), bytes.end())});
+  }
 }
 
 // A few edits of one input; some take bytes of another.
-Bytes Mutated(const std::vector<Bytes>& corpus, uint64_t seed) {
+Bytes Mutated(const std::vector<Input>& corpus, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](size_t end) { return end == 0 ? 0 : static_cast<size_t>(random() % end); };
-  Bytes input = corpus[below(corpus.size())];
+  Bytes input = corpus[below(corpus.size())].bytes;
   for (size_t edits = 1 + below(8); edits > 0; --edits) {
     const size_t at = below(input.size() + 1);
     const size_t length = std::min(input.size() - at, 1 + below(16));
@@ -84,7 +107,7 @@ Bytes Mutated(const std::vector<Bytes>& corpus, uint64_t seed) {
         input.insert(input.begin() + at, length, static_cast<uint8_t>(below(256)));
         break;
       case 4: {
-        const Bytes& other = corpus[below(corpus.size())];
+        const Bytes& other = corpus[below(corpus.size())].bytes;
         const size_t from = below(other.size());
         const size_t count = std::min(other.size() - from, 1 + below(64));
         if (other.empty()) break;
@@ -138,36 +161,26 @@ void LimitAddresses() {
 
 int main(int argc, char** argv) {
   uint64_t seconds = 3, mutations = 20000, seed = 0;
-  std::vector<std::filesystem::path> files;
+  std::vector<Input> corpus;
   for (int i = 1; i < argc; ++i) {
     if (TakeFlag(argv[i], "--seconds=", &seconds) || TakeFlag(argv[i], "--seed=", &seed) ||
         TakeFlag(argv[i], "--mutations=", &mutations)) {
       continue;
     }
-    if (!std::filesystem::is_directory(argv[i])) {
-      files.emplace_back(argv[i]);
-      continue;
-    }
-    for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
-      files.push_back(entry.path());
-    }
+    ReadInputs(argv[i], &corpus);
   }
-  // In one order everywhere: a seed is of this one.
-  std::sort(files.begin(), files.end());
-  if (files.empty()) {
-    std::fprintf(stderr, "fuzz: no corpus, want files or folders\n");
+  if (corpus.empty()) {
+    std::fprintf(stderr, "fuzz: no inputs, want a corpus or files\n");
     return 2;
   }
   LimitAddresses();
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::signal(signal, SayWhich);
   if (LLVMFuzzerInitialize != nullptr) LLVMFuzzerInitialize(&argc, &argv);
-  std::vector<Bytes> corpus;
-  for (const std::filesystem::path& file : files) corpus.push_back(ReadWhole(file));
   if (seed != 0) {
     Run(Mutated(corpus, seed), "of this seed");
     return 0;
   }
-  for (size_t i = 0; i < files.size(); ++i) Run(corpus[i], files[i].string());
+  for (const Input& input : corpus) Run(input.bytes, input.name);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   uint64_t tried = 0;
   while (tried < mutations && std::chrono::steady_clock::now() < end) {
@@ -175,7 +188,7 @@ int main(int argc, char** argv) {
     Run(Mutated(corpus, tried),
         "a mutation of the corpus; run it again with --seed=" + std::to_string(tried));
   }
-  std::printf("fuzz: %zu files, %llu mutations\n", files.size(),
+  std::printf("fuzz: %zu inputs, %llu mutations\n", corpus.size(),
               static_cast<unsigned long long>(tried));
   return 0;
 }

@@ -2,12 +2,13 @@
 // without an image, and a coordinator's state at several moments of a job; exchanges of a leader; and files of
 // checkpoints.
 //
-//   bazel run //tests/fuzz:write_seeds -- CORPUS FOLDER     FOLDER/follower/..., FOLDER/leader/..., ...
+//   bazel run //tests/fuzz:write_seeds -- EVENTS FOLDER     FOLDER/follower/..., FOLDER/leader/..., ...
 //
-// CORPUS is tests/fuzz/corpus, where it lies.
+// EVENTS is a folder with the inputs of the target `coordinator` (corpus.py unpacks them): a coordinator that gets them
+// has the states that are written.
 //
-// What fuzzing has added to a corpus besides may have another meaning after a change of the messages; seeds are
-// then written anew.
+// Inputs that a fuzzer added to a corpus may have another meaning after a change of the messages. Seeds are then
+// written anew.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -233,14 +234,14 @@ void WriteCheckpoints(const std::filesystem::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: write_seeds CORPUS FOLDER\n");
+    std::fprintf(stderr, "usage: write_seeds EVENTS FOLDER\n");
     return 2;
   }
   tessera::SetLogLevel(static_cast<tessera::LogLevel>(4));
-  const std::filesystem::path corpus = argv[1], folder = argv[2];
+  const std::filesystem::path events = argv[1], folder = argv[2];
   tessera::WriteStreams(folder / "follower");
   tessera::WriteExchanges(folder / "leader");
-  tessera::WriteStates(corpus / "coordinator", folder / "coordinator_state");
+  tessera::WriteStates(events, folder / "coordinator_state");
   tessera::WriteCheckpoints(folder);
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/job_reader.h"
+#include "worker/data/load_datasets.h"
 #include "worker/worker_memory.h"
 
 namespace tessera {

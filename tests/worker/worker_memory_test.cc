@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/job_reader.h"
+#include "worker/data/load_datasets.h"
 
 namespace tessera {
 namespace {

@@ -226,4 +226,24 @@ void Dataset::FillTargets(const ClassSets& sets, absl::Span<const uint32_t> rows
   }
 }
 
+TableSpec TableSpecOf(const ModelEnds& ends) {
+  TableSpec spec;
+  spec.features = ends.inputs;
+  spec.input = ends.input;
+  // One sigmoid output tells two classes apart.
+  spec.one_output = ends.sigmoid && ends.outputs == 1;
+  spec.classes = spec.one_output ? 2 : ends.outputs;
+  spec.class_sets = ends.sigmoid && ends.outputs > 1;
+  return spec;
+}
+
+ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
+  ModelEnds ends;
+  ends.inputs = shape.inputs();
+  ends.outputs = shape.outputs();
+  ends.sigmoid = model.loss() == "sigmoid_cross_entropy";
+  ends.input.assign(model.input().begin(), model.input().end());
+  return ends;
+}
+
 }  // namespace tessera

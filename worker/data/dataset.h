@@ -2,8 +2,8 @@
 //
 // Values stay as compact as their files (u8, f32, sparse); filling a batch normalises them.
 //
-//   data files --(idx.h, csv.h, libsvm.h, xc.h, cifar.h, npy.h)--> Table --> Dataset --FillBatch-->
-//   BatchView
+//   data files --(table_reader.h)--> Table --> Dataset --FillBatch--> BatchView
+//              load_datasets.h goes all this way for a job's training and test set.
 #ifndef TESSERA_WORKER_DATA_DATASET_H_
 #define TESSERA_WORKER_DATA_DATASET_H_
 
@@ -11,12 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/checkpoint/model_facts.h"
 #include "common/layout/parameters.h"
 #include "proto/job.pb.h"
-#include "worker/data/limits.h"
 #include "worker/data/normalization.h"
 #include "worker/data/table.h"
 
@@ -111,34 +109,11 @@ TableSpec TableSpecOf(const ModelEnds& ends);
 struct Datasets {
   Dataset train;
   Dataset test;
-  // How labels were numbered and values normalised; no train_sum.
+  // How labels were numbered and values normalised. train_sum is not set.
   ModelFacts facts = {};
-  // What is no fault, and whoever starts the job had better know (data_notes.h).
+  // Remarks for whoever starts the job on what is no fault but may surprise (data_notes.h).
   std::vector<std::string> notes = {};
 };
-
-// What the rows of a worker may take where the job sets no limit: all that this machine or container has.
-int64_t DatasetBytesMaxHere();
-
-// Reads the files of data.train and data.test, which are relative to data.directory where not
-// absolute. Both are of one kind: bytes or other numbers, and rows of one shape. Both use the labels' numbers and the
-// normalisation of the training rows, or those of `facts`, which a model was trained with. `bytes_max` bounds the
-// memory of both together.
-//   kNotFound, kPermissionDenied, ...  a file cannot be opened
-//   kInvalidArgument                   a file is malformed or does not fit the model or the other file, or
-//                                      the normalisation would fill the zeros of an xc file, or
-//                                      `facts` are of another kind of data
-//   kDataLoss                          a gzip file is corrupt or cut off
-//   kResourceExhausted                 the rows would need more than bytes_max, or than there is
-absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
-                                      int64_t bytes_max = kDatasetBytesMax,
-                                      const ModelFacts* facts = nullptr);
-// For whoever reckons what a job's processes need: its data may be larger than what cluster.memory_limit lets
-// them have.
-absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,
-                                      const ModelFacts* facts = nullptr);
-// Whether data.normalize asks for something else than what `facts` have, as far as that can be told without rows.
-bool NormalizesOtherwise(const v1::Job& job, const ModelFacts& facts);
 
 }  // namespace tessera
 

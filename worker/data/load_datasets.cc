@@ -1,10 +1,8 @@
-// From a job's data section to tables, and from tables to data sets.
-#include <sys/stat.h>
+#include "worker/data/load_datasets.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -12,109 +10,19 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/machine_memory.h"
-#include "worker/data/cifar.h"
-#include "worker/data/csv.h"
-#include "worker/data/csv_columns.h"
+#include "common/config/data_formats.h"
 #include "worker/data/data_notes.h"
-#include "worker/data/dataset.h"
-#include "worker/data/idx.h"
 #include "worker/data/label_map.h"
-#include "worker/data/libsvm.h"
 #include "worker/data/limits.h"
-#include "worker/data/npy.h"
-#include "worker/data/xc.h"
+#include "worker/data/table_reader.h"
 
 namespace tessera {
 namespace {
 
-std::string Resolve(const std::string& directory, const std::string& file) {
-  if (directory.empty() || (!file.empty() && file[0] == '/')) return file;
-  return absl::StrCat(directory, directory.back() == '/' ? "" : "/", file);
-}
-
-absl::Status CheckFiles(const v1::DataFiles& files, const std::string& format,
-                        absl::string_view key) {
-  if (files.features().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(key, ".features: names no file, want one or more"));
-  }
-  const bool labels_apart = format == "idx" || format == "npy";
-  if (!labels_apart && !files.labels().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(key, ".labels: is given, want none: a ", format, " file carries its labels"));
-  }
-  if (!labels_apart) return absl::OkStatus();
-  if (files.features_size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(key, ".features: names ", files.features_size(),
-                                                   " files, want one, as data.format is ", format));
-  }
-  if (files.labels().empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(key, ".labels: is not given, want a file, as data.format is ", format));
-  }
-  return absl::OkStatus();
-}
-
-// Empty files are told in the same words whatever the format wants at their beginning.
-absl::Status CheckNotEmpty(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    struct stat about;
-    // Whoever opens it says what else is wrong with it.
-    if (stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size > 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(path, ": has no rows: it is empty, 0 bytes"));
-  }
-  return absl::OkStatus();
-}
-
-CifarLabels CifarLabelsOf(const v1::Data& data) {
-  if (data.labels().empty()) return CifarLabels::kOne;
-  return data.labels() == "fine" ? CifarLabels::kFine : CifarLabels::kCoarse;
-}
-
-// `labels` belongs to libsvm and `columns` to csv: made by the training set, used by the test set.
-absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files,
-                                absl::string_view key, const TableSpec& spec,
-                                std::optional<LabelMap>& labels, CsvColumns& columns) {
-  TESSERA_RETURN_IF_ERROR(CheckFiles(files, data.format(), key));
-  std::vector<std::string> paths;
-  for (const std::string& file : files.features()) paths.push_back(Resolve(data.directory(), file));
-  const std::string& format = data.format();
-  const std::string labels_path =
-      files.labels().empty() ? "" : Resolve(data.directory(), files.labels());
-  TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths));
-  TESSERA_RETURN_IF_ERROR(CheckNotEmpty({labels_path}));
-  absl::StatusOr<Table> table = absl::InvalidArgumentError(
-      absl::StrCat("data.format: is \"", format, "\", want idx, csv, libsvm, xc, cifar or npy"));
-  if (format == "idx") table = ReadIdx(paths[0], labels_path, spec);
-  if (format == "npy") table = ReadNpy(paths[0], labels_path, spec);
-  if (format == "csv") table = ReadCsv(paths, spec, &columns);
-  if (format == "libsvm") table = ReadLibsvm(paths, spec, labels);
-  if (format == "xc") table = ReadXc(paths, spec);
-  if (format == "cifar") table = ReadCifar(paths, spec, CifarLabelsOf(data));
-  if (table.ok() && table->rows == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(paths[0], ": has no rows, want at least one"));
-  }
-  return table;
-}
-
-// The same where memory comes to its end: other readers do not know how much it will be.
-absl::StatusOr<Table> ReadTableIfRoom(const v1::Data& data, const v1::DataFiles& files,
-                                      absl::string_view key, const TableSpec& spec,
-                                      std::optional<LabelMap>& labels, CsvColumns& columns) {
-  try {
-    return ReadTable(data, files, key, spec, labels, columns);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        key, ".features: no memory for the rows of ", Resolve(data.directory(), files.features(0)),
-        files.features_size() > 1 ? absl::StrCat(" and ", files.features_size() - 1, " more") : "",
-        ", want a smaller data set or a machine with more"));
-  }
-}
-
 // Whether test rows are what training rows are, as far as their files say.
 absl::Status CheckAlike(const v1::Data& data, const Table& train, const Table& test) {
-  const std::string train_path = Resolve(data.directory(), data.train().features(0));
-  const std::string test_path = Resolve(data.directory(), data.test().features(0));
+  const std::string train_path = DataFilePath(data, data.train().features(0));
+  const std::string test_path = DataFilePath(data, data.test().features(0));
   TESSERA_RETURN_IF_ERROR(CheckSameKind(test_path, test, train_path, train));
   return CheckSameShape(test_path, test, train);
 }
@@ -139,14 +47,16 @@ absl::Status CheckFacts(const v1::Data& data, const ModelFacts& facts, const Mod
                                                    " inputs, and the job's model has ",
                                                    ends.inputs));
   }
-  if (data.format() == "xc" && (entries != 1 || facts.mean[0] != 0)) {
-    return absl::InvalidArgumentError(
-        "data.format: is xc, whose rows stay sparse, and the checkpoint's normalisation would make "
-        "zeros something else; name files of the format that the model was trained with");
+  const DataFormat& format = DataFormatOf(data.format());
+  if (format.stays_sparse && (entries != 1 || facts.mean[0] != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.format: is ", format.name,
+        ", whose rows stay sparse, and the checkpoint's normalisation would make "
+        "zeros something else; name files of the format that the model was trained with"));
   }
-  if (!facts.labels.empty() && data.format() != "libsvm") {
+  if (!facts.labels.empty() && !format.numbers_labels) {
     return absl::InvalidArgumentError(
-        absl::StrCat("data.format: is ", data.format(), ", and the checkpoint's classes 0 to ",
+        absl::StrCat("data.format: is ", format.name, ", and the checkpoint's classes 0 to ",
                      facts.labels.size() - 1, " are the labels ", facts.labels.front(), " to ",
                      facts.labels.back(), " of libsvm files; name files of that format"));
   }
@@ -154,26 +64,6 @@ absl::Status CheckFacts(const v1::Data& data, const ModelFacts& facts, const Mod
 }
 
 }  // namespace
-
-TableSpec TableSpecOf(const ModelEnds& ends) {
-  TableSpec spec;
-  spec.features = ends.inputs;
-  spec.input = ends.input;
-  // One sigmoid output tells two classes apart.
-  spec.one_output = ends.sigmoid && ends.outputs == 1;
-  spec.classes = spec.one_output ? 2 : ends.outputs;
-  spec.class_sets = ends.sigmoid && ends.outputs > 1;
-  return spec;
-}
-
-ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
-  ModelEnds ends;
-  ends.inputs = shape.inputs();
-  ends.outputs = shape.outputs();
-  ends.sigmoid = model.loss() == "sigmoid_cross_entropy";
-  ends.input.assign(model.input().begin(), model.input().end());
-  return ends;
-}
 
 int64_t DatasetBytesMaxHere() {
   const std::optional<MachineMemory> memory = ReadWholeMemory();
@@ -191,29 +81,34 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   if (data.has_normalize() && !per_feature) {
     TESSERA_RETURN_IF_ERROR(CheckNormalize(data.normalize()));
   }
-  if (data.format() == "xc" && (per_feature || data.normalize().mean() != 0)) {
+  const DataFormat* const format = FindDataFormat(data.format());
+  if (format == nullptr) {
     return absl::InvalidArgumentError(
-        "data.normalize: would make zeros something else, want only a stddev: the rows of an xc "
-        "file stay sparse");
+        absl::StrCat("data.format: is \"", data.format(), "\", want ", DataFormatNames()));
+  }
+  if (format->stays_sparse && (per_feature || data.normalize().mean() != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.normalize: would make zeros something else, want only a stddev: the "
+                     "rows of ",
+                     format->name, " files stay sparse"));
   }
   TableSpec spec = TableSpecOf(ends);
   spec.local_files = data.partition() == "local";
   spec.bytes_max = bytes_max;
-  std::optional<LabelMap> labels;
+  TrainingConventions conventions(data);
   if (facts != nullptr) {
     TESSERA_RETURN_IF_ERROR(CheckFacts(data, *facts, ends));
-    TESSERA_ASSIGN_OR_RETURN(labels, LabelMap::Of(facts->labels, spec));
+    TESSERA_ASSIGN_OR_RETURN(conventions.labels, LabelMap::Of(facts->labels, spec));
   }
-  CsvColumns columns(data.label_column());
-  TESSERA_ASSIGN_OR_RETURN(
-      Table train, ReadTableIfRoom(data, data.train(), "data.train", spec, labels, columns));
+  TESSERA_ASSIGN_OR_RETURN(Table train,
+                           ReadTable(data, data.train(), "data.train", spec, &conventions));
   spec.bytes_max -= train.bytes();
   TESSERA_ASSIGN_OR_RETURN(Table test,
-                           ReadTableIfRoom(data, data.test(), "data.test", spec, labels, columns));
+                           ReadTable(data, data.test(), "data.test", spec, &conventions));
   TESSERA_RETURN_IF_ERROR(CheckAlike(data, train, test));
   if (facts != nullptr) {
     TESSERA_RETURN_IF_ERROR(
-        CheckTrainedKind(Resolve(data.directory(), data.train().features(0)), train, facts->bytes));
+        CheckTrainedKind(DataFilePath(data, data.train().features(0)), train, facts->bytes));
   }
   std::vector<std::string> notes = NotesOn(train, test, spec);
 
@@ -226,7 +121,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
     normalization = {{data.normalize().mean()}, {data.normalize().stddev()}};
   }
   ModelFacts determined;
-  if (labels) determined.labels = labels->labels();
+  if (conventions.labels) determined.labels = conventions.labels->labels();
   determined.mean = normalization.mean;
   determined.stddev = normalization.stddev;
   determined.bytes = train.is_bytes();

@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/config/data_formats.h"
 #include "common/config/job_reader.h"
 #include "common/config/quantity.h"
 #include "common/method/train_rows.h"
@@ -25,6 +26,7 @@
 #include "deploy/simulate/step_time.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 #include "worker/replica/batch_rows.h"
 
 namespace tessera {
@@ -282,8 +284,8 @@ int PlanJob(const PlanOptions& options) {
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
   }
-  // Rows of xc files are as long as they are.
-  const bool is_sparse = reading.job.data().format() == "xc";
+  // How many entries sparse rows have is known only once they are read.
+  const bool is_sparse = DataFormatOf(reading.job.data().format()).stays_sparse;
   if (measured || is_sparse) {
     const absl::StatusOr<Datasets> data = Load(reading.job, &question);
     absl::Status status = data.status();

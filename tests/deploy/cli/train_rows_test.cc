@@ -15,6 +15,7 @@
 #include "deploy/cli/simulate_command.h"
 #include "deploy/doctor/data_check.h"
 #include "deploy/simulate/simulation.h"
+#include "worker/data/load_datasets.h"
 
 namespace tessera {
 namespace {

@@ -11,6 +11,7 @@
 #include "common/config/job_reader.h"
 #include "deploy/simulate/simulation.h"
 #include "nlohmann/json.hpp"
+#include "worker/data/load_datasets.h"
 
 namespace tessera {
 

@@ -5,6 +5,7 @@
 
 #include "tests/worker/data/files.h"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 
 namespace tessera {
 namespace {

@@ -11,6 +11,7 @@
 #include "common/base/sanitizer.h"
 #include "tests/worker/data/files.h"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 
 namespace tessera {
 namespace {

@@ -15,6 +15,7 @@
 #include "tests/worker/data/files.h"
 #include "worker/data/csv.h"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 #include "worker/data/idx.h"
 
 namespace tessera {

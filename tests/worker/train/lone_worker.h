@@ -11,6 +11,7 @@
 #include "tests/worker/train/in_process_servers.h"
 #include "tests/worker/train/loop_job.h"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 #include "worker/replica/replica.h"
 #include "worker/train/train_loop.h"
 

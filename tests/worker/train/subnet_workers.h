@@ -18,6 +18,7 @@
 #include "tests/worker/train/in_process_servers.h"
 #include "tests/worker/train/lone_coordination.h"
 #include "tests/worker/train/loss_notes.h"
+#include "worker/data/load_datasets.h"
 #include "worker/replica/make_replica.h"
 #include "worker/replica/subnet_memory.h"
 #include "worker/train/train_loop.h"

@@ -20,6 +20,7 @@
 #include "tests/worker/train/lone_coordination.h"
 #include "tests/worker/train/lone_worker.h"
 #include "tests/worker/train/loop_job.h"
+#include "worker/data/load_datasets.h"
 #include "worker/replica/replica.h"
 #include "worker/train/forwarding_learner.h"
 

@@ -13,6 +13,7 @@
 #include "deploy/cli/plan/exchange_time.h"
 #include "deploy/simulate/simulation.h"
 #include "worker/data/dataset.h"
+#include "worker/data/load_datasets.h"
 
 namespace tessera {
 namespace {

@@ -1,0 +1,43 @@
+// The formats that data files may have (data.format), and what of a job file depends on the format.
+//
+// worker/data/table_reader.h is the other half of each: the function that reads such files.
+#ifndef TESSERA_COMMON_CONFIG_DATA_FORMATS_H_
+#define TESSERA_COMMON_CONFIG_DATA_FORMATS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace tessera {
+
+struct DataFormat {
+  // The value of data.format.
+  absl::string_view name;
+  // Labels lie in a file of their own, named by `labels` of data.train and data.test, and the features of each in one
+  // file. Otherwise a file carries its labels, and a data set may be several files.
+  bool labels_apart = false;
+  // Rows are kept sparse up to the first product, so that nothing before it may change a zero.
+  bool stays_sparse = false;
+  // Classes are numbered in the order of the labels that the training rows have, whatever integers these are.
+  bool numbers_labels = false;
+  // The sizes of a row, as [3, 32, 32]; empty where rows of any size are read.
+  absl::Span<const int64_t> row_sizes = {};
+  // The string field of v1::Data that says more about files of this format, and is refused with any other; empty: none.
+  absl::string_view own_key = {};
+};
+
+// All of them, in the order in which messages name them.
+absl::Span<const DataFormat> DataFormats();
+
+// All names, for messages: "idx, csv or npy".
+std::string DataFormatNames();
+// Null where `name` names no format.
+const DataFormat* FindDataFormat(absl::string_view name);
+// `name` must name a format: the job reader has refused all others.
+const DataFormat& DataFormatOf(absl::string_view name);
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_CONFIG_DATA_FORMATS_H_

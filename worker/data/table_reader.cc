@@ -1,0 +1,137 @@
+#include "worker/data/table_reader.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/config/data_formats.h"
+#include "worker/data/cifar.h"
+#include "worker/data/csv.h"
+#include "worker/data/idx.h"
+#include "worker/data/libsvm.h"
+#include "worker/data/npy.h"
+#include "worker/data/xc.h"
+
+namespace tessera {
+namespace {
+
+struct TableFiles {
+  const v1::Data& data;
+  std::vector<std::string> features;
+  // Empty where files carry their labels.
+  std::string labels;
+};
+
+CifarLabels CifarLabelsOf(const v1::Data& data) {
+  if (data.labels().empty()) return CifarLabels::kOne;
+  return data.labels() == "fine" ? CifarLabels::kFine : CifarLabels::kCoarse;
+}
+
+struct TableReader {
+  absl::string_view format;
+  absl::StatusOr<Table> (*read)(const TableFiles&, const TableSpec&, TrainingConventions*);
+};
+
+constexpr TableReader kTableReaders[] = {
+    {"idx", [](const TableFiles& files, const TableSpec& spec,
+               TrainingConventions*) { return ReadIdx(files.features[0], files.labels, spec); }},
+    {"csv",
+     [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
+       return ReadCsv(files.features, spec, &conventions->columns);
+     }},
+    {"libsvm",
+     [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
+       return ReadLibsvm(files.features, spec, conventions->labels);
+     }},
+    {"xc", [](const TableFiles& files, const TableSpec& spec,
+              TrainingConventions*) { return ReadXc(files.features, spec); }},
+    {"cifar",
+     [](const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+       return ReadCifar(files.features, spec, CifarLabelsOf(files.data));
+     }},
+    {"npy", [](const TableFiles& files, const TableSpec& spec,
+               TrainingConventions*) { return ReadNpy(files.features[0], files.labels, spec); }},
+};
+
+const TableReader& ReaderOf(absl::string_view format) {
+  const auto* const found =
+      std::find_if(std::begin(kTableReaders), std::end(kTableReaders),
+                   [format](const TableReader& reader) { return reader.format == format; });
+  TESSERA_CHECK(found != std::end(kTableReaders));
+  return *found;
+}
+
+absl::Status CheckFiles(const v1::DataFiles& files, const DataFormat& format,
+                        absl::string_view key) {
+  if (files.features().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ".features: names no file, want one or more"));
+  }
+  if (!format.labels_apart) {
+    if (files.labels().empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(key, ".labels: is given, want none: a ",
+                                                   format.name, " file carries its labels"));
+  }
+  if (files.features_size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(key, ".features: names ", files.features_size(),
+                                                   " files, want one, as data.format is ",
+                                                   format.name));
+  }
+  if (files.labels().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ".labels: is not given, want a file, as data.format is ", format.name));
+  }
+  return absl::OkStatus();
+}
+
+// An empty file gets one message, whatever its format wants at its beginning.
+absl::Status CheckNotEmpty(const std::string& path) {
+  struct stat about;
+  // The reader that opens the file says what else is wrong with it.
+  if (stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(path, ": has no rows: it is empty, 0 bytes"));
+}
+
+}  // namespace
+
+std::string DataFilePath(const v1::Data& data, const std::string& file) {
+  const std::string& directory = data.directory();
+  if (directory.empty() || (!file.empty() && file[0] == '/')) return file;
+  return absl::StrCat(directory, directory.back() == '/' ? "" : "/", file);
+}
+
+absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files,
+                                absl::string_view key, const TableSpec& spec,
+                                TrainingConventions* conventions) try {
+  TESSERA_RETURN_IF_ERROR(CheckFiles(files, DataFormatOf(data.format()), key));
+  TableFiles paths{data, {}, ""};
+  for (const std::string& file : files.features()) {
+    paths.features.push_back(DataFilePath(data, file));
+    TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths.features.back()));
+  }
+  if (!files.labels().empty()) {
+    paths.labels = DataFilePath(data, files.labels());
+    TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths.labels));
+  }
+  absl::StatusOr<Table> table = ReaderOf(data.format()).read(paths, spec, conventions);
+  if (table.ok() && table->rows == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(paths.features[0], ": has no rows, want at least one"));
+  }
+  return table;
+} catch (const std::bad_alloc&) {
+  // Readers of text cannot know beforehand how many rows there will be.
+  return absl::ResourceExhaustedError(absl::StrCat(
+      key, ".features: no memory for the rows of ", DataFilePath(data, files.features(0)),
+      files.features_size() > 1 ? absl::StrCat(" and ", files.features_size() - 1, " more") : "",
+      ", want a smaller data set or a machine with more"));
+}
+
+}  // namespace tessera
