@@ -37,20 +37,21 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // For the report: "cpu (8 threads, avx512_core_bf16)".
+  // The device in words, for the report: "cpu (8 threads, avx512_core_bf16)".
   virtual std::string description() const = 0;
   // The GPU's name, for the report; empty where there is none.
   virtual std::string gpu() const = 0;
-  // Since it was made.
+  // The shortcuts that were taken since the backend was made.
   virtual Shortcuts shortcuts() const = 0;
 
   virtual Memory& memory() = 0;
   virtual LinearKernel<float>& linear() = 0;
-  // kFailedPrecondition where the device has no bf16 arithmetic. Owned by the backend.
+  // The product of bf16 factors, owned by the backend. kFailedPrecondition where the device has no bf16
+  // arithmetic.
   virtual absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() = 0;
-  // The same for factors rounded to 10 bits of mantissa, where the device has them.
+  // The product whose factors are rounded to 10 bits of mantissa, where the device has it.
   virtual absl::StatusOr<LinearKernel<float>*> linear_tf32() = 0;
-  // As linear, linear_bf16 and linear_tf32.
+  // Convolutions in the precisions of linear, linear_bf16 and linear_tf32.
   virtual ConvolutionKernel<float>& convolution() = 0;
   virtual absl::StatusOr<ConvolutionKernel<Bf16>*> convolution_bf16() = 0;
   virtual absl::StatusOr<ConvolutionKernel<float>*> convolution_tf32() = 0;
@@ -72,7 +73,7 @@ class Backend {
   virtual Moment Mark() = 0;
   virtual absl::Status Wait(Moment moment) = 0;
 
-  // What has failed as far as is known, as Finish reports it; waits for nothing.
+  // The failure that is known so far, as Finish reports it; waits for nothing.
   virtual absl::Status TakeFailure() = 0;
 
   // Waits until everything queued is done. Reports the first failure since the last Finish; what

@@ -18,8 +18,8 @@ class BatchNormKernel {
  public:
   virtual ~BatchNormKernel() = default;
 
-  // Per column of x. Sums are in f64, around the mean. One row has variance 0. No rows: mean 0,
-  // variance 0.
+  // The mean and variance of each column of x. Sums are in f64, around the mean. One row has variance 0. No rows:
+  // mean 0, variance 0.
   virtual void Statistics(const MatrixShape& shape, double epsilon, const float* x, float* mean,
                           float* inverse_sigma) = 0;
 

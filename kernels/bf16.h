@@ -17,8 +17,8 @@ static_assert(sizeof(Bf16) == 2, "kernels read arrays of it as arrays of 16-bit 
 // Rounding moves a finite value by at most this share of it.
 constexpr float kBf16RelativeError = 0x1p-8f;
 
-// To nearest, ties to even; what is too large becomes infinite and a NaN stays one. Free of
-// branches, so that loops over it vectorise.
+// Rounds to nearest, ties to even; what is too large becomes infinite and a NaN stays one. Free of branches, so
+// that loops over it vectorise.
 TESSERA_HOST_DEVICE inline Bf16 RoundToBf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -27,7 +27,7 @@ TESSERA_HOST_DEVICE inline Bf16 RoundToBf16(float value) {
   return {static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded)};
 }
 
-// Exact.
+// The exact value.
 TESSERA_HOST_DEVICE inline float Widen(Bf16 value) {
   const uint32_t bits = static_cast<uint32_t>(value.bits) << 16;
   float widened;

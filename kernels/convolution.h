@@ -25,13 +25,13 @@ class ConvolutionKernel {
  public:
   virtual ~ConvolutionKernel() = default;
 
-  // Plus `bias` in each place unless it is null.
+  // y = the convolution of x, plus `bias` in each place unless it is null.
   virtual void Forward(const ImagesShape& shape, const T* x, const T* weight, const float* bias,
                        float* y) = 0;
-  // dW, or on top of it.
+  // Writes dW, or adds to it.
   virtual void WeightGradient(const ImagesShape& shape, const T* x, const T* dy, WriteMode mode,
                               float* dweight) = 0;
-  // Overwrites dx.
+  // Computes dx, which is overwritten.
   virtual void InputGradient(const ImagesShape& shape, const T* dy, const T* weight, float* dx) = 0;
 
   // Bytes of the device's memory that calls with this shape, or with fewer rows of it, take besides

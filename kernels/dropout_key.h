@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// The same key, layer and element give the same decision on every backend:
+// A key, a layer and an element decide alike on every backend:
 //   block = Philox(seed, kDropout, step, rank << 48 | layer << 40 | element / 4)
 //   the element is dropped if UnitFloat(block[element % 4]) < probability
 // with element = (first_row + row) * columns + column, so a forward and a backward pass agree without

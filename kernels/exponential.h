@@ -63,8 +63,8 @@ TESSERA_HOST_DEVICE inline __attribute__((always_inline)) void AddSoftplus(float
   *product *= 1.0 + static_cast<double>(small ? 0.0f : e);
 }
 
-// The same for a few, in half as many instructions: product - 1 of their 1 + e in f32, with a relative error of two
-// roundings for each, that begins with 0.
+// Grows the product of 1 + e for a few e, less 1, in f32 and with half of the instructions that AddSoftplus takes.
+// `above_one` begins with 0; each step has a relative error of two roundings. AddGrown takes the result up.
 TESSERA_HOST_DEVICE inline float GrowByOnePlus(float e, float above_one) {
 #ifdef __CUDA_ARCH__
   return __fmaf_rn(above_one, e, above_one) + e;

@@ -17,7 +17,7 @@ template <typename T>
 class HostView {
  public:
   HostView() = default;
-  // Of `size` values at `device`, which outlive the view. The copy is zeroed.
+  // A view of `size` values at `device`, which outlive the view. The copy is zeroed.
   static absl::StatusOr<HostView> Create(Memory& memory, T* device, int64_t size) {
     HostView view;
     view.memory_ = &memory;

@@ -13,7 +13,7 @@ struct PlaceRanks {
   std::vector<int64_t> ranks;
   std::vector<uint64_t> steps;
 
-  // Of 64 places a word.
+  // Makes ranks of marks, 64 places a word.
   explicit PlaceRanks(const std::vector<uint64_t>& words) {
     static_assert(PlaceSet::kRankPlaces == 8 * 32);
     constexpr size_t kWords = PlaceSet::kRankPlaces / 64;

@@ -22,7 +22,7 @@ struct LinearShape {
   int64_t outputs = 0;
 };
 
-// So many images, each made into another.
+// A number of images, each made into another.
 struct ImagesShape {
   int64_t rows = 0;
   ImageMap map;

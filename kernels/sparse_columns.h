@@ -14,17 +14,17 @@ class SparseColumns {
  public:
   // Sets columns() and entries(). O(entries + inputs / 64).
   void Find(const LinearShape& shape, const SparseRows& x);
-  // After Find, of the same rows: sets slot(), or by_column().
+  // Sets slot(), or by_column(), for the rows of the last Find.
   void PlaceEntries(const SparseRows& x);
   void SortByColumn(const LinearShape& shape, const SparseRows& x);
 
   // Ascending.
   const std::vector<int32_t>& columns() const { return columns_; }
   int64_t present() const { return static_cast<int64_t>(columns_.size()); }
-  // Of all rows together, from first_entry() on in the arrays of the batch.
+  // The entries of all rows together, from first_entry() on in the arrays of the batch.
   int64_t entries() const { return entries_; }
   int64_t first_entry() const { return first_; }
-  // By entry, from the first on: the index of its column in columns().
+  // For each entry, from the first on: the index of its column in columns().
   const std::vector<int32_t>& slot() const { return slot_; }
 
   // The entries by columns, rows ascending: column i has [begin[i], begin[i + 1]).

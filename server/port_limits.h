@@ -1,4 +1,4 @@
-// What a server's port takes of those who connect to it (docs/operating.md, What a stranger can do).
+// What a server's port takes of those who connect to it (docs/operating/security.md, What a stranger can do).
 #ifndef TESSERA_SERVER_PORT_LIMITS_H_
 #define TESSERA_SERVER_PORT_LIMITS_H_
 
@@ -11,17 +11,17 @@ namespace tessera {
 // Several times what the job's own processes come to, so that only strangers meet it.
 struct PortLimits {
   int connections_per_host = 0;
-  // Of which not even the header has come.
+  // Pushes of one host of which not even the header has come.
   int64_t half_open_pushes_per_host = 0;
-  // That connections hold of what they received.
+  // Bytes that connections hold of what they received.
   int64_t receive_bytes = 0;
 };
 
-// Of a server that owns so many bytes of the parameters.
+// The limits of a server that owns so many bytes of the parameters.
 inline PortLimits PortLimitsOf(const v1::Job& job, int64_t slice_bytes) {
   const int64_t workers = job.cluster().workers();
   const int64_t servers = job.cluster().servers().count();
-  // It may lead and follow others' shards, too.
+  // A server with standbys may lead and follow others' shards, too.
   const int64_t shards = job.cluster().replicas() > 0 ? servers : 1;
   PortLimits limits;
   // All workers and servers may be on one host, or behind one address. A worker has a connection or two for pushes

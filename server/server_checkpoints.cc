@@ -18,7 +18,8 @@
 namespace tessera {
 namespace {
 
-// Beside the checkpoints. Not "lock": cluster.coordinator.directory may be the same folder.
+// The lock lies beside the checkpoints. It is not called "lock", as cluster.coordinator.directory may be the same
+// folder.
 constexpr char kLockName[] = "checkpoints.lock";
 
 }  // namespace

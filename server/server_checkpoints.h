@@ -19,26 +19,26 @@
 
 namespace tessera {
 
-// Any thread, once started.
+// Where a server process reads and writes checkpoints. Any thread, once started.
 class ServerCheckpoints {
  public:
   // `facts` follow from `job`.
   ServerCheckpoints(const v1::Job& job, const JobFacts& facts, int rank);
   ~ServerCheckpoints();
 
-  // Before the coordinator is made: finds what the job begins from, unless it `goes_on` with what the
+  // Called before the coordinator is made: finds what the job begins from, unless it `goes_on` with what the
   // coordinator has kept.
   absl::Status Prepare(bool goes_on);
   // What the job begins from; nullptr: it begins anew.
   const std::shared_ptr<const SavedState>& restored() const { return restored_; }
 
-  // Where the coordinator is: does from now on what it wants done with the disk. Says no early, where
+  // Called where the coordinator is: does from now on what it wants done with the disk. Says no early, where
   // checkpoints cannot be written: kFailedPrecondition and the codes of the disk, with what to do. Without
-  // `is_elected` nobody else of this job can be doing the same, so that whoever uses the folder is another job.
+  // `is_elected` nobody else of this job can be doing this, so that whoever uses the folder is another job.
   absl::Status Keep(LiveCoordinator* coordinator, bool goes_on, bool is_elected);
-  // The coordinator is elsewhere now.
+  // Called when the coordinator is elsewhere: gives the folder up.
   void Depose();
-  // For AttachLink. Outlives the call.
+  // Writes this server's part of a checkpoint, for AttachLink; goes on after the call.
   void Save(const v1::CheckpointOrder& order, ShardThread* shard,
             std::function<void(v1::CheckpointPart)> done);
   // What the shard that `make` makes, which awaits Load, has in that checkpoint. As long as it takes to read,
@@ -48,7 +48,7 @@ class ServerCheckpoints {
                                               const std::function<std::unique_ptr<Shard>()>& make,
                                               const std::function<bool()>& goes_on) const;
   bool writes() const { return saver_ != nullptr; }
-  // As the job has it here.
+  // The path of checkpoint.restore that the job has here.
   const std::string& restore_path() const { return restore_path_; }
 
  private:

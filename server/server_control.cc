@@ -17,16 +17,19 @@
 namespace tessera {
 namespace {
 
-// Of the election's lease: shorter than etcd grants by default it cannot be, and nobody waits for longer.
+// The bounds of the election's lease: it cannot be shorter than etcd grants by default, and nobody waits for
+// longer.
 constexpr absl::Duration kElectionLeaseMin = absl::Seconds(2);
 constexpr absl::Duration kElectionLeaseMax = absl::Seconds(30);
 
+// The folder of the coordinator's state: the one that the job names, or one beside the checkpoints.
 std::string StateFolder(const v1::Job& job) {
   const std::string& folder = job.cluster().coordinator().directory();
   if (!folder.empty() || job.checkpoint().directory().empty()) return folder;
   return absl::StrCat(job.checkpoint().directory(), "/coordinator");
 }
 
+// Draws the number of a run. It is never 0, which stands for none.
 uint64_t DrawRun() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device() | 1;

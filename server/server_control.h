@@ -27,16 +27,17 @@
 
 namespace tessera {
 
-// Of server 0, or of any where they elect.
+// The control plane of server 0, or of any server where they elect.
 class ServerControl {
  public:
   // `facts` follow from `job`. Without `is_kept` nothing is kept in a folder, and nothing was.
   ServerControl(const v1::Job& job, const JobFacts& facts, bool is_kept);
-  // The coordinator is here no longer; another server may be elected at once.
+  // Gives the coordinator up; another server may be elected at once.
   ~ServerControl();
 
   bool is_elected() const { return etcd_ != nullptr; }
-  // Whoever comes in this process's place, or another server, can go on from where its coordinator was.
+  // Whether the state is kept: whoever comes in this process's place, or another server, can then go on from where
+  // its coordinator was.
   bool is_kept() const { return etcd_ != nullptr || !folder_.empty(); }
   // Embedded: where that lies; empty: nowhere.
   const std::string& folder() const { return folder_; }
@@ -54,16 +55,16 @@ class ServerControl {
   absl::Status Begin(ServerCheckpoints* checkpoints);
 
   struct Stand {
-    // Where the others reach this server.
+    // The address at which the others reach this server.
     std::string address;
-    // Prepared; outlive this.
+    // The checkpoints, which are prepared and outlive this.
     ServerCheckpoints* checkpoints = nullptr;
     // The run that this server has part in; 0: none.
     std::function<uint64_t()> run;
   };
   // Elected: stands from now on.
   void StandForElection(Stand stand);
-  // Elected: it does not stand any more. Where the coordinator is here it stays, for a lease.
+  // Elected: stands no more. A coordinator that is here stays for a lease.
   void StopElection() {
     if (election_ != nullptr) election_->Stop();
   }
@@ -88,7 +89,7 @@ class ServerControl {
   std::unique_ptr<EtcdClient> etcd_;  // nullptr: embedded
   std::unique_ptr<CoordinatorFinder> finder_;
   std::unique_ptr<StateFile> file_;
-  std::unique_ptr<EtcdStore> store_;  // of the stay; the election's thread's
+  std::unique_ptr<EtcdStore> store_;  // of the residency; the election's thread's
   std::unique_ptr<Coordinator> found_;
   v1::CoordinatorWord word_;
   Stand stand_;

@@ -48,7 +48,7 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
   ServerMemory memory;
   // Pushes come and fetches go by turns; what is sent has yet to leave when the other begins.
   memory.program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
-  // It may have to copy another replica, and keep what comes meanwhile.
+  // A server with the whole model may have to copy another replica, and keep what comes meanwhile.
   if (recipe.placement == Placement::kReplicated) {
     memory.program += needs.slices.bytes() + kKeptBytesLeast;
   }

@@ -15,9 +15,9 @@ namespace tessera {
 
 struct ServerMemory {
   ShardMemory shard;
-  // What a checkpoint holds while it is written.
+  // Bytes that a checkpoint holds while it is written.
   int64_t checkpoint = 0;
-  // The process itself, its connections, and what it may hold of other shards.
+  // Bytes of the process itself, its connections, and what it may hold of other shards.
   int64_t program = 0;
 
   int64_t total() const { return shard.total() + checkpoint + program; }
@@ -25,8 +25,8 @@ struct ServerMemory {
   std::string Describe() const;
 };
 
-// Of server `rank` of a resolved job with this recipe and what it exchanges: as much as is of use, if that fits
-// `bytes_max`, otherwise what a shard can do with (shard_memory.h), whose total() may be larger.
+// The memory of server `rank` of a resolved job with this recipe and what it exchanges: as much as is of use, if
+// that fits `bytes_max`, otherwise what a shard can do with (shard_memory.h), whose total() may be larger.
 ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                               int rank, int64_t bytes_max = std::numeric_limits<int64_t>::max());
 

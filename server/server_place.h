@@ -9,23 +9,23 @@
 
 namespace tessera {
 
-// host:port each.
+// Where a server is, each address as host:port.
 struct ServerPlace {
   std::string listen;
-  // Where the others reach it; empty: at the address that listening took.
+  // The address at which the others reach it; empty: the one that listening took.
   std::string announced;
-  // Empty: this server may be it, and nobody has said where it is.
+  // Where the coordinator is. Empty: this server may be it, and nobody has said where it is.
   std::string coordinator;
 };
 
-// As on the command line; texts may be empty.
+// The flags of the command line; texts may be empty.
 struct PlaceFlags {
   int rank = 0;
   std::string listen;
   std::string coordinator;
 };
 
-// The servers elect the one that is the coordinator, or it is server 0.
+// Whether the server of this rank may be the coordinator: the servers elect it, or it is server 0.
 bool MayCoordinate(const v1::Job& job, int rank);
 
 // `is_replica`: every server has the whole model, and one may join beyond those that the job lists.

@@ -64,7 +64,7 @@ namespace {
 constexpr absl::Duration kEndMargin = absl::Seconds(2);
 // How long status calls may still ask after the job has ended.
 constexpr absl::Duration kLingerAfterEnd = absl::Seconds(1);
-// Of one call that asks for the job's end, and between two.
+// How long one call takes that asks for the job's end, and the pause between two.
 constexpr absl::Duration kDrainTime = absl::Seconds(2);
 constexpr absl::Duration kDrainPause = absl::Milliseconds(250);
 // How long workers may ask who leads what was led here: they do as soon as this server no longer answers them.
@@ -76,22 +76,22 @@ class ServerProcess {
   ServerProcess(const ServerOptions& options, v1::Job job)
       : options_(options), job_(std::move(job)), digest_(JobDigest(job_)) {}
   ~ServerProcess() {
-    // It uses what is destroyed before control_ is.
+    // The election uses what is destroyed before control_ is.
     if (control_ != nullptr) control_->StopElection();
     if (drainer_.joinable()) drainer_.join();
     if (host_ != nullptr) host_->Disconnect();
   }
 
   absl::Status Start();
-  // Until the job has ended. OK: normally.
+  // Waits until the job has ended. OK: it ended normally.
   absl::Status AwaitEnd();
-  // From the signal thread.
+  // Called by the signal thread.
   void OnSignal(int count);
 
  private:
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
   Shard::Options ShardOptions(int rank) const;
-  // Of its own parameters.
+  // The bytes of the server's own parameters.
   int64_t SliceBytes() const;
   PortLimits Limits() const { return PortLimitsOf(job_, SliceBytes()); }
   void MakeHost(const JobFacts& facts);
@@ -108,7 +108,7 @@ class ServerProcess {
   absl::Status CheckOutputs() const;
   absl::Status WriteReport(const v1::JobStatus& status) const;
   v1::JobStatus CurrentStatus() const;
-  // It can be called, and its job has not ended.
+  // Whether the server can be called and its job has not ended.
   bool Serves() const;
   std::shared_ptr<grpc::Channel> OpenCoordinator(const std::string& at);
   // The servers elect the one that is the coordinator.
@@ -125,12 +125,12 @@ class ServerProcess {
   Recipe recipe_;
   ModelShape shape_;
 
-  // Before control_, which may say until it is destroyed that it is vacated.
+  // This stands before control_, which may say until it is destroyed that it is vacated.
   mutable absl::Mutex mutex_;
   std::optional<absl::Status> link_ended_ ABSL_GUARDED_BY(mutex_);
-  // Where the others reach it; empty: it does not serve yet.
+  // The address at which the others reach it; empty: it does not serve yet.
   std::string reached_at_ ABSL_GUARDED_BY(mutex_);
-  // Once the job is over: what is asked for a status leaves it soon.
+  // The last status, once the job is over: what is asked for a status leaves it soon.
   std::optional<v1::JobStatus> last_status_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<ServerControl> control_;  // where it may be the coordinator
   LiveCoordinator* coordinator_ = nullptr;  // control_'s
@@ -146,6 +146,7 @@ class ServerProcess {
   std::thread drainer_;
 };
 
+// Refuses a memory limit that is too small before anybody hears of this server, with the parts of the sum.
 absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& shape) {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit == 0) return absl::OkStatus();
@@ -160,6 +161,8 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   return absl::OkStatus();
 }
 
+// Checks all that can be wrong with flags, job, files and limits before the port opens: from there on others would
+// notice.
 absl::Status ServerProcess::Start() {
   TESSERA_RETURN_IF_ERROR(CheckProcessLimits(ServerNeeds(job_)));
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
@@ -197,6 +200,7 @@ absl::Status ServerProcess::Start() {
   return StartServices();
 }
 
+// Makes the shards' host, whose links go to the coordinator once the services are there.
 void ServerProcess::MakeHost(const JobFacts& facts) {
   ShardHost::Options host;
   host.rank = static_cast<uint32_t>(options_.rank);
@@ -261,6 +265,7 @@ int64_t ServerProcess::SliceBytes() const {
       .bytes();
 }
 
+// Opens the port. Metrics come first, as a taken address of theirs is a wrong flag, too.
 absl::Status ServerProcess::StartServices() {
   TESSERA_RETURN_IF_ERROR(StartMetrics());
   status_service_ = std::make_unique<StatusService>([this] { return CurrentStatus(); });
@@ -300,6 +305,8 @@ absl::Status ServerProcess::StartServices() {
   return absl::OkStatus();
 }
 
+// Opens the metrics' endpoint, where the flag asks for one. It serves before the job's port does, so that /readyz
+// can say 503.
 absl::Status ServerProcess::StartMetrics() {
   if (options_.metrics.empty()) return absl::OkStatus();
   MetricsEndpoint::Options endpoint;
@@ -323,6 +330,8 @@ bool ServerProcess::Serves() const {
   return !reached_at_.empty() && !link_ended_.has_value();
 }
 
+// The status that this server can give: the whole job's where it has the coordinator, its own share elsewhere, and
+// the last one once the job is over.
 v1::JobStatus ServerProcess::CurrentStatus() const {
   {
     absl::MutexLock lock(&mutex_);
@@ -342,13 +351,14 @@ v1::JobStatus ServerProcess::CurrentStatus() const {
   return status;
 }
 
+// Refuses outputs that cannot be written while nothing is lost yet, rather than after hours of work.
 absl::Status ServerProcess::CheckOutputs() const {
   if (!options_.report_path.empty() && !may_coordinate()) {
     return absl::InvalidArgumentError("--report: only server 0 has the report, want --rank 0");
   }
   TESSERA_RETURN_IF_ERROR(
       CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
-  // It appears when the server is up, and no sooner.
+  // The address file appears when the server is up, and no sooner.
   TESSERA_RETURN_IF_ERROR(
       CheckIsNoJobInput("--address-file", options_.address_file, options_.job_path, job_));
   return CheckAddressFile(options_.address_file);
@@ -359,6 +369,8 @@ absl::Status ServerProcess::WriteReport(const v1::JobStatus& status) const {
   return WriteOutput("--report", options_.report_path, status.report_json());
 }
 
+// Ends in an order that loses no word: the report is written and the last status kept before the links close; then
+// the port closes, and the metrics last, so that the end can be scraped.
 absl::Status ServerProcess::AwaitEnd() {
   absl::Status outcome;
   {
@@ -382,7 +394,7 @@ absl::Status ServerProcess::AwaitEnd() {
     }
   }
   v1::JobStatus last = CurrentStatus();
-  // Of another server there is nothing to be seen but that it is gone, and it may be wanted again at once.
+  // An end of another server has nothing to show but that it is gone, and it may be wanted again at once.
   const bool tells_end = was_coordinator && last.state() == "done";
   {
     absl::MutexLock lock(&mutex_);
@@ -423,6 +435,8 @@ void ServerProcess::FinishLeave() {
   Log(LogLevel::kInfo, absl::StrCat("server: left the job rank=", options_.rank, next));
 }
 
+// Why a SIGTERM has the job drained instead of this server leave: the job could not go on without it. Empty: it
+// may leave.
 std::string ServerProcess::WhyNotLeave() const {
   if (options_.no_takeover && options_.rank == 0) return "the coordinator is here";
   if (control_ != nullptr && !control_->is_kept()) {
@@ -437,6 +451,7 @@ std::string ServerProcess::WhyNotLeave() const {
       options_.rank, static_cast<double>(SliceBytes()) / (1 << 20));
 }
 
+// The first signal asks to leave or to drain, the second ends the process at once, as a crash.
 void ServerProcess::OnSignal(int count) {
   if (last_scrape_.OnAskedToEnd()) return;
   if (count > 1) _exit(1);
@@ -448,10 +463,11 @@ void ServerProcess::OnSignal(int count) {
   }
   Log(LogLevel::kInfo, absl::StrCat("server: signal received, draining the job, as ", why_not,
                                     "; again to end at once"));
-  // It may wait for a store that does not answer, and whoever asks again is not to wait for that.
+  // Draining may wait for a store that does not answer, and whoever asks again is not to wait for that.
   drainer_ = std::thread([this] { DrainJob(); });
 }
 
+// Asks the coordinator to drain the job, in this process or in another one.
 absl::Status ServerProcess::AskForDrain(const std::string& why) {
   if (is_coordinator()) {
     const absl::Status kept = coordinator_->Run([&](Coordinator& coordinator, absl::Time now) {
@@ -478,7 +494,7 @@ void ServerProcess::DrainJob() {
   for (int asked = 1;; ++asked) {
     const absl::Status drained = AskForDrain(why);
     if (drained.ok()) return;
-    // It may have been heard, or another server be about to be the coordinator.
+    // The call may have been heard, or another server be about to be the coordinator.
     const bool is_unheard = absl::IsUnavailable(drained) || absl::IsDeadlineExceeded(drained);
     const bool gives_up = !is_unheard || (asked > 1 && SteadyNow() >= give_up);
     {
@@ -505,7 +521,8 @@ int RunServer(const ServerOptions& options) {
   ConfigureAllocator();
   // Errors are said once, in our words; the environment may ask for gRPC's as well.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  // Of any job: before the first thread, which ends the process where there is none.
+  // The threads that a server of any job needs, checked before the first thread, which ends the process where
+  // there is none.
   if (const absl::Status limits = CheckProcessLimits(ServerNeeds({})); !limits.ok()) {
     return Refused(limits);
   }

@@ -20,13 +20,14 @@ struct ServerOptions {
   // host:port of server 0; empty: the first address in cluster.servers, or this server itself on
   // rank 0.
   std::string coordinator;
-  // Where the address that was taken is written once the server can be reached; empty: nowhere.
+  // The file to which the address that was taken is written once the server can be reached; empty: none.
   std::string address_file;
   // HOST:PORT where metrics are served over plain HTTP, port 0 for a free one; empty: nowhere.
   std::string metrics;
-  // For so long at most the process of the coordinator serves the end of the job there, until that is scraped.
+  // How long the process of the coordinator serves the end of the job there at most, until that is scraped.
   absl::Duration metrics_linger;
-  // Nobody will be started in this process's place. Rank 0: the coordinator's state is kept nowhere.
+  // If set, nobody will be started in this process's place. On rank 0 the coordinator's state is then kept
+  // nowhere.
   bool no_takeover = false;
   // Rank 0: where the report is written at the end; empty: nowhere.
   std::string report_path;

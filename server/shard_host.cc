@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Of values on their way to a standby, beside twice the shard.
+// Bytes of values that may be on their way to a standby, beside twice the shard.
 constexpr int64_t kQueueBytes = int64_t{64} << 20;
 
 }  // namespace
@@ -99,7 +99,7 @@ void ShardHost::Disconnect() {
     absl::MutexLock lock(&bell_->mutex);
     bell_->link = nullptr;
   }
-  // Their threads may wait for the mutex.
+  // The links' threads may wait for the mutex, so that the links end without it.
   host_link.reset();
   links.clear();
   prepare_.Notify();
@@ -190,7 +190,8 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
     const DataPlaneTraffic traffic = service_->traffic(shard->shard_id());
     counters->set_push_payload_bytes(traffic.push_payload_bytes);
     counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
-    // Of a replica, which leads no other shard, or to standbys, which replicas have not.
+    // The bytes that a replica, which leads no other shard, was copied in, or that went to standbys, which
+    // replicas have not.
     counters->set_replication_payload_bytes(replicated->load(std::memory_order_relaxed) +
                                             traffic.copied_payload_bytes);
   };
@@ -270,7 +271,7 @@ void ShardHost::OnOrder(const v1::HostOrder& order) {
     absl::MutexLock lock(&mutex_);
     if (disconnected_ || ended_) return;
     if (order.end()) {
-      // Where it leads, its links have last words to say.
+      // Where this host leads, its links have last words to say.
       if (!led_.empty()) return;
       is_over = true;
       if (!order.failure().empty()) {

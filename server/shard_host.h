@@ -43,29 +43,29 @@ class ShardHost {
  public:
   struct Options {
     uint32_t rank = 0;
-    // Of the job.
+    // The number of the job's shards, and the job's digest.
     uint32_t shard_count = 1;
     std::string job_digest;
-    // What the digest is of, for a coordinator that has another job.
+    // The text that the digest is of, for a coordinator that has another job.
     std::string job_text;
     uint64_t layout_hash = 0;
     absl::Duration lease_timeout;
-    // As ParameterService's.
+    // The limit that ParameterService is given.
     int64_t half_open_pushes_per_host = 0;
-    // Every server holds the whole model, and copies another one where it joins late.
+    // If set, every server holds the whole model, and copies another one where it joins late.
     bool is_replica = false;
-    // The coordinator says what is led and what is followed (proto/replication.proto). Otherwise the
+    // If set, the coordinator says what is led and what is followed (proto/replication.proto). Otherwise the
     // server's own shard is led from the start.
     bool keeps_standbys = false;
     // What a shard is made of, by the rank whose it is. Any thread.
     std::function<Shard::Options(uint32_t rank)> shard_options;
     std::function<absl::StatusOr<std::unique_ptr<ServerCheckpoints>>(uint32_t rank)>
         make_checkpoints;
-    // The server's own; outlives this.
+    // The server's checkpoints, which outlive this.
     ServerCheckpoints* checkpoints = nullptr;
-    // As AttachLink's; empty: the coordinator stays where it is.
+    // Passed on to AttachLink; empty: the coordinator stays where it is.
     std::function<absl::StatusOr<std::string>()> find_coordinator;
-    // As AttachLink's.
+    // Passed on to AttachLink.
     std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_coordinator;
     // Called once, by any thread, when the job has ended for this process, or it cannot go on: as
     // AttachLink's on_end.
@@ -73,20 +73,21 @@ class ShardHost {
   };
 
   explicit ShardHost(Options options);
-  // After the gRPC server's end.
+  // Called after the gRPC server's end.
   ~ShardHost();
 
-  // To be given to GrpcServer, and to outlive that.
+  // The services, which are given to GrpcServer and outlive it.
   std::vector<grpc::Service*> services();
-  // The server is reached at `address` from now on.
+  // Begins: the server is reached at `address` from now on.
   void Start(const std::string& coordinator, const std::string& address);
-  // Nothing is said or heard afterwards; calls are still answered, but for what a standby has yet to get.
+  // Ends all links: nothing is said or heard afterwards; calls are still answered, but for what a standby has yet
+  // to get.
   void Disconnect();
 
-  // The process wants to end while the job goes on. What it waits for is in the log; on_end follows, with OK, when it
-  // may, or when the job has ended.
+  // Tells the coordinator that the process wants to end while the job goes on. What it waits for is in the log;
+  // on_end follows, with OK, when it may end, or when the job has ended.
   void Leave();
-  // The process ends, and the job does not.
+  // Whether the process ends and the job does not.
   bool has_left() const {
     absl::MutexLock lock(&mutex_);
     return has_left_;
@@ -111,14 +112,14 @@ class ShardHost {
     std::unique_ptr<ShardLoader> loader;    // until Disconnect
     std::unique_ptr<ReplicaCopier> copier;  // where servers are replicas
     std::shared_ptr<Replicator> replicator;
-    // Of values that all its replicators have sent.
+    // Bytes of values that all its replicators have sent.
     std::shared_ptr<std::atomic<uint64_t>> replicated = std::make_shared<std::atomic<uint64_t>>(0);
     std::unique_ptr<AttachLink> link;
     bool ended = false;
   };
 
-  // May take longer than a lease where the shard is large: not with the mutex, nor on a thread that others wait for.
-  // `awaits_load`: as Shard::Options has it.
+  // Makes a shard, which may take longer than a lease where it is large: call this without the mutex, and not on a
+  // thread that others wait for. `awaits_load`: as Shard::Options has it.
   std::unique_ptr<Shard> MakeShard(uint32_t rank, bool awaits_load = false) const;
   // nullptr: the shard is made while the coordinator hears of its server already.
   absl::Status Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term)
@@ -127,13 +128,13 @@ class ShardHost {
   const AttachLink* AnyLink() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnOrder(const v1::HostOrder& order);
   absl::Status Obey(const RoleChanges& changes) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of the thread that makes what standbys begin with.
+  // Runs in the thread that makes what standbys begin with.
   void PrepareStandbys();
   void SaySoon();
   void Feed(const RoleChanges::Feed& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::HostMessage Message();
   void OnLinkEnded(uint32_t rank, absl::Status status);
-  // What the coordinator says of Leave.
+  // Called with what the coordinator answers to Leave.
   void OnLeave(const v1::LeaveAnswer& answer);
   void End(absl::Status status);
 
@@ -141,7 +142,7 @@ class ShardHost {
   std::string coordinator_;
   std::string address_;
   uint64_t life_ = 0;  // as replica
-  // Before the shards: their threads ask it for its traffic until they have ended.
+  // This stands before the shards, whose threads ask it for its traffic until they have ended.
   std::unique_ptr<ParameterService> service_;
   mutable absl::Mutex mutex_;
   std::map<uint32_t, Led> led_ ABSL_GUARDED_BY(mutex_);
@@ -150,7 +151,7 @@ class ShardHost {
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_left_ ABSL_GUARDED_BY(mutex_) = false;
   std::string leave_told_ ABSL_GUARDED_BY(mutex_);  // for whom it waits, as the log has it
-  // Where the job keeps standbys.
+  // Set where the job keeps standbys.
   std::unique_ptr<FollowedShards> followed_;
   std::unique_ptr<StandbyHost> standbys_;
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();

@@ -18,7 +18,7 @@ ShardLoader::~ShardLoader() {
 
 void ShardLoader::Load(uint64_t number, const absl::Status& why, Make make,
                        std::function<void(absl::Status)> done) {
-  // Before this returns: what the caller does next finds the shard that awaits another.
+  // The shard is told before this returns, so that what the caller does next finds the shard that awaits another.
   shard_->AwaitReplacement(number, why);
   absl::MutexLock lock(&mutex_);
   if (number < wanted_) return;

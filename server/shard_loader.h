@@ -23,7 +23,7 @@ class ShardLoader {
  public:
   // `shard` outlives it.
   explicit ShardLoader(ShardThread* shard);
-  // What is being made is given up, and nobody hears of it.
+  // Gives up what is being made, and nobody hears of it.
   ~ShardLoader();
 
   // Called on this object's thread. `goes_on`, to be asked every now and then, says no once the shard is not

@@ -22,7 +22,7 @@ bool RejoinQuestion::may_be_server() const {
 RejoinQuestion::Answer RejoinQuestion::OnWord(const absl::StatusOr<v1::RenewReply>& word,
                                               bool may_return, absl::Time now) {
   if (!word.ok()) {
-    // It was with the server that is lost, and comes back with it.
+    // The coordinator was with the server that is lost, and comes back with it.
     if (may_return) notice_ = now + notice_after_;
     // A connection that breaks is no word; the renewals tell how long it may last.
     const bool asks_again = may_return || (absl::IsUnavailable(word.status()) && now <= notice_);

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// One ended life of a worker. Pure: the coordinator's words and the time come in.
+// Whether a worker whose membership has ended joins again. Pure: the coordinator's words and the time come in.
 class RejoinQuestion {
  public:
   enum class Answer { kAskAgain, kJoinAgain, kEnd };

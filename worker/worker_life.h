@@ -36,12 +36,12 @@ class WorkerProcess {
 
   // Everything that can be wrong before anybody is told of this worker.
   absl::Status Prepare();
-  // From joining to leaving; joins again where the job goes back to a checkpoint.
+  // Trains from joining to leaving; joins again where the job goes back to a checkpoint.
   absl::Status Train();
-  // From the signal thread.
+  // Called by the signal thread.
   void OnSignal(int count);
   bool joined() const { return admission_.admitted(); }
-  // After Train: it was asked to leave while the job went on, and did.
+  // After Train: whether the worker was asked to leave while the job went on, and did.
   bool left_early() const { return left_early_; }
   // What Train returned is that it was asked to leave before it had begun, and did.
   bool has_left(const absl::Status& status) const {
@@ -53,20 +53,20 @@ class WorkerProcess {
   absl::Status CheckMemory();
   // The door for other workers, where they speak to each other.
   absl::Status Listen();
-  // Where it is; refused where others could not call it, or anybody could.
+  // Finds the address to listen at; refused where others could not call it, or anybody could.
   absl::Status CheckListen(std::string* listen) const;
   absl::Status CheckPrecision() const;
-  // Of a device with memory of its own.
+  // The scratch that a device with memory of its own needs.
   absl::StatusOr<int64_t> DeviceScratch(int64_t calibration_rows) const;
   absl::Status CheckDeviceMemory();
   absl::Status Connect();
   absl::Status MakeLearner();
   void BeginLayers();
-  // As one member.
+  // Trains as one member.
   absl::Status TrainOnce();
   // After an error of TrainOnce: whether the job went back to a checkpoint, or is about to.
   bool MayRejoin(const absl::Status& status);
-  // Ends this member's life; its work is in the report of the next.
+  // Ends this membership; its work is in the report of the next one.
   void Forget();
   // Whether rows were read as the checkpoint in `restored` was trained; tells where they are others.
   absl::Status CheckFacts(const std::string& restored, const v1::Resume& resume);

@@ -36,7 +36,7 @@ absl::Status AddReplica(const v1::Job& job, const Recipe& recipe, const Datasets
         absl::StrCat("model, gradient, activations and batches ", memory->replica);
     return absl::OkStatus();
   }
-  // Both are held for a moment where the job ends on the whole model.
+  // Subnet and whole model are both held for a moment where the job ends on the whole model.
   int64_t whole = 0;
   if (recipe.tail_steps > 0) {
     TESSERA_ASSIGN_OR_RETURN(whole,

@@ -24,7 +24,7 @@ struct WorkerMemory {
   int64_t checkpoint = 0;
   // The process itself and its connections.
   int64_t program = 0;
-  // Where subnets are trained.
+  // The sum's parts where subnets are trained.
   SubnetMemory subnets;
 
   int64_t total() const { return data + replica + checkpoint + program; }
@@ -42,12 +42,13 @@ absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& 
                                               const ModelShape& shape, const Datasets& data,
                                               int64_t bytes_max);
 
-// The same on a device with memory of its own, of which `device_bytes` are free: the replica is there alone, and what
-// its coding takes comes on top.
+// The memory of a worker on a device with memory of its own, of which `device_bytes` are free: the replica is
+// there alone, and what its coding takes comes on top.
 absl::StatusOr<WorkerMemory> PlanDeviceWorkerMemory(const v1::Job& job, const Recipe& recipe,
                                                     const Datasets& data, int64_t device_bytes);
 
-// Of its sum batches are one place for rows of a batch; this is what all the places of BatchStaging take besides.
+// The worker's sum has one place for the rows of a batch; these are the bytes that all places of BatchStaging take
+// besides.
 absl::StatusOr<int64_t> DeviceBatchBytes(const v1::Job& job, const Recipe& recipe,
                                          const Datasets& data);
 

@@ -140,7 +140,7 @@ absl::Status WorkerProcess::Connect() {
       ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   control.layout_hash = LayoutHash(shape_, shards);
   if (options_.rank >= 0) control.rank = Rank(options_.rank);
-  if (admission_.admitted()) {  // As before.
+  if (admission_.admitted()) {  // it was admitted before
     control.rank = Rank(admission_.rank());
     control.continues = MemberId(admission_.member());
   }
@@ -166,7 +166,7 @@ absl::Status WorkerProcess::Connect() {
     leaves = asked_to_leave_;
   }
   TESSERA_RETURN_IF_ERROR(joined.status());
-  // Its client was cancelled after it had become a member, and makes no other call than this.
+  // The worker's client was cancelled after it had become a member, and makes no other call than this.
   if (leaves) {
     coordinator_->Withdraw("");
     return absl::CancelledError("cancelled");
@@ -182,7 +182,7 @@ absl::Status WorkerProcess::Connect() {
     }
     data_->notes.clear();
   }
-  // It may come while this client is being destroyed.
+  // The loss may be told while this client is being destroyed.
   CoordinatorClient* const client = coordinator_.get();
   client->StartRenewing(
       [this, client](absl::Status why) {
@@ -298,7 +298,7 @@ absl::Status WorkerProcess::TrainOnce() {
     loop = loop_.get();
     if (asked_to_leave_) loop->Stop();
   }
-  loop_over_.WaitFor(absl::ZeroDuration());  // Of the life before.
+  loop_over_.WaitFor(absl::ZeroDuration());  // the thread of the incarnation before
   absl::Status status = loop->Run();
   loop_over_.Notify();
   {
@@ -358,7 +358,7 @@ absl::Status WorkerProcess::Train() {
     status = TrainOnce();
   }
   if (!loop_exists()) {
-    // Those who know of it need not wait for its lease.
+    // Those who hear of the end need not wait for the worker's lease.
     if (joined() && !has_left(status)) coordinator_->Withdraw(ToUtf8(status.message()));
     return status;
   }
@@ -447,7 +447,8 @@ int RunWorker(const WorkerOptions& options) {
   ConfigureAllocator();
   // Errors are said once, in our words; the environment may ask for gRPC's as well.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  // Of any job: before the first thread, which ends the process where there is none.
+  // The threads that a worker of any job needs, checked before the first thread, which ends the process where
+  // there is none.
   if (const absl::Status limits = CheckProcessLimits(WorkerNeeds({})); !limits.ok()) {
     return Refused(limits);
   }

@@ -52,6 +52,7 @@ Codec Of(CodecKind kind, int bits = 8, bool l2_norm = false) {
   return codec;
 }
 
+// A model of one matrix, so that the cost of a codec is not that of many small parameters.
 ModelShape OneMatrix(int64_t rows) {
   ModelShape shape;
   ParameterSpec spec;
@@ -62,6 +63,8 @@ ModelShape OneMatrix(int64_t rows) {
   return shape;
 }
 
+// Times a codec and a plain loop by turns, so that a slow moment of the machine hits both, and prints the median
+// of their ratios.
 void Compare(const std::string& codec, const char* what, double bytes, double seconds_min,
              const std::function<void()>& coded, const std::function<void()>& plain) {
   std::vector<double> coded_seconds;
@@ -104,6 +107,7 @@ struct Arrays {
   std::vector<char> coded;
 };
 
+// Encodes all values in chunks, as a push does.
 void EncodeAll(const CodedKeys& keys, Arrays* a, float* decoded = nullptr) {
   Encoder encoder(keys, {7, 1});
   int64_t at = 0;
@@ -117,6 +121,7 @@ void EncodeAll(const CodedKeys& keys, Arrays* a, float* decoded = nullptr) {
   }
 }
 
+// Decodes all chunks, setting the sum or adding to it, as a fold does.
 void DecodeAll(const CodedKeys& keys, bool adds, Arrays* a) {
   Decoder decoder(keys);
   float* out = a->sum.data();
@@ -164,6 +169,7 @@ bool HoldsBack(const Codec& codec) {
   return true;
 }
 
+// Whether readers see what the encoder said that they would; nothing is timed before that.
 bool Agrees(const Codec& codec) {
   const ModelShape shape = OneMatrix(9);
   const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
@@ -183,6 +189,7 @@ bool Agrees(const Codec& codec) {
   return codec.kind == CodecKind::kF32 ? error == 0 : error < 2 * size && error > 0;
 }
 
+// Times encoding, decoding and adding, and where the codec has it error feedback.
 void Measure(const Codec& codec, const Flags& flags, Arrays* a) {
   const int64_t count = static_cast<int64_t>(a->values.size());
   const ModelShape shape = OneMatrix(count / kColumns);
@@ -215,6 +222,7 @@ void Measure(const Codec& codec, const Flags& flags, Arrays* a) {
   std::fill(a->sum.begin(), a->sum.end(), 1.0f);
 }
 
+// Times the threshold's encoder, whose work depends on how many entries have grown to it.
 bool MeasureThreshold(double density, const Flags& flags, Arrays* a) {
   const int64_t count = static_cast<int64_t>(a->values.size());
   const auto encode = [&](bool packs) {

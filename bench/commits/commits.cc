@@ -50,6 +50,7 @@ struct Flags {
   bool tiny = false;
 };
 
+// A model of one matrix, which lies in blocks as a shard's does.
 ModelShape OneMatrix(int64_t rows) {
   ModelShape shape;
   ParameterSpec spec;
@@ -73,7 +74,7 @@ class Commits {
     }
   }
 
-  // Without the time that a reader takes to come and go.
+  // Seconds of commits, without the time that a reader takes to come and go.
   double Run(bool held) {
     const auto reader = held ? store_.TakeSnapshot() : nullptr;
     return Seconds([&] { apply_({rule_.get(), &store_, &states_}); });
@@ -99,6 +100,7 @@ struct Pair {
   Commits::Apply after;
 };
 
+// The payload as it would be received: in pieces of a socket's read.
 Payload InPieces(const std::vector<char>& bytes) {
   Payload payload;
   const int64_t size = static_cast<int64_t>(bytes.size());
@@ -108,7 +110,7 @@ Payload InPieces(const std::vector<char>& bytes) {
   return payload;
 }
 
-// Of `count` entries so many are sent, spread by chance.
+// Marks which of `count` entries are sent: a share `density`, spread by chance.
 std::vector<char> SentBytes(int64_t count, double density, bool packs) {
   const float tau = static_cast<float>(1 - density);
   ThresholdEncoder encoder(tau, packs);
@@ -127,6 +129,7 @@ std::vector<char> SentBytes(int64_t count, double density, bool packs) {
   return encoder.Finish();
 }
 
+// Times the commit as it was and as it is by turns, on parameters that a reader holds, or does not.
 void Compare(const Pair& pair, bool held, const ShardSlices& slices, double seconds_min) {
   Commits before(slices, pair.before), after(slices, pair.after);
   std::vector<double> before_seconds, after_seconds, ratios;
@@ -153,6 +156,7 @@ void Compare(const Pair& pair, bool held, const ShardSlices& slices, double seco
   std::fflush(stdout);
 }
 
+// Whether both ways leave the same bits.
 bool Agrees(const Pair& pair, const ShardSlices& slices) {
   Commits before(slices, pair.before), after(slices, pair.after);
   for (const bool held : {false, true}) {

@@ -41,6 +41,7 @@ namespace {
 constexpr char kDigest[] = "bench";
 constexpr int64_t kColumns = 250;
 
+// A model of one matrix of so many entries.
 ModelShape OneParameter(int64_t entries) {
   ModelShape shape;
   ParameterSpec spec;
@@ -90,6 +91,7 @@ std::string MakeIdentity(bool tls) {
   return folder;
 }
 
+// Has this process show a certificate, and believe the other one's, where --tls asks for it.
 void TakeIdentity(const std::string& folder) {
   if (folder.empty()) return;
   SecurityFiles files;
@@ -104,7 +106,7 @@ void ForgetIdentity(const std::string& folder) {
   rmdir(folder.c_str());
 }
 
-// This binary again, as the server.
+// The server is this binary again, in a process of its own.
 class ServerProcess {
  public:
   ServerProcess(int64_t entries, const std::string& identity) {
@@ -221,6 +223,7 @@ std::string Copies(PlainStreamClient& plain, int64_t bytes, Run run) {
   return text;
 }
 
+// Times pulls and pushes of one size, or counts what they copy where copy_counter.so is loaded.
 void RunSize(int64_t bytes, int repetitions, int channels, const std::string& identity) {
   Pair pair(bytes / 4 / kColumns * kColumns, channels, identity);
   pair.Verify();
@@ -254,6 +257,7 @@ void RunSize(int64_t bytes, int repetitions, int channels, const std::string& id
   std::fflush(stdout);
 }
 
+// Times a push with the pull behind it of a model so small that the round trip is all there is.
 void RunRoundTrip(int repetitions, int channels, const std::string& identity) {
   Pair pair(1000, channels, identity);
   pair.Verify();

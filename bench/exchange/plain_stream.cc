@@ -49,6 +49,7 @@ bool ReceiveAll(int fd, char* data, int64_t size) {
   return true;
 }
 
+// The other end of the plain socket: sends and receives as many bytes as the benchmark does.
 void Serve(int listening, int64_t bytes) {
   const int fd = accept(listening, nullptr, nullptr);
   close(listening);

@@ -4,7 +4,7 @@ root.
 A line for each kernel: registers of a thread, threads that a multiprocessor of an H100 or H200 has room for at once,
 bytes on the stack, instructions, how many of them load from and store to global memory, by bytes, and the most loads
 of a size that a thread has under way before it waits for one of them, with the KiB that this is in all threads of a
-multiprocessor. Warnings of nvcc go to stderr. docs/performance.md says what to make of it.
+multiprocessor. Warnings of nvcc go to stderr. docs/design/gpu_kernels.md says what to make of it.
 
 The instruction words are not documented; these fields have been the same from sm_70 to sm_90.
 """

@@ -115,7 +115,7 @@ double Flops(const ImagesShape& shape) {
          static_cast<double>(shape.rows * map.to.size() * map.from.channels * map.window.size());
 }
 
-// Of each of its sums, at most.
+// The most terms that any sum of the pass has.
 int64_t TermsOf(const ImagesShape& shape, Pass pass) {
   const ImageMap& map = shape.map;
   if (pass == Pass::kWeightGradient) return shape.rows * map.to.positions();
@@ -149,6 +149,7 @@ absl::StatusOr<std::string> WrongIn(Backend& device, Precision precision,
   return std::string();
 }
 
+// Times one precision's three passes against the device's own rate.
 absl::Status Time(const std::string& name, Precision precision, int64_t images, double limit,
                   double seconds, bool tells_by, Backend& device) {
   const int64_t edge = images < kWholeFrom ? 8 : 32;
@@ -171,6 +172,7 @@ absl::Status Time(const std::string& name, Precision precision, int64_t images, 
   return absl::OkStatus();
 }
 
+// The layer's shape; of few images, as a test has them, it is made smaller.
 ImagesShape ShapeOf(const Layer& layer, int64_t images) {
   Image from = layer.from;
   int64_t channels = layer.channels;
@@ -197,6 +199,7 @@ bool Has(Backend& backend, Precision precision) {
 // TFLOP/s by precision and pass, 0 where it was not done: where a library is asked for, by anything
 // else.
 using Rates = std::array<std::array<double, 3>, 3>;
+// The rates of all passes and precisions, by the library or by products.
 absl::StatusOr<Rates> RatesOf(Backend& backend, const ImagesShape& shape, bool by_library,
                               double seconds) {
   Rates rates{};
@@ -228,7 +231,7 @@ void PrintRates(const std::array<double, 3>& rates) {
 
 absl::Status CompareConvolutions(int64_t images, double seconds, Backend& by_cudnn,
                                  Backend& by_products, int* wrong) {
-  // Of ninety.
+  // There are ninety measurements, so each is short.
   constexpr double kSecondsMax = 0.05;
   seconds = std::min(seconds, kSecondsMax);
   std::printf("\n%-34s %7s %7s %7s | %7s %7s %7s\n", "TFLOP/s by cuDNN | by products", "forward",
@@ -264,7 +267,7 @@ absl::Status CompareConvolutions(int64_t images, double seconds, Backend& by_cud
 absl::Status TimeConvolutions(const std::string& name, Precision precision, int64_t images,
                               double limit, double seconds, Backend& device, Backend& by_products,
                               int* wrong) {
-  // As many channels as cuDNN is asked for, and as few as are products'.
+  // One number of channels that cuDNN is asked for, and one that products are taken for.
   for (const int64_t channels : {32, 5}) {
     const ImagesShape shape{3, MapOf({channels, 7, 6}, kWindow, channels)};
     for (Backend* const each : {&device, &by_products}) {

@@ -19,11 +19,12 @@
 namespace tessera {
 namespace {
 
-// So many arrays of a matrix's size, as many vectors of a row's, labels for the rows.
+// How many arrays a kernel needs: some of a matrix's size, some of a row's, and labels for the rows.
 constexpr int kMatrices = 5;
 constexpr int kVectors = 6;
 
-// Of the copy's bytes per second, for arrays that no cache holds: of batch norm, losses, optimizers and gather.
+// The share of the copy's bytes per second that batch norm, losses, optimizers and gather are to reach, for arrays
+// that no cache holds.
 constexpr double kAim = 0.8;
 // One of so many places is in the set of those that move.
 constexpr uint64_t kPlacesPerEntry = 5;
@@ -43,7 +44,7 @@ struct Arrays {
   Buffer<LossSums> sums;
   Buffer<DropoutKey> key;
   Buffer<OptimizerNumbers> numbers;
-  // Of an exchange: what is written, and which entries move.
+  // What an exchange writes, and which entries move.
   Buffer<char> bytes;
   Buffer<uint64_t> words;
   Buffer<int64_t> ranks;
@@ -75,6 +76,7 @@ v1::Optimizer OptimizerOf(const std::string& kind) {
   return optimizer;
 }
 
+// An optimizer's kernel, with the bytes that it must move for each entry.
 Kernel Optimizer(const std::string& kind, double bytes, bool rounds = false) {
   return {rounds ? absl::StrCat(kind, ", rounds to bf16") : kind, bytes,
           [kind, rounds](Backend& backend, Arrays& a) {
@@ -104,6 +106,7 @@ Stretch StretchOf(const Codec& codec, const MatrixShape& shape) {
   return CodedKeys(codec, SlicesOf(model, ShardId(0), 1), model).stretches().front();
 }
 
+// A codec's encoder, with the bytes that it must move for each entry.
 Kernel Encoding(const std::string& name, CodecKind kind, bool holds_back, double bytes) {
   return {name, bytes, [kind, holds_back](Backend& b, Arrays& a) {
             const Codec codec = CodecOf(kind);
@@ -112,6 +115,7 @@ Kernel Encoding(const std::string& name, CodecKind kind, bool holds_back, double
           }};
 }
 
+// A codec's decoder, with the bytes that it must move for each entry.
 Kernel Decoding(const std::string& name, CodecKind kind, double bytes) {
   return {name, bytes, [kind](Backend& b, Arrays& a) {
             b.exchange().Decode(StretchOf(CodecOf(kind), a.shape), a.bytes.data(),
@@ -243,6 +247,7 @@ std::vector<Kernel> Kernels() {
   return kernels;
 }
 
+// Values that kernels are fed. They are drawn once, as drawing takes longer than any kernel.
 std::vector<float> Drawn() {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -251,6 +256,7 @@ std::vector<float> Drawn() {
   return drawn;
 }
 
+// Fills `values` with the drawn ones, from place `begin` on and again and again.
 void Repeat(const std::vector<float>& drawn, size_t begin, std::vector<float>* values) {
   begin %= drawn.size();
   for (size_t i = 0; i < values->size();) {
@@ -261,6 +267,7 @@ void Repeat(const std::vector<float>& drawn, size_t begin, std::vector<float>* v
   }
 }
 
+// Makes the arrays on the device. Every kernel finds the same values there, whatever ran before it.
 absl::StatusOr<std::unique_ptr<Arrays>> Fill(Backend& backend, const MatrixShape& shape,
                                              const std::vector<float>& drawn) {
   auto arrays = std::make_unique<Arrays>();
@@ -312,6 +319,7 @@ absl::StatusOr<std::unique_ptr<Arrays>> Fill(Backend& backend, const MatrixShape
   return arrays;
 }
 
+// All that a kernel may have written, for the comparison with the CPU's.
 std::vector<float> Read(Backend& backend, const Arrays& arrays) {
   std::vector<float> all;
   const auto read = [&](const Buffer<float>& buffer) {

@@ -22,7 +22,7 @@ struct KernelRate {
   std::string name;
   double bytes_per_second = 0;  // of the bytes that it must read and write
   double aim = 0;               // share of the copy's that is aimed at; 0: none
-  // In what its results are not the CPU's.
+  // The kernels whose results are not the CPU's.
   std::vector<std::string> wrong;
 };
 

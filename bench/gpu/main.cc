@@ -51,6 +51,7 @@ struct Flags {
   std::vector<std::string> same;
 };
 
+// Refuses sizes that the kernels do not take, before minutes of measuring.
 absl::Status CheckSizes(const Flags& flags) {
   if (flags.rows < 1 || flags.columns < 4 || flags.columns % 4 != 0) {
     return absl::InvalidArgumentError(absl::StrCat("--rows is ", flags.rows, " and --columns ",
@@ -66,6 +67,7 @@ absl::Status CheckSizes(const Flags& flags) {
                    steps.seconds, ", want a multiple of 4, 1 or more, and more than 0"));
 }
 
+// Times all kernels against the device's copy, which is measured before and behind them.
 absl::Status TimeKernels(const Flags& flags, Backend& device, int* wrong) {
   std::printf("arrays of %.1f MiB\n\n%-34s %12s %8s\n",
               static_cast<double>(flags.rows * flags.columns) * 4 / (1 << 20), "kernel", "GB/s",
@@ -99,6 +101,7 @@ absl::Status TimeKernels(const Flags& flags, Backend& device, int* wrong) {
   return KernelRates(device, {flags.rows, flags.columns}, flags.steps.seconds, tell);
 }
 
+// Measures what steps are held against: products, the copy, the link.
 absl::StatusOr<DeviceRates> MeasureDevice(const Flags& flags, Backend& device) {
   constexpr int64_t kLinkBytesMax = 64 << 20;
   const int64_t bytes = flags.rows * flags.columns * 4;
@@ -114,6 +117,7 @@ absl::StatusOr<DeviceRates> MeasureDevice(const Flags& flags, Backend& device) {
   return rates;
 }
 
+// Times whole steps, and how much of an exchange is waited for.
 absl::Status TimeAllSteps(const Flags& flags, Backend& device, int* wrong) {
   TESSERA_ASSIGN_OR_RETURN(const DeviceRates rates, MeasureDevice(flags, device));
   std::unique_ptr<Backend> by_products;

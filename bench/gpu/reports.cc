@@ -27,7 +27,7 @@ constexpr absl::string_view kOverlap = "overlap_";
 constexpr double kWaitsMax = 0.1;
 // The aim is stated for an exchange every so many local steps.
 constexpr int64_t kAimSteps = 2;
-// Of the training loss, between devices.
+// How far the training loss may differ between devices.
 constexpr double kLossDifference = 1e-3;
 
 absl::StatusOr<nlohmann::json> ReadReport(const std::string& path) {
@@ -88,6 +88,7 @@ struct Line {
   }
 };
 
+// Reads "name=path" and makes a line of the report's figures.
 absl::StatusOr<Line> LineOf(const std::string& item) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
   TESSERA_ASSIGN_OR_RETURN(nlohmann::json report, ReadReport(parts.second));
@@ -137,6 +138,7 @@ struct Deviation {
   double largest = 0;
 };
 
+// How far two jobs' losses are apart, evaluation by evaluation; an error where they cannot be compared.
 absl::StatusOr<Deviation> DeviationOf(const std::vector<std::string>& paths,
                                       const nlohmann::json (&reports)[2], const char* key) {
   const nlohmann::json none = nlohmann::json::array();
@@ -149,7 +151,7 @@ absl::StatusOr<Deviation> DeviationOf(const std::vector<std::string>& paths,
   for (size_t i = 0; i < a.size(); ++i) {
     TESSERA_ASSIGN_OR_RETURN(const double want, NumberAt(paths[0], a[i], {key}));
     TESSERA_ASSIGN_OR_RETURN(const double got, NumberAt(paths[1], b[i], {key}));
-    // Both may be 0.
+    // The check for equality comes first, as both may be 0.
     const double apart = got == want ? 0 : std::fabs(got - want) / std::fabs(want);
     deviation = {i + 1, std::max(deviation.largest, apart)};
   }
@@ -221,7 +223,7 @@ absl::Status CompareReports(const std::vector<std::string>& paths) {
   TESSERA_ASSIGN_OR_RETURN(const Deviation test, DeviationOf(paths, reports, "test_loss"));
   std::printf("largest difference of %zu losses: %.1e in training, %.1e of the test rows\n",
               train.values, train.largest, test.largest);
-  // Not by their ratio: both may be 0.
+  // The difference counts, not the ratio, as both may be 0.
   if (std::fabs(a - b) <= kLossDifference * std::fabs(b) && train.largest <= kLossDifference) {
     return absl::OkStatus();
   }

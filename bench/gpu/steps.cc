@@ -41,6 +41,7 @@ bool Has(Backend& device, Precision precision) {
 
 float Uniform(std::mt19937* random) { return static_cast<float>((*random)() >> 8) * 0x1p-23f - 1; }
 
+// A network of equal layers, whose products are most of the step.
 v1::Model Perceptron(int64_t width, int layers) {
   v1::Model model;
   model.set_loss("softmax_cross_entropy");
@@ -174,7 +175,7 @@ absl::StatusOr<double> SecondsPerStep(double seconds, Backend& device, Network* 
     Update update;
     update.number = step;
     if (work != nullptr) optimizer->Begin(update);
-    // Without an optimizer nothing moves parameters; with one it has rounded them.
+    // Nothing moves parameters where there is no optimizer; where there is one it has rounded them.
     if (step > 1) network->KeepRounded();
     TESSERA_RETURN_IF_ERROR(network->holds_next()
                                 ? network->BeginStepOnNext(key, work)
@@ -199,6 +200,7 @@ struct Trained {
   std::unique_ptr<LocalOptimizer> optimizer;
 };
 
+// A network with its optimizer and its batches in place, ready for a step.
 absl::StatusOr<Trained> Make(const v1::Model& model, int64_t batch, Precision precision,
                              Backend& device) {
   Network::Options options;
@@ -288,7 +290,7 @@ absl::Status TimeSteps(const StepSizes& sizes, const DeviceRates& rates, Backend
 }
 
 absl::Status TimeBatches(const StepSizes& sizes, Backend& device) {
-  // So many batches' rows are more than caches hold.
+  // The rows of so many batches are more than caches hold.
   constexpr int64_t kBatches = 16;
   constexpr int kGatherThreadsMax = 8;
   TESSERA_ASSIGN_OR_RETURN(const Trained trained,

@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-// Of `width` x `width`, by rows of the batch: DeviceOptions::product_step_rows_max is set from it, so that `device` is
-// to be one without that limit. Fails only where the device does; adds to `wrong` where the two do not step alike.
+// Times steps of a layer of `width` x `width`, by rows of the batch, by product and by gradient:
+// DeviceOptions::product_step_rows_max is set from it, so that `device` is to be one without that limit. Fails
+// only where the device does; adds to `wrong` where the two do not step alike.
 absl::Status TimeWeightSteps(int64_t width, double seconds, Backend& device, int* wrong);
 
 }  // namespace tessera

@@ -62,6 +62,7 @@ constexpr int kWorkers = 2;
 constexpr int64_t kColumns = 1024;
 constexpr int64_t kAllowanceBytes = int64_t{64} << 20;
 
+// A model of one matrix of so many bytes.
 ModelShape OneParameter(int64_t bytes) {
   ModelShape shape;
   ParameterSpec spec;
@@ -151,6 +152,7 @@ struct Footprint {
   _exit(0);
 }
 
+// Runs a server and two workers in processes of their own, so that the server's peak is its own.
 int Run(int64_t bytes, int exchanges) {
   int to_server[2], from_server[2], progress[2];
   TESSERA_CHECK(pipe(to_server) == 0 && pipe(from_server) == 0 && pipe(progress) == 0);

@@ -32,7 +32,7 @@ SERVERS = ["%s:7000" % HOST, "%s:7001" % HOST]
 PROBE_SECONDS = 2.0
 # The first part of a transfer, which the bucket's tokens and full buffers make look fast.
 PROBE_WARM_SECONDS = 0.5
-# Of a token bucket: what it lets through at once, and how long a packet may wait for it.
+# What the token bucket lets through at once, and how long a packet may wait for it.
 BURST_BYTES = 64 << 10
 QUEUE_SECONDS = 0.05
 # A process that is told to end, or whose job has ended.

@@ -47,6 +47,7 @@ struct RuleCase {
   int streams_written() const { return 1 + rule->state_count() - first_state; }
 };
 
+// All rules with options that leave no term out, so that each reads and writes what it may.
 std::vector<RuleCase> AllRules() {
   std::vector<RuleCase> cases;
   cases.push_back({"add", MakeAdd()});
@@ -57,7 +58,7 @@ std::vector<RuleCase> AllRules() {
   cases.push_back({"adagrad", MakeAdagrad({1e-4f, 1e-10f, 1e-4f})});
   cases.push_back({"adam", MakeAdam({1e-4, 0.9, 0.999, 1e-8, 1e-2, false})});
   cases.push_back({"adamw", MakeAdam({1e-4, 0.9, 0.999, 1e-8, 1e-2, true})});
-  // Of its two states the buffer alone moves between two momentum steps.
+  // Between two momentum steps only one of its two states moves, the buffer.
   const DelayedNesterovOptions delayed{1e-4f, 0.9f, 0, 4};
   cases.push_back({"delayed nesterov", MakeDelayedNesterov(delayed), 1, 1});
   cases.push_back({"  its n-th update", MakeDelayedNesterov(delayed), 4, 0});
@@ -156,6 +157,7 @@ double MedianRatio(const Candidate& a, const Candidate& b) {
   return Median(ratios);
 }
 
+// Times a rule and a plain loop over as many arrays by turns, with the arrays side by side and apart.
 void Measure(const RuleCase& c, Arrays* a, bool copy, double seconds_min) {
   Candidate candidates[] = {
       {false, false, {}}, {true, false, {}}, {false, true, {}}, {true, true, {}}};

@@ -45,7 +45,7 @@ struct Flags {
   bool tiny = false;
 };
 
-// Of this process's one thread: what else the machine does counts for little.
+// Processor time of this process, which has one thread: what else the machine does counts for little.
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 Dataset MakeData(int64_t rows, int64_t features, int classes) {
@@ -68,6 +68,7 @@ Dataset MakeData(int64_t rows, int64_t features, int classes) {
   return Dataset(std::move(table), Normalization(), ends);
 }
 
+// A job whose mathematics take a known time.
 absl::StatusOr<v1::Job> MakeJob(const std::string& method, int64_t inputs, int64_t hidden,
                                 int workers, int servers, int batch, int steps) {
   JobSource source;
@@ -136,6 +137,7 @@ absl::Status RunMath(const v1::Job& job, const Datasets& data) {
   return absl::OkStatus();
 }
 
+// The machines that are simulated: links as of 10 Gbit/s, workers of unequal speed.
 SimulationOptions Cluster(bool stub) {
   SimulationOptions options;
   options.bandwidth = 1'250'000'000;
@@ -147,6 +149,7 @@ SimulationOptions Cluster(bool stub) {
   return options;
 }
 
+// Runs a job to its end.
 absl::StatusOr<std::unique_ptr<Simulation>> Simulate(const v1::Job& job, const Datasets& data,
                                                      bool stub) {
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Simulation> simulation,
@@ -157,12 +160,13 @@ absl::StatusOr<std::unique_ptr<Simulation>> Simulate(const v1::Job& job, const D
   return simulation;
 }
 
+// Times a simulated job against its mathematics alone: what is above that is the simulator's cost.
 absl::Status BenchMath(const Flags& flags, const std::string& method, const Datasets& data) {
   const int batch = flags.tiny ? 16 : 128;
   TESSERA_ASSIGN_OR_RETURN(const v1::Job job,
                            MakeJob(method, data.train.inputs(), flags.tiny ? 32 : 512,
                                    flags.math_workers, 2, batch, flags.math_steps));
-  // In turns, so that a slow moment of the machine hits both.
+  // The two are measured in turns, so that a slow moment of the machine hits both.
   double alone = 1e30, simulated = 1e30;
   for (int round = 0; round < flags.rounds; ++round) {
     const double begin = CpuSeconds();
@@ -177,6 +181,7 @@ absl::Status BenchMath(const Flags& flags, const std::string& method, const Data
   return absl::OkStatus();
 }
 
+// Times a job of thousands of workers without mathematics.
 absl::Status BenchStub(const Flags& flags, const std::string& method, const Datasets& data) {
   TESSERA_ASSIGN_OR_RETURN(const v1::Job job, MakeJob(method, data.train.inputs(), 32,
                                                       flags.stub_workers, 4, 2, flags.stub_steps));

@@ -34,7 +34,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kColumns = 4096;
-// As the blocks of a shard.
+// The size of a shard's blocks.
 constexpr int64_t kRun = int64_t{1} << 18;
 
 struct Flags {
@@ -43,6 +43,7 @@ struct Flags {
   bool tiny = false;
 };
 
+// Times a part and the pass that it is held against by turns, and prints the median of their ratios.
 void Compare(const std::string& what, const Flags& flags, const std::function<void()>& part,
              const std::function<void()>& pass) {
   std::vector<double> seconds, passes, ratios;
@@ -82,6 +83,7 @@ struct Arrays {
   ShardSlices slices;
 };
 
+// Selects a core as servers do, with one server that has everything.
 EntrySet Select(const Arrays& a, bool with_gradient, int64_t core_entries) {
   CoreSearch::Options options;
   options.slices = &a.slices;
@@ -92,7 +94,7 @@ EntrySet Select(const Arrays& a, bool with_gradient, int64_t core_entries) {
         {a.w.data() + at, with_gradient ? a.g.data() + at : nullptr, std::min(kRun, count - at)});
   }
   CoreSearch search(std::move(options));
-  // With a weight of its own, so that no pass goes into sums.
+  // The weight of the gradients is given, so that no pass goes into sums.
   CoreAgreement agreement({1, 1, static_cast<uint64_t>(count), static_cast<uint64_t>(core_entries),
                            with_gradient ? 5.0 : 0.0});
   while (!search.core().has_value()) {
@@ -106,6 +108,7 @@ EntrySet Select(const Arrays& a, bool with_gradient, int64_t core_entries) {
   return *search.core();
 }
 
+// Whether the core is what a sort of all significances gives.
 bool IsRight(const Arrays& a, const EntrySet& core, bool with_gradient, int64_t wanted) {
   const int64_t count = static_cast<int64_t>(a.w.size());
   std::vector<uint32_t> s(count);
@@ -190,7 +193,7 @@ int main(int argc, char** argv) {
     flags.entries = 50000;
     flags.seconds = 0.01;
   }
-  // As in the server's process: freed memory is kept.
+  // Freed memory is kept, as in the server's process.
   tessera::ConfigureAllocator();
   return tessera::Run(flags);
 }

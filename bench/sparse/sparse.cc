@@ -62,6 +62,7 @@ struct Rows {
   std::vector<float> value;
 };
 
+// The median of several calls; the first one is not counted, as it finds cold caches.
 double Milliseconds(int repeats, const std::function<void()>& work) {
   std::vector<double> times;
   for (int i = 0; i <= repeats; ++i) {
@@ -95,7 +96,7 @@ int Run(const Flags& flags) {
   const Rows rows(flags);
   const int64_t weights = s.inputs * s.outputs;
   Memory& memory = (*backend)->memory();
-  // In large pages, as a network's parameters are.
+  // The weights lie in large pages, as a network's parameters do.
   const Buffer<float> w = *Buffer<float>::Create(memory, weights);
   const Buffer<float> dw = *Buffer<float>::Create(memory, weights);
   std::mt19937 random(2);

@@ -46,6 +46,7 @@ struct Flags {
   bool tiny = false;
 };
 
+// A model of one matrix of so many bytes.
 ModelShape OneMatrix(int64_t bytes) {
   ModelShape shape;
   ParameterSpec spec;
@@ -156,6 +157,7 @@ struct Places {
   std::vector<double> seconds;
 };
 
+// Times exchanges with one place for pushes, with two, and with no limit, for each order of arrival.
 int Run(const Flags& flags) {
   std::vector<Places> all;
   all.push_back({"one place", 0, nullptr, {}});

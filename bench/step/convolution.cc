@@ -117,6 +117,7 @@ absl::Status RunShape(const ImagesShape& shape, const Flags& flags, Backend& bac
   return absl::OkStatus();
 }
 
+// Checks and times the convolutions of some layers against oneDNN's own.
 absl::Status Run(const Flags& flags) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                            CreateBackend("cpu", flags.threads));

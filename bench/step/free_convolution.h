@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// In f32. Values go in and out as ConvolutionKernel has them.
+// A convolution in f32. Values go in and out as ConvolutionKernel has them.
 class FreeConvolution {
  public:
   FreeConvolution(const ImagesShape& shape, int threads);

@@ -33,6 +33,7 @@ struct Flags {
   bool tiny = false;
 };
 
+// A network of linear layers with batch norm behind each but the last.
 v1::Model Perceptron(const std::vector<int64_t>& widths) {
   v1::Model model;
   model.set_loss("softmax_cross_entropy");
@@ -92,6 +93,7 @@ absl::Status Check(const v1::Model& model, const Batch& batch, Candidate* candid
   return absl::InternalError(candidate->name + ": the step differs from the f64 reference");
 }
 
+// Times whole steps and, by turns, oneDNN's sgemm on the products that the step has.
 absl::Status Run(const Flags& flags) {
   const v1::Model model = Perceptron(flags.layers);
   std::unique_ptr<Backend> backend;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kLineEntries = 16;
 
-// By row of the site, the lines with one of its columns.
+// For each row of the site, the cache lines with one of its columns.
 struct TouchedLines {
   explicit TouchedLines(const SiteSubnet::Part& part) {
     for (int64_t i = 0; i < part.row_size; ++i) {
@@ -79,7 +79,7 @@ class Bench {
     payload.Append({reinterpret_cast<const char*>(memory_.get()), Bytes(site)}, memory_);
     rounds_.Fold(*sites_[site], *sites_[site]->forms().Find(Codec()), payload, 1.0f, &store_);
   }
-  // As many bytes as the site has, from all over the matrix.
+  // Copies as many bytes as the site has, from all over the matrix.
   void Copy(int site) {
     int64_t left = Bytes(site);
     char* out = reinterpret_cast<char*>(memory_.get());

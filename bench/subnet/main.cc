@@ -65,7 +65,7 @@ int Serve(int64_t width, bool subnets) {
   return 0;
 }
 
-// This binary again, as the server.
+// The server is this binary again, in a process of its own.
 class ServerProcess {
  public:
   ServerProcess(int64_t width, bool subnets) {
@@ -135,7 +135,7 @@ class Pair {
     Must(result.status());
     TESSERA_CHECK(!result->recut.has_value());
   }
-  // Without the pull that the next push needs.
+  // Pushes, without the pull that the next push needs.
   void Push() {
     Must(client_->Push(Exchange(exchange_ + 1), 1, keys_, {absl::MakeConstSpan(update_)}).status());
   }
@@ -148,7 +148,7 @@ class Pair {
     Must(result.status());
     TESSERA_CHECK(!result->recut.has_value());
   }
-  // After either: not timed.
+  // Goes on to the next exchange after either; this is not timed.
   void Advance() {
     ++exchange_;
     if (!subnets_) return;
@@ -235,6 +235,7 @@ struct Rates {
   }
 };
 
+// Times fetching and returning a subnet beside dense pulls and pushes of as many bytes.
 void RunExchange(int64_t width, int repetitions) {
   Pair subnet(width, true);
   Pair same(width / 2, false);

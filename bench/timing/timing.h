@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// That `run()` takes.
+// The seconds that `run()` takes.
 template <typename Run>
 double Seconds(Run&& run) {
   const auto begin = std::chrono::steady_clock::now();
@@ -16,7 +16,7 @@ double Seconds(Run&& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Of at least one value; of an even number the larger of the two in the middle.
+// The median of at least one value; if their number is even, the larger of the two in the middle.
 inline double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];

@@ -20,7 +20,7 @@ ENVIRONMENT = {"OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "Skylake
                "OMP_NUM_THREADS": "1"}
 
 INSTALL = "install python3-torch and libopenblas0-pthread, or use %s"
-# Of oneDNN's, below which a peer is none.
+# The share of oneDNN's rate below which a PyTorch is no peer.
 SHARE_MIN = 0.5
 
 ROWS, INPUTS, OUTPUTS, ROUNDS, SECONDS_MAX = 128, 4096, 2048, 12, 5

@@ -22,7 +22,8 @@ PAPER = {
 }
 
 
-# As deploy/fetch_data.sh calls them, and the folder that it takes them from where they have no public address.
+# The names that deploy/fetch_data.sh gives the sets, and the folder that it takes them from where they have no
+# public address.
 SET_FOLDERS = {"fashion": ("fashion_mnist",), "speech": ("speech", "arabic_speech_commands"),
                "cifar": ("cifar10", "cifar10_12k")}
 

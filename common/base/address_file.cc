@@ -18,7 +18,7 @@ absl::Status CheckAddressFile(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--address-file: \"", path, "\" is no file; name a file in a folder that exists"));
   }
-  // Whoever waits for the file must not see an empty one appear: it is tried beside it.
+  // Whether the file can be written is tried beside it, as whoever waits for it must not see an empty one appear.
   if (!is_there) {
     const OutputFile beside(path);
     if (beside.error() == 0 && beside.is_beside()) return absl::OkStatus();

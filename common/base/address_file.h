@@ -22,12 +22,12 @@ struct ServerAddresses {
 //   kInvalidArgument  it cannot
 absl::Status CheckAddressFile(const std::string& path);
 
-// The file appears whole or not at all: somebody waits for it. What is written lies meanwhile under a name that is
-// nobody's (OutputFile), so that no file and no link of the caller's is touched.
+// Writes the file, which appears whole or not at all, as somebody waits for it. What is written lies meanwhile
+// under a name that is nobody's (OutputFile), so that no file and no link of the caller's is touched.
 //   kUnavailable  it cannot be written
 absl::Status WriteAddressFile(const std::string& path, const ServerAddresses& addresses);
 
-// nullopt: it is not there yet.
+// Reads the file; nullopt: it is not there yet.
 std::optional<ServerAddresses> ReadAddressFile(const std::string& path);
 
 }  // namespace tessera

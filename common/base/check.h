@@ -15,7 +15,7 @@
     }                                                                                        \
   } while (false)
 
-// For absl::Status and absl::StatusOr: leave the function with the error.
+// Leaves the function with the error of an absl::Status or absl::StatusOr.
 #define TESSERA_RETURN_IF_ERROR(expression)                   \
   do {                                                        \
     if (absl::Status status_ = (expression); !status_.ok()) { \

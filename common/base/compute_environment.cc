@@ -14,13 +14,14 @@
 namespace tessera {
 namespace {
 
-// Has the process that was started anew. What is preloaded may put a variable back, each time.
+// The variable that marks a process which was started anew, so that it is not started for ever: what is preloaded
+// may put a variable back each time.
 constexpr char kStartedAnew[] = "TESSERA_STARTED_ANEW";
 constexpr absl::string_view kSpinCount = "GOMP_SPINCOUNT";
 constexpr absl::string_view kWaitPolicy = "OMP_WAIT_POLICY";
-// Of GNU's, Intel's and LLVM's OpenMP.
+// How the variables of GNU's, Intel's and LLVM's OpenMP begin.
 constexpr absl::string_view kOpenMp[] = {"OMP_", "GOMP_", "KMP_"};
-// Of oneDNN, which knows each of its variables by two names.
+// How the variables of oneDNN begin, which knows each of them by two names.
 constexpr absl::string_view kDnnl[] = {"DNNL_", "ONEDNN_"};
 constexpr absl::string_view kDnnlChanges[] = {"DEFAULT_FPMATH_MODE", "CPU_ISA_HINTS"};
 constexpr absl::string_view kNvidia[] = {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION",
@@ -30,6 +31,8 @@ absl::string_view NameOf(absl::string_view variable) {
   return variable.substr(0, variable.find('='));
 }
 
+// Whether a variable of this name may change what is computed: all of OpenMP's but for how threads wait, and those
+// of oneDNN and NVIDIA's libraries that choose a precision.
 bool ChangesResults(absl::string_view name) {
   if (name == kSpinCount || name == kWaitPolicy) return false;
   for (const absl::string_view library : kOpenMp) {
@@ -66,9 +69,9 @@ void StartInComputeEnvironment(char** argv) {
   const std::string own = absl::StrCat(getpid());
   const char* const started = getenv(kStartedAnew);
   if (started != nullptr && started == own) return;
-  // Started by hand through the loader: the program there would be that.
+  // A program that was started by hand through the loader is left alone: the loader would be started in its place.
   if (getauxval(AT_BASE) == 0) return;
-  // Not through /proc, so that the process keeps its name.
+  // The program is started by its own path and not through /proc, so that the process keeps its name.
   char program[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
   if (size <= 0) return;

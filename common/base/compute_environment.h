@@ -12,7 +12,7 @@ namespace tessera {
 // smaller than it was told), products in lower precision, sums in another order.
 //
 // How threads wait changes no result, and stays the user's. GNU OpenMP's spin for milliseconds before they sleep, on
-// cores that another worker or a server may need (docs/performance.md has what that costs). Where neither
+// cores that another worker or a server may need (docs/design/network.md has what that costs). Where neither
 // GOMP_SPINCOUNT nor OMP_WAIT_POLICY is given the first is added: they spin for some microseconds, which costs nothing
 // that could be measured where every thread has a core.
 std::vector<std::string> ComputeEnvironment(const std::vector<std::string>& given);

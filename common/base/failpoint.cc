@@ -33,6 +33,7 @@ struct Rule {
   std::atomic<bool> said{false};
 };
 
+// Reads what a rule does at its place. False: the text is no action of the grammar in the header.
 bool ParseAction(absl::string_view action, Rule* rule) {
   int64_t milliseconds = 0;
   if (action == "kill") {
@@ -57,7 +58,7 @@ bool ParseAction(absl::string_view action, Rule* rule) {
   return true;
 }
 
-// Never destroyed: threads may pass places until the process ends.
+// The rules. They are never destroyed, as threads may pass places until the process ends.
 std::deque<Rule>& Rules() {
   static std::deque<Rule>& rules = *[] {
     auto* parsed = new std::deque<Rule>();
@@ -100,7 +101,7 @@ int Failpoint(absl::string_view place) {
     if (!Matches(rule.place, place)) continue;
     const int64_t passed = ++rule.passed;
     if (rule.at != 0 && rule.at != passed) continue;
-    // A test can see that its place is still there.
+    // The log says once that a place was passed, so that a test can see that its place is still there.
     if (!rule.said.exchange(true)) {
       std::fprintf(stderr, "TESSERA_FAILPOINTS: %s at %s\n", rule.text.c_str(),
                    std::string(place).c_str());

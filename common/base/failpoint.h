@@ -17,12 +17,12 @@
 
 namespace tessera {
 
-// 0, or the errno of the failure that the caller is to act upon, as if the operation named by `place`
-// had ended with it. May sleep, or not return. Any thread.
+// Passes a place. Returns 0, or the errno of the failure that the caller is to act upon, as if the operation named
+// by `place` had ended with it. May sleep, or not return. Any thread.
 int Failpoint(absl::string_view place);
 
-// The places that this thread passes meanwhile have this in front of their names: "state." makes
-// "state.file.write". Not one within another.
+// While it lives, the places that this thread passes have this in front of their names: "state." makes
+// "state.file.write". One scope may not be within another.
 class FailpointScope {
  public:
   explicit FailpointScope(absl::string_view prefix);

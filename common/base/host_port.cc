@@ -23,7 +23,7 @@ bool IsName(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), IsNameLetter);
 }
 
-// "fe80::1", "fe80::1%eth0".
+// Parses an IPv6 address: "fe80::1", "fe80::1%eth0".
 bool ParseV6(absl::string_view text, in6_addr* address) {
   const size_t percent = text.find('%');
   if (percent != absl::string_view::npos && !IsName(text.substr(percent + 1))) return false;
@@ -41,7 +41,7 @@ absl::optional<HostPort> ParseHostPort(absl::string_view address) {
   if (colon == absl::string_view::npos) return absl::nullopt;
   const absl::string_view port = address.substr(colon + 1);
   HostPort result;
-  // SimpleAtoi takes blanks and signs, too.
+  // The port is checked digit by digit, as SimpleAtoi takes blanks and signs, too.
   const bool has_port = !port.empty() &&
                         std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&
                         absl::SimpleAtoi(port, &result.port) && result.port <= 65535;

@@ -13,22 +13,23 @@ struct HostPort {
   std::string host;  // A name, or an IP address without brackets.
   int port = 0;      // 0: one to listen at, which the system chooses.
 
-  // As it was written.
+  // The address as it was written.
   std::string ToString() const;
 };
 
-// None where `address` is not host:port with a port up to 65535 in digits. A host is a name of letters, digits,
-// '.', '-' and '_', or an IPv6 address in brackets, with a zone or none; whether it exists nobody asks.
+// Parses host:port with a port up to 65535 in digits; nothing where `address` is none. A host is a name of
+// letters, digits, '.', '-' and '_', or an IPv6 address in brackets, with a zone or none; whether it exists nobody
+// asks.
 absl::optional<HostPort> ParseHostPort(absl::string_view address);
 
-// It can be called: a host, and a port from 1.
+// Whether `address` can be called: it has a host, and a port from 1.
 bool IsHostPort(absl::string_view address);
 
-// Only this machine can connect to `address` (host:port): 127.0.0.0/8, [::1], "localhost".
-// A name that only begins as one of them is another's.
+// Whether only this machine can connect to `address` (host:port): 127.0.0.0/8, [::1], "localhost". A name that
+// only begins as one of them is another's.
 bool IsLoopback(absl::string_view address);
 
-// "0.0.0.0:7000" and "[::]:7000" are places to listen at, not to call.
+// Whether `address` is a place to listen at and not to call, as "0.0.0.0:7000" and "[::]:7000" are.
 bool IsAnyAddress(absl::string_view address);
 
 }  // namespace tessera

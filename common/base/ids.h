@@ -33,7 +33,7 @@ class Id {
   uint64_t value_ = 0;
 };
 
-// One life of one worker in the job. Never used again: a restarted worker is a new member. 0 is
+// One worker process in the job. The number is never used again: a restarted worker is a new member. 0 is
 // nobody.
 using MemberId = Id<struct MemberTag>;
 // A worker's place among the workers, from 0. A later member may take over a lost one's.
@@ -50,8 +50,8 @@ using Version = Id<struct VersionTag>;
 // The number of a plan of members; raised by every change.
 using Generation = Id<struct GenerationTag>;
 
-// A worker comes to an evaluation or to its end, and makes no exchange for a while, so that nobody
-// need wait for it; or it goes on. The latest word counts, whatever overtakes it.
+// An idle notice: a worker comes to an evaluation or to its end, and makes no exchange for a while, so that nobody
+// need wait for it; or it goes on. The latest notice counts, whatever overtakes it.
 struct RestWord {
   uint64_t number = 0;  // from 1; 0: no word
   bool rests = false;

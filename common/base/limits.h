@@ -7,17 +7,17 @@
 
 namespace tessera {
 
-// A job may ask for as many workers (cluster.workers), or workers of linear layers. More may join it.
+// The most workers (cluster.workers), or workers of linear layers, that a job may ask for. More may join it.
 constexpr int kJobWorkersMax = 1024;
 
 // Workers' ranks stay below this one: random keys hold them in 16 bits, and the last one stands for nobody.
 constexpr uint64_t kRankEnd = 65535;
 
-// Servers of a job, and shards of its parameters: random keys hold them in 8 bits.
+// The most servers of a job, and shards of its parameters: random keys hold them in 8 bits.
 constexpr uint32_t kServersMax = 256;
 
-// Workers that plan and simulate may be asked about. One of them is a fiber, which takes two of the kernel's
-// 65,530 mappings.
+// The most workers that plan and simulate may be asked about. One of them is a fiber, which takes two of the
+// kernel's 65,530 mappings.
 constexpr int kSimulatedWorkersMax = 20000;
 
 static_assert(kJobWorkersMax <= kSimulatedWorkersMax && kSimulatedWorkersMax < int{kRankEnd});

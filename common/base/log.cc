@@ -21,7 +21,7 @@
 namespace tessera {
 namespace {
 
-// A pipe that has room has room for this.
+// A pipe that has any room has room for a whole line.
 static_assert(kLogLineBytesMax <= PIPE_BUF);
 
 std::atomic<LogLevel> least_level{LogLevel::kInfo};
@@ -30,6 +30,8 @@ std::atomic<LogLevel> least_level{LogLevel::kInfo};
 ABSL_CONST_INIT absl::Mutex mutex(absl::kConstInit);
 uint64_t lost ABSL_GUARDED_BY(mutex) = 0;  // lines for which there was no room
 
+// The line as it is written: level, time of day, text, and a line break. The time of day is for people who compare
+// logs of several machines.
 std::string WholeLine(LogLevel level, absl::string_view line) {
   static constexpr char kLetters[] = {'D', 'I', 'W', 'E'};
   const std::string head =
@@ -41,8 +43,8 @@ std::string WholeLine(LogLevel level, absl::string_view line) {
   return absl::StrCat(head, CutText(text, text_bytes_max), "\n");
 }
 
-// False: there is no room, as in a pipe or a terminal whose reader stands still. Callers hold locks that the job needs,
-// and may not wait for that.
+// Writes a line. False: there is no room, as in a pipe or a terminal whose reader stands still. Callers hold locks
+// that the job needs, and may not wait for that.
 bool Write(const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
   pollfd out = {STDERR_FILENO, POLLOUT, 0};
   if (poll(&out, 1, /*timeout=*/0) == 0) return false;

@@ -24,7 +24,7 @@ void SetLogLevel(LogLevel level);
 // Whether lines of this level are written, where making one is work.
 bool IsLogged(LogLevel level);
 
-// Of a line that is longer, with its time and its end, the beginning is written.
+// The most bytes of a line, its time and its line break included. Only the beginning of a longer line is written.
 constexpr size_t kLogLineBytesMax = 4096;
 
 // Writes one line whole, from any thread, as ToPrintable (printable.h) has it. Never waits for whoever reads stderr:

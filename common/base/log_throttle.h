@@ -16,7 +16,8 @@ class LogThrottle {
  public:
   LogThrottle(int lines, absl::Duration interval) : lines_(lines), interval_(interval) {}
 
-  // Whether a line may be written at `now`: then how many were held back since the last one that was.
+  // If a line may be written at `now`: how many were held back since the last one that was written. Otherwise
+  // nothing.
   std::optional<uint64_t> Pass(absl::Time now);
 
  private:

@@ -8,23 +8,23 @@
 
 namespace tessera {
 
-// One thread's. Time comes in as an argument, of any one clock.
+// The wait of one thread. Time comes in as an argument, of any one clock.
 class LongWait {
  public:
-  // It began at `since`: short ones, of less than `first`, are not worth a word.
+  // The wait began at `since`. A wait of less than `first` is not worth a word.
   LongWait(absl::Time since, absl::Duration first, absl::Duration every)
       : since_(since), every_(every), next_(since + first) {}
   LongWait(absl::Time since, absl::Duration every) : LongWait(since, every, every) {}
 
-  // Whether to say so now. If it is, then not again before another `every` is over.
+  // Whether to tell of the wait now. After a true answer the next one comes no sooner than after `every`.
   bool IsDue(absl::Time now) {
     if (now < next_) return false;
     next_ = now + every_;
     return true;
   }
-  // When to ask again.
+  // The time at which to ask again.
   absl::Time next() const { return next_; }
-  // "1m12s": how long it has lasted, for people.
+  // How long the wait has lasted, for people: "1m12s".
   std::string SoFar(absl::Time now) const {
     return absl::FormatDuration(absl::Trunc(now - since_, absl::Seconds(1)));
   }

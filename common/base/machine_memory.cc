@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// "MemAvailable:    1234 kB"
+// The bytes of a line such as "MemAvailable:    1234 kB".
 std::optional<int64_t> Line(absl::string_view meminfo, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(meminfo, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
@@ -23,7 +23,7 @@ std::optional<int64_t> Line(absl::string_view meminfo, absl::string_view name) {
   return std::nullopt;
 }
 
-// Pages of files that were not used lately: version 1 counts those of groups below under another name.
+// The bytes of files' pages that were not used lately: version 1 counts those of groups below under another name.
 int64_t InactiveFile(absl::string_view stat) {
   int64_t own = 0, total = 0;
   for (const absl::string_view line : absl::StrSplit(stat, '\n')) {
@@ -37,13 +37,15 @@ int64_t InactiveFile(absl::string_view stat) {
   return std::max(own, total);
 }
 
-// nullopt: there is no limit, which "max" says, or no group.
+// The limit of a control group; nullopt: there is none, which "max" says, or no group.
 std::optional<int64_t> MostOf(const GroupMemory& group) {
   int64_t most = 0;
   if (!absl::SimpleAtoi(group.most, &most)) return std::nullopt;
   return most;
 }
 
+// What a control group's limit leaves, where it has one. Pages of files that were not used lately count as free,
+// as the kernel drops them first.
 std::optional<int64_t> LeftIn(const GroupMemory& group) {
   int64_t most = 0, used = 0;
   if (!absl::SimpleAtoi(group.most, &most) || !absl::SimpleAtoi(group.used, &used)) {
@@ -52,6 +54,7 @@ std::optional<int64_t> LeftIn(const GroupMemory& group) {
   return std::max<int64_t>(0, most - std::max<int64_t>(0, used - InactiveFile(group.stat)));
 }
 
+// What all control groups above this process say; the files are named otherwise in version 2.
 std::vector<GroupMemory> ReadGroups(const std::string& root) {
   std::vector<GroupMemory> groups;
   for (const MemoryGroup& group : MemoryGroups(root)) {

@@ -14,7 +14,7 @@ namespace {
 
 struct Hierarchy {
   std::string mount;
-  // Of this process's group, below that.
+  // The path of this process's group below the mount.
   std::string group;
   bool is_unified = false;
 };

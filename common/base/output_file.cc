@@ -17,10 +17,10 @@
 namespace tessera {
 namespace {
 
-// As the system's own.
+// The limit that the system itself has for following links.
 constexpr int kLinksMax = 40;
 
-// By errno.
+// The error of a place that cannot be written, by errno.
 absl::Status NotWritable(absl::string_view flag, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", path,
                                                  "\" cannot be written: ", strerror(errno),
@@ -31,7 +31,8 @@ bool IsSame(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// What follows on stdout would go to a file that has no name any more.
+// Whether this process's stdout or stderr goes to the file: it cannot be replaced, as what follows there would go
+// to a file that has no name any more.
 bool IsOwnOutput(const struct stat& there) {
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat open;
@@ -44,12 +45,12 @@ bool IsOwnOutput(const struct stat& there) {
 void TakeAfter(const struct stat& there, int file) {
   // Changing the owner clears bits of the mode.
   if (fchown(file, there.st_uid, there.st_gid) != 0 && fchown(file, -1, there.st_gid) != 0) {
-    // It stays this process's own.
+    // The file stays this process's own.
   }
   fchmod(file, there.st_mode & 0777);
 }
 
-// 0, or errno.
+// Writes the text. Returns 0, or errno.
 int WriteText(const std::string& path, absl::string_view text) {
   std::ofstream file(path, std::ios::trunc);
   file << text << "\n";
@@ -63,7 +64,7 @@ int WriteText(const std::string& path, absl::string_view text) {
 
 absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
-  // Whoever reads a pipe takes its first writer's end for all there is.
+  // A pipe is not opened to be tried, as whoever reads it takes its first writer's end for all there is.
   struct stat there;
   const bool is_there = stat(path.c_str(), &there) == 0;
   if (is_there && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) {
@@ -86,7 +87,7 @@ absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
 absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path,
                             const std::vector<std::string>& inputs) {
   struct stat out;
-  // A terminal may be both.
+  // Only a regular file counts, as a terminal may be both input and output.
   if (path.empty() || stat(path.c_str(), &out) != 0 || !S_ISREG(out.st_mode)) {
     return absl::OkStatus();
   }
@@ -105,7 +106,7 @@ absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::
   int error = file.error();
   if (error == 0) error = WriteText(file.path(), text);
   if (error == 0 && file.Commit() != 0) {
-    // One that is mounted there, as into a container, can be written but not replaced.
+    // A file that is mounted there, as into a container, can be written but not replaced.
     error = WriteText(path, text);
   }
   if (error == 0) return absl::OkStatus();
@@ -124,7 +125,7 @@ OutputPlace PlaceOf(const std::string& path) {
     if (error) return {path, false};
     place = place.parent_path() / target;  // the target alone where it is absolute
   }
-  // What /proc/self/fd names may be gone.
+  // The file that a link in /proc/self/fd names may be gone.
   struct stat found;
   const bool is_found = stat(place.c_str(), &found) == 0;
   if (is_there != is_found) return {path, false};
@@ -138,14 +139,15 @@ OutputFile::OutputFile(const std::string& path) {
   if (!place.may_be_replaced) return;
   struct stat there;
   const bool is_there = stat(place_.c_str(), &there) == 0;
-  // Writing says why not.
+  // A file that may not be written is not replaced either: writing to it says why.
   if (is_there && access(place_.c_str(), W_OK) != 0) return;
   std::random_device device;
   const uint64_t drawn = (uint64_t{device()} << 32) | device();
   const std::string part = absl::StrCat(place_, ".", absl::Hex(drawn, absl::kZeroPad16), ".part");
   const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) {
-    // Without room the file that is there would be lost. Else its folder may be another's, or its name too long.
+    // On a full disk the file that is there would be lost. Otherwise its folder may be another's, or its name too
+    // long.
     if (errno == ENOSPC || errno == EDQUOT) error_ = errno;
     return;
   }

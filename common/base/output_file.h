@@ -10,13 +10,13 @@
 
 namespace tessera {
 
-// Whether `path`, which `flag` names, can be written: asked before hours of work. What is there stays as it
+// Checks that `path`, which `flag` names, can be written: asked before hours of work. What is there stays as it
 // is, and where nothing is nothing will be, as an empty file would look like a result. OK for "".
 //   kInvalidArgument  it cannot
 absl::Status CheckWritable(absl::string_view flag, const std::string& path);
 
-// Whether what `flag` names is none of `inputs`, by whatever path: it would be overwritten at the end, a training file
-// for good. OK for "", and for what is not there.
+// Checks that what `flag` names is none of `inputs`, by whatever path: it would be overwritten at the end, a
+// training file for good. OK for "", and for what is not there.
 //   kInvalidArgument  it is one of them
 absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path,
                             const std::vector<std::string>& inputs);
@@ -26,12 +26,12 @@ absl::Status CheckIsNoInput(absl::string_view flag, const std::string& path,
 //   kUnavailable  it cannot be written; "<flag>: ..." says why
 absl::Status WriteOutput(absl::string_view flag, const std::string& path, absl::string_view text);
 
-// Where writing to a path ends.
+// The place where writing to a path ends.
 struct OutputPlace {
-  // Behind all symbolic links, also one that leads to nothing yet.
+  // The path behind all symbolic links, also behind one that leads to nothing yet.
   std::string path;
-  // A file, or nothing yet: one that was written elsewhere may take its place. Else a device, a pipe or the file that
-  // this process's stdout or stderr goes to, which can only be written to.
+  // Whether a file that was written elsewhere may take its place: there is a file, or nothing yet. Otherwise it is
+  // a device, a pipe or the file that this process's stdout or stderr goes to, which can only be written to.
   bool may_be_replaced = true;
 };
 OutputPlace PlaceOf(const std::string& path);
@@ -42,19 +42,19 @@ OutputPlace PlaceOf(const std::string& path);
 //   out.Commit()
 class OutputFile {
  public:
-  // Makes it, with the rights that the file has which is there, or that a new one gets.
+  // Makes the file, with the rights of the file that is there, or those that a new one gets.
   explicit OutputFile(const std::string& path);
-  // Removes it, if it has not taken its place.
+  // Removes the file, if it has not taken its place.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  // 0, or the errno of why nothing can be written.
+  // Why nothing can be written, as an errno; 0: it can.
   int error() const { return error_; }
-  // What to write to: the place itself where nothing can take it, or where nothing can be made beside it.
+  // The path to write to: the place itself where nothing can take it, or where nothing can be made beside it.
   const std::string& path() const { return part_.empty() ? place_ : part_; }
   bool is_beside() const { return !part_.empty(); }
-  // 0, or errno. Once.
+  // Puts the file in its place. Returns 0, or errno. Called once.
   int Commit();
 
  private:

@@ -60,7 +60,7 @@ TESSERA_HOST_DEVICE inline PhiloxBlock Philox(uint64_t seed, Stream stream, uint
       static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
 }
 
-// In [0, 1), a multiple of 2^-24: exact in a float.
+// A float in [0, 1), a multiple of 2^-24: exact in a float.
 TESSERA_HOST_DEVICE inline float UnitFloat(uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }

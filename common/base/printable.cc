@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Of one character, which `text` is.
+// The code point of `text`, which is one character.
 uint32_t CodePoint(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (text.size() == 1) return byte(0);
@@ -18,12 +18,14 @@ uint32_t CodePoint(absl::string_view text) {
   return code;
 }
 
-// Unicode 15: C1 controls, line and paragraph separators, and whatever has Bidi_Control.
+// Whether the character would steer a terminal: by Unicode 15, C1 controls, line and paragraph separators, and
+// whatever has Bidi_Control.
 bool Steers(uint32_t code) {
   return (code >= 0x80 && code < 0xa0) || code == 0x061c || code == 0x200e || code == 0x200f ||
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
+// Writes one byte out, in the form that C has for it.
 void AppendByte(char c, std::string* out) {
   const auto byte = static_cast<uint8_t>(c);
   if (c == '\n') {
@@ -39,6 +41,7 @@ void AppendByte(char c, std::string* out) {
   }
 }
 
+// The bytes of the character that begins with `first`, which is UTF-8.
 size_t BytesOf(char first) {
   const auto byte = static_cast<uint8_t>(first);
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;

@@ -6,10 +6,11 @@
 
 namespace tessera {
 
-// The release, in status and report.
-inline constexpr char kVersion[] = "0.1.0";
+// The version of this tree, which the three programs, the status and the report name. It is that of the newest heading
+// in CHANGELOG.md (tests/deploy:tidy_test).
+inline constexpr char kVersion[] = "0.2.0";
 
-// "host:pid", for people.
+// Where this process is, "host:pid", for people.
 std::string ProcessDescription();
 
 // The CPU's model name.

@@ -17,13 +17,14 @@ namespace {
 constexpr int64_t kChildrenThreadsTried = 1000;
 constexpr size_t kSmallStackBytes = size_t{64} << 10;
 
+// What a waiting thread does: nothing, until it is told to end.
 void* AwaitEnd(void* ends) {
   while (sem_wait(static_cast<sem_t*>(ends)) != 0) {
   }
   return nullptr;
 }
 
-// Threads that wait until this goes.
+// Threads that wait until the object is destroyed.
 class WaitingThreads {
  public:
   WaitingThreads() { sem_init(&ends_, /*pshared=*/0, 0); }
@@ -33,7 +34,8 @@ class WaitingThreads {
     sem_destroy(&ends_);
   }
 
-  // As many of `wanted` more as there can be. `stack_bytes` 0: stacks of the usual size.
+  // Starts as many of `wanted` more threads as there can be, and returns how many. `stack_bytes` 0: stacks of the
+  // usual size.
   int64_t Add(int64_t wanted, size_t stack_bytes) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -53,7 +55,7 @@ class WaitingThreads {
   std::vector<pthread_t> threads_;
 };
 
-// Whether it is address space that the stacks of so many threads lack.
+// Whether address space is what the stacks of so many threads lack.
 bool LacksAddresses(int threads) {
   pthread_attr_t attributes;
   size_t stack = 0;
@@ -68,11 +70,13 @@ bool LacksAddresses(int threads) {
   return false;
 }
 
+// The threads are started for a moment rather than computed: limits of the user, of control groups and of address
+// space all count, and others may use them up.
 absl::Status CheckThreads(int own, int64_t of_children) {
   WaitingThreads threads;
   const int64_t had = threads.Add(own, 0);
   const bool lacks_addresses = had < own && LacksAddresses(own);
-  // Stacks of children lie in memory of their own.
+  // Only the threads' number is tried for children, as their stacks lie in memory of their own.
   const int64_t tried = std::min(of_children, kChildrenThreadsTried);
   const int64_t all = had < own ? had : had + threads.Add(tried, kSmallStackBytes);
   if (all == own + tried) return absl::OkStatus();
@@ -84,6 +88,7 @@ absl::Status CheckThreads(int own, int64_t of_children) {
                                                  own + of_children, "; ", advice));
 }
 
+// Raises the soft limit of open files as far as the hard one goes, and says what is missing then.
 absl::Status CheckFiles(int wanted) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();

@@ -9,11 +9,11 @@
 namespace tessera {
 
 struct ProcessNeeds {
-  // Beside those that run already.
+  // Threads beside those that run already.
   int threads = 0;
-  // Descriptors, all of them.
+  // File descriptors, all of them.
   int files = 0;
-  // Of processes that it starts, which count where limits are shared.
+  // Threads of processes that it starts, which count where limits are shared.
   int64_t children_threads = 0;
 };
 
@@ -25,8 +25,8 @@ struct ProcessNeeds {
 //   kInvalidArgument  it cannot; with what there is, what is needed and which limit to raise
 absl::Status CheckProcessLimits(const ProcessNeeds& needs);
 
-// From here on a write beyond the limit of a file's size (ulimit -f) fails with EFBIG, as one on a full disk fails,
-// where the system would end the process. For children, too. To be called in main.
+// Has a write beyond the limit of a file's size (ulimit -f) fail with EFBIG from now on, as one on a full disk
+// fails, where the system would end the process. This holds for children, too. To be called in main.
 void OutliveFileSizeLimit();
 
 }  // namespace tessera

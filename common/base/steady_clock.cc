@@ -10,7 +10,7 @@ const std::string& SteadyClockName() {
   static const std::string* const name = [] {
     auto* const found = new std::string;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> *found;
-    // A container may count from a moment of its own.
+    // The clock's name has the time namespace in it, as a container may count from a moment of its own.
     char space[64];
     const ssize_t length = readlink("/proc/self/ns/time", space, sizeof space);
     if (!found->empty() && length > 0) {

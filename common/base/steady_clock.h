@@ -12,13 +12,14 @@
 
 namespace tessera {
 
-// Since some moment that all of a process have in common: two of them may be compared and subtracted, and
-// mean nothing as a date, nor to a process whose clock has another name.
+// The time since some moment that all of a process have in common. Two such times may be compared and subtracted;
+// they mean nothing as a date, nor to a process whose clock has another name.
 inline absl::Time SteadyNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
-// Tells the machine's starts and its clocks apart. Empty: not known, nobody else has this clock.
+// The clock's name, which tells the machine's starts and its clocks apart. Empty: not known, nobody else has this
+// clock.
 const std::string& SteadyClockName();
 
 }  // namespace tessera

@@ -16,17 +16,19 @@ namespace {
 // Sent by the destructor to end the thread.
 constexpr int kEnd = SIGUSR2;
 
+// Whether the signal was ignored when the program started, as nohup has SIGHUP.
 bool IsIgnored(int signal) {
   struct sigaction action = {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+// The signals that ask a process to end.
 sigset_t Signals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
-  // Blocked, it would come although it is ignored.
+  // SIGHUP is left alone where it is ignored: blocked, it would come all the same.
   if (!IsIgnored(SIGHUP)) sigaddset(&set, SIGHUP);
   sigaddset(&set, kEnd);
   return set;
@@ -42,7 +44,7 @@ Termination::Termination(OnSignal on_signal, absl::Duration one_signal) {
   teller_ = std::thread([this, on_signal = std::move(on_signal)] { Tell(on_signal); });
 }
 
-// Never busy with what a signal leads to: it would not know when the next one came.
+// The thread that takes signals never does what a signal leads to, as it would not know when the next one came.
 void Termination::Take(absl::Duration one_signal) {
   const sigset_t awaited = Signals();
   absl::Time counted = absl::InfinitePast();
@@ -50,7 +52,7 @@ void Termination::Take(absl::Duration one_signal) {
     int signal = 0;
     if (sigwait(&awaited, &signal) != 0) continue;
     absl::MutexLock lock(&mutex_);
-    // Anybody may send it.
+    // Anybody may send this signal: it counts only once the destructor has run.
     if (signal == kEnd && ends_) return;
     if (signal == kEnd || SteadyNow() - counted < one_signal) continue;
     counted = SteadyNow();

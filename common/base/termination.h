@@ -13,17 +13,17 @@
 
 namespace tessera {
 
-// What asks a process to end may send a signal to it and then to its group, or a terminal that goes away both SIGHUP
-// and, by the shell, SIGTERM: signals so close together are one.
+// Signals so close together are one: what asks a process to end may send a signal to it and then to its group, or
+// a terminal that goes away both SIGHUP and, by the shell, SIGTERM.
 constexpr absl::Duration kOneSignal = absl::Milliseconds(300);
 
 // Construct in main before any other thread starts: it blocks the signals for all threads that
 // follow. One per process. SIGHUP stays ignored where it was when the program started (nohup).
 class Termination {
  public:
-  // `on_signal` is called on a thread of its own, with 1 for the first signal, 2 for the second,
-  // and so on, one call after the other, and with the signal's number. Signals within `one_signal` of the last that
-  // counted do not count, however long a call takes.
+  // Called on a thread of its own, with 1 for the first signal, 2 for the second, and so on, one call after the
+  // other, and with the signal's number. Signals within `one_signal` of the last that counted do not count,
+  // however long a call takes.
   using OnSignal = std::function<void(int count, int signal)>;
   explicit Termination(OnSignal on_signal, absl::Duration one_signal = kOneSignal);
   // Waits for a call in progress; signals that came since are not told any more.
@@ -41,11 +41,12 @@ class Termination {
   std::thread teller_;
 };
 
-// "SIGTERM".
+// The signal's name: "SIGTERM".
 std::string SignalName(int signal);
 
-// What a process that was ended by `signal` has for an exit code in a shell: 130 after Ctrl-C. A loop of commands goes
-// on after one that merely ends with that number: EndBySignal is what ends the loop.
+// What is added to a signal's number for the exit code that a shell shows of a process that it ended: 130 after
+// Ctrl-C. A loop of commands goes on after one that merely ends with that number: EndBySignal is what ends the
+// loop.
 constexpr int kSignalExitCode = 128;
 
 // Ends this process as if it had not held the signal up, without destructors or what is still in buffers. With the

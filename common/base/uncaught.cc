@@ -26,6 +26,7 @@ struct LastWords {
   std::string advice = "this is a fault of the program, report it with this log";
 };
 
+// What an exception that nobody caught was, and what a person can do about it: bad_alloc has advice of its own.
 LastWords WordsOf(const std::exception_ptr& thrown) {
   LastWords words;
   if (thrown == nullptr) return words;
@@ -50,7 +51,7 @@ LastWords WordsOf(const std::exception_ptr& thrown) {
 
 [[noreturn]] void OnTerminate() {
   static std::atomic<bool> is_ending{false};
-  // What comes of the words themselves, or of another thread meanwhile, is not worth a second try.
+  // A second failure, of the words themselves or of another thread meanwhile, is not worth a second try.
   if (is_ending.exchange(true)) std::abort();
   const LastWords words = WordsOf(std::current_exception());
   Log(LogLevel::kError,
@@ -67,8 +68,10 @@ Line lines[NSIG];
 
 constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU};
 
+// Runs in the signal handler: writes the line that was made beforehand, and ends the process as the signal would
+// have.
 void OnFatal(int number) {
-  // As Log, it does not wait for whoever reads.
+  // The write does not wait for whoever reads, as Log does not.
   pollfd reader{STDERR_FILENO, POLLOUT, 0};
   if (poll(&reader, 1, 0) == 1 && (reader.revents & POLLOUT) != 0) {
     [[maybe_unused]] const ssize_t written =
@@ -77,9 +80,10 @@ void OnFatal(int number) {
   raise(number);  // Which ends it once this returns (SA_RESETHAND).
 }
 
+// Has OnFatal called for this signal, with a line of its own.
 void LogFatal(int number) {
   struct sigaction now = {};
-  // A sanitizer's says more.
+  // A handler that is there already, such as a sanitizer's, says more, and stays.
   if (sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
   const std::string text =
       absl::StrCat("E ", said_by, ": ended error=\"signal ", number, " (", strsignal(number), "); ",

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Of the character that `text` begins with; 0 where it begins with none. Unicode 15, table 3-7.
+// The length of the character that `text` begins with; 0 where it begins with none. Unicode 15, table 3-7.
 size_t CharacterBytes(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
@@ -44,7 +44,7 @@ std::string CutText(absl::string_view text, size_t bytes_max) {
   const auto continues = [&](size_t i) { return (static_cast<uint8_t>(text[i]) & 0xC0) == 0x80; };
   size_t end = bytes_max;
   for (int back = 0; back < 3 && end > 0 && continues(end); ++back) --end;
-  // Bytes that are no character at all are cut anywhere.
+  // A text whose bytes are no characters at all is cut anywhere.
   if (continues(end)) end = bytes_max;
   return absl::StrCat(text.substr(0, end), "...");
 }

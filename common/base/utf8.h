@@ -11,16 +11,16 @@
 
 namespace tessera {
 
-// How many bytes from the begin on are UTF-8: text.size() where all are. Overlong forms, surrogates and
+// The number of bytes from the begin on that are UTF-8: text.size() where all are. Overlong forms, surrogates and
 // what lies beyond U+10FFFF are not.
 size_t Utf8PrefixBytes(absl::string_view text);
 
-// `text`, or the whole characters that fit into its first `bytes_max` bytes, and "...".
+// Returns `text`, or the whole characters that fit into its first `bytes_max` bytes, and "...".
 std::string CutText(absl::string_view text, size_t bytes_max);
 
-// `text`, every byte of it that is not UTF-8 as four characters: \xe9.
+// Returns `text` with every byte of it that is not UTF-8 as four characters: \xe9.
 std::string ToUtf8(absl::string_view text);
-// The same of its message.
+// Returns a status of the same code whose message is ToUtf8 of this one's.
 absl::Status ToUtf8(const absl::Status& status);
 
 }  // namespace tessera

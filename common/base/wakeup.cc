@@ -9,14 +9,14 @@ namespace tessera {
 void Wakeup::NotifyLocked() {
   if (notified_) return;
   notified_ = true;
-  // With the lock: the waiting thread cannot have destroyed it yet.
+  // The notification holds the lock, so that the waiting thread cannot have destroyed the condition yet.
   changed_.notify_one();
 }
 
 bool Wakeup::WaitUntil(absl::Time deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto notified = [this] { return notified_; };
-  // Further away than anybody waits, and than the library's arithmetic goes.
+  // Such a limit is further away than anybody waits, and than the library's arithmetic goes.
   if (deadline - SteadyNow() > absl::Hours(24 * 365)) {
     changed_.wait(lock, notified);
   } else {

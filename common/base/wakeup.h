@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// One thread waits, any thread notifies. What has changed is the caller's to look up, after the wait and
+// A wait of one thread, which any thread may end. What has changed is the caller's to look up, after the wait and
 // under its own lock: notify after the change.
 class Wakeup {
  public:
@@ -42,7 +42,7 @@ class Wakeup {
  private:
   void NotifyLocked();
 
-  // Not an absl::Mutex: only the standard library's waits go by the steady clock.
+  // This is no absl::Mutex, as only the standard library's waits go by the steady clock.
   std::mutex mutex_;
   std::condition_variable changed_;
   bool notified_ = false;

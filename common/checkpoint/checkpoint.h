@@ -27,7 +27,8 @@ class Checkpoint {
   // Reads every file and compares its sum with the manifest's: kInvalidArgument names one that
   // differs.
   absl::Status VerifySums() const;
-  // So, of the files that these rows lie in. kCancelled: `goes_on` said no, which is asked at every MiB.
+  // Rows whose files VerifyRows reads, to compare their sums with the manifest's as VerifySums does for all files.
+  // kCancelled: `goes_on` said no, which is asked at every MiB.
   struct Rows {
     int64_t parameter = 0;
     int64_t begin = 0;
@@ -44,7 +45,7 @@ class Checkpoint {
   absl::Status ReadRows(int64_t parameter, int64_t state, int64_t row_begin, int64_t row_end,
                         float* out) const;
 
-  // What worker `rank` saved; nullptr where it saved nothing.
+  // Opens what worker `rank` saved; nullptr where it saved nothing.
   absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenWorker(uint64_t rank) const;
 
  private:
@@ -58,7 +59,7 @@ class Checkpoint {
   std::vector<std::unique_ptr<SafetensorsReader>> shards_;
 };
 
-// Where the checkpoint of `step` lies, of those in `directory`; or `directory` itself, where that is one.
+// The path of the checkpoint of `step` among those in `directory`; or `directory` itself, where that is one.
 std::string CheckpointPath(const std::string& directory, uint64_t step);
 
 // The tensors of a shard's file in the order in which they are written: the parameters, then state by

@@ -84,7 +84,7 @@ absl::Status DurableFile::Write(const void* data, int64_t bytes) {
 
 absl::Status DurableFile::Finish() {
   TESSERA_CHECK(fd_ >= 0);
-  // A pipe or a device has nothing to be put on a disk.
+  // Nothing is to be synced of a pipe or a device.
   if (fsync(fd_) != 0) {
     const int error = errno;
     struct stat info;
@@ -117,7 +117,7 @@ absl::Status SyncFolder(const std::string& path) {
   if (fd < 0) return FileError(errno, path, "read");
   const int error = fsync(fd) == 0 ? 0 : errno;
   close(fd);
-  // Some file systems have no such thing for folders.
+  // Some file systems cannot sync folders, and say EINVAL.
   if (error != 0 && error != EINVAL) return FileError(error, path, "written");
   if (const int failed = Failpoint("folder.sync")) return FileError(failed, path, "written");
   return absl::OkStatus();
@@ -164,7 +164,7 @@ absl::Status RemoveFolder(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t bytes_max) {
-  // Without O_NONBLOCK a pipe without a writer would hold us for ever.
+  // O_NONBLOCK keeps a pipe without a writer from holding us for ever.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return FileError(errno, path, "read");
   struct stat info;

@@ -22,18 +22,18 @@
 
 namespace tessera {
 
-// Written from its begin to its end. One thread.
+// A file that is written from its begin to its end. One thread.
 class DurableFile {
  public:
-  // A file that is there already is emptied.
+  // Creates a file; one that is there already is emptied.
   static absl::StatusOr<std::unique_ptr<DurableFile>> Create(std::string path);
-  // A file that nobody else writes: a dot and 16 digits, drawn anew, are added to `path`.
+  // Creates a file that nobody else writes: a dot and 16 digits, drawn anew, are added to `path`.
   static absl::StatusOr<std::unique_ptr<DurableFile>> CreateUnique(const std::string& path);
   ~DurableFile();
 
-  // After an error the file is of no use.
+  // Writes behind what was written before. After an error the file is of no use.
   absl::Status Write(const void* data, int64_t bytes);
-  // All of it is on the disk, and the file is closed. Its name is on the disk once its folder is
+  // Returns once all of it is on the disk, and the file is closed. Its name is on the disk once its folder is
   // synced.
   absl::Status Finish();
 
@@ -47,12 +47,12 @@ class DurableFile {
   int fd_;
 };
 
-// What `error`, an errno, means for `path`; `what` is "written", "read", "made" and so on.
+// The error that `error`, an errno, means for `path`; `what` is "written", "read", "made" and so on.
 absl::Status FileError(int error, absl::string_view path, absl::string_view what);
 
 // Makes the folder, but not the ones above it. OK if it is there already.
 absl::Status MakeFolder(const std::string& path);
-// The names in it are on the disk.
+// Returns once the names in the folder are on the disk.
 absl::Status SyncFolder(const std::string& path);
 // Moves a folder; `to` is not there.
 absl::Status RenameFolder(const std::string& from, const std::string& to);
@@ -63,7 +63,8 @@ absl::Status RemoveFile(const std::string& path);
 // Removes a folder and the files in it. OK if it is not there.
 absl::Status RemoveFolder(const std::string& path);
 
-// The whole file. kInvalidArgument where it is longer than `bytes_max`, or no plain file: a pipe is not waited for.
+// Reads the whole file. kInvalidArgument where it is longer than `bytes_max`, or no plain file: a pipe is not
+// waited for.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t bytes_max);
 
 }  // namespace tessera

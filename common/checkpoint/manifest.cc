@@ -24,11 +24,12 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kStatesMax = 16;
-// As many as a header can name.
+// The most tensors that a header can name.
 constexpr int64_t kTensorsMax = 200'000;
 constexpr int64_t kEntriesMax = int64_t{1} << 44;
 constexpr size_t kColumnExtentsMax = 6;
 
+// Keys are written in this order, and FormatManifest's sum depends on it.
 OrderedJson ToJson(const CheckpointParameter& parameter) {
   OrderedJson json = {{"name", parameter.name}, {"rows", parameter.rows}};
   json["columns"] = parameter.columns;
@@ -76,6 +77,7 @@ OrderedJson ListOf(const std::vector<Item>& items) {
 // The text ends with `"xxh3": "<16 digits>"\n}\n`: the sum of the text with zeros for digits.
 constexpr size_t kSumFromEnd = 16 + sizeof("\"\n}\n") - 1;
 
+// The sum of the text without its own digits, which are taken for zeros.
 uint64_t SumOfText(absl::string_view text) {
   std::string zeroed(text);
   zeroed.replace(zeroed.size() - kSumFromEnd, 16, 16, '0');
@@ -86,6 +88,8 @@ absl::Status Wrong(const std::string& where, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
 }
 
+// Fills `parameter` from one entry of the manifest's list. Nothing is believed unchecked: sizes multiply to
+// numbers of bytes later, which must not overflow.
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointParameter* parameter) {
   JsonFields fields(where, json);
   uint64_t is_vector = 0;
@@ -122,6 +126,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
   return absl::OkStatus();
 }
 
+// Fills `shard`. Its counts are bounded so that those of all servers add up within 64 bits.
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointShard* shard) {
   JsonFields fields(where, json);
   fields.GetBelow(kSavedCountEnd, "version", &shard->version);
@@ -141,6 +146,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointShar
   return absl::OkStatus();
 }
 
+// Fills `member`, whose numbers must leave room for those that the job goes on with.
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointMember* member) {
   JsonFields fields(where, json);
   fields.GetBelow(kSavedNumberEnd, "member", &member->member);
@@ -150,6 +156,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointMemb
   return fields.Finish();
 }
 
+// Fills `file`, whose sum is written as 16 hexadecimal digits.
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointFile* file) {
   JsonFields fields(where, json);
   std::string sum;
@@ -198,6 +205,7 @@ absl::Status CheckFiles(const std::string& where, const Manifest& manifest) {
   return Wrong(where, absl::StrCat("\"", *missing.begin(), "\" is missing"));
 }
 
+// Refuses a manifest in which two parameters have one name.
 absl::Status CheckParameters(const std::string& where, const Manifest& manifest) {
   std::set<std::string> names;
   for (const CheckpointParameter& parameter : manifest.parameters) {

@@ -33,11 +33,11 @@ constexpr uint64_t kSavedStepEnd = uint64_t{1} << 40;
 // Half of what exchanges may be numbered with (kExchangeEnd in common/consistency/plan.h); generations and
 // members are no more.
 constexpr uint64_t kSavedNumberEnd = uint64_t{1} << 39;
-// Versions, pushes and rows of a server. Those of 256 servers add up to less than 2^64.
+// The limit of versions, pushes and rows of a server. Those of 256 servers add up to less than 2^64.
 constexpr uint64_t kSavedCountEnd = uint64_t{1} << 56;
 
 struct CheckpointFile {
-  // Without the folder.
+  // The file's name, without the folder.
   std::string name;
   int64_t bytes = 0;
   uint64_t sum = 0;
@@ -48,22 +48,22 @@ struct CheckpointParameter {
   int64_t rows = 0;
   int64_t columns = 1;
   bool is_vector = false;
-  // In an export its values are multiplied by it (common/keyset/mean_share.h).
+  // The number that an export multiplies the tensor's values by (common/keyset/mean_share.h).
   double export_factor = 1;
-  // Of a matrix, what its columns are made of: of a convolution channels, height and width. Their product
-  // is `columns`. Empty: no more than that.
+  // What the columns of a matrix are made of: channels, height and width for a convolution. Their product is
+  // `columns`. Empty: nothing more is known of them.
   std::vector<int64_t> columns_are = {};
 
-  // Of a tensor with so many of its rows.
+  // The shape of a tensor that has so many of its rows.
   std::vector<int64_t> Shape(int64_t row_count) const;
-  // Rows and columns, even of a vector, for people.
+  // The tensor's rows and columns, even of a vector, for people.
   std::vector<int64_t> Extents() const;
 };
 
-// Of one server, in the order of the shards.
+// What the manifest says of one server. Servers are in the order of the shards.
 struct CheckpointShard {
   uint64_t version = 0;
-  // Rows that its updates were computed from.
+  // Rows that the server's updates were computed from.
   uint64_t examples = 0;
   uint64_t pushes = 0;
   uint64_t staleness_sum = 0;
@@ -75,7 +75,7 @@ struct CheckpointShard {
 struct CheckpointMember {
   uint64_t member = 0;
   uint64_t rank = 0;
-  // Where it was: the last exchange that the checkpoint has of it, and the minibatches behind it.
+  // Where the worker was: the last exchange that the checkpoint has of it, and the minibatches behind it.
   uint64_t exchange = 0;
   uint64_t step = 0;
 };
@@ -83,10 +83,10 @@ struct CheckpointMember {
 struct Manifest {
   std::string job;
   std::string job_digest;
-  // What the digest is made of (common/config/job_digest.h): tells which keys differ.
+  // The text that the digest is made of (common/config/job_digest.h), which tells which keys differ.
   std::string job_text;
   std::string method;
-  // Of the program that wrote it.
+  // The version of the program that wrote it.
   std::string version;
   uint64_t step = 0;
   // The last exchange that all parameters have; 0 where members advance on their own.
@@ -101,11 +101,11 @@ struct Manifest {
   std::vector<CheckpointShard> shards;
   std::vector<CheckpointMember> members;
   std::vector<CheckpointFile> files;
-  // What the coordinator goes on from: a JSON object, of its own making.
+  // The part that the coordinator goes on from: a JSON object, of its own making.
   std::string coordinator = "{}";
 
   const CheckpointFile* FindFile(absl::string_view name) const;
-  // Its members had the ranks 0 to workers - 1, all of them.
+  // Whether its members had exactly the ranks 0 to workers - 1.
   bool HasRanks(uint64_t workers) const;
 };
 
@@ -120,7 +120,7 @@ absl::Status CheckSum(const Manifest& manifest, uint64_t sum, absl::string_view 
 // numbers beyond their end, numbers of files that contradict each other, another sum.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view text);
 
-// "step-000000000400".
+// The name of a step's folder: "step-000000000400".
 std::string StepFolderName(uint64_t step);
 std::string PartialFolderName(uint64_t step);
 constexpr char kPartialPrefix[] = "partial-";
@@ -128,7 +128,7 @@ constexpr char kPartialPrefix[] = "partial-";
 bool ParseStepFolderName(absl::string_view name, uint64_t* step);
 std::string ShardFileName(int64_t shard, int64_t shard_count);
 std::string WorkerFileName(uint64_t rank);
-// "worker-0.safetensors.00a81c5dd5c2ab7e": where the bytes of `file` lie until the commit.
+// The name under which the bytes of `file` lie until the commit: "worker-0.safetensors.00a81c5dd5c2ab7e".
 std::string WrittenName(const CheckpointFile& file);
 std::string StateName(int64_t state, absl::string_view parameter);
 

@@ -43,6 +43,7 @@ int64_t BytesOf(const std::vector<T>& values) {
   return static_cast<int64_t>(values.size() * sizeof(T));
 }
 
+// The sum of all arrays, in their order, each seeded with the sum of those before it.
 uint64_t SumOf(const ModelFacts& facts) {
   uint64_t sum = 0;
   ForEachArray(facts, [&sum](const char*, const char*, const auto& values) {
@@ -55,6 +56,7 @@ absl::Status Wrong(const SafetensorsReader& file, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("\"", file.path(), "\": ", what));
 }
 
+// Reads a sum of the metadata; a file with facts has all of them.
 absl::Status ReadSum(const SafetensorsReader& file, const char* key, uint64_t* sum) {
   const auto found = file.metadata().find(key);
   const std::string text = found == file.metadata().end() ? "" : found->second;
@@ -62,6 +64,8 @@ absl::Status ReadSum(const SafetensorsReader& file, const char* key, uint64_t* s
   return Wrong(file, absl::StrCat(key, " is \"", text, "\", want 16 hexadecimal digits"));
 }
 
+// Reads whether the training rows' values were bytes or numbers; another word is refused, as it would change what
+// inputs mean.
 absl::Status ReadKind(const SafetensorsReader& file, bool* bytes) {
   const auto found = file.metadata().find(kValues);
   const std::string text = found == file.metadata().end() ? "" : found->second;
@@ -85,6 +89,7 @@ absl::Status ReadArray(const SafetensorsReader& file, const char* name, const ch
   return file.Read(*found, 0, BytesOf(*values), values->data());
 }
 
+// Refuses facts that contradict each other: a reader would otherwise normalise by another feature's constants.
 absl::Status Check(const SafetensorsReader& file, const ModelFacts& facts) {
   if (facts.mean.empty() || facts.mean.size() != facts.stddev.size()) {
     return Wrong(file, absl::StrCat(kMean, " has ", facts.mean.size(), " entries and ", kStddev,

@@ -39,12 +39,12 @@ struct ModelFacts {
   std::vector<double> stddev;
   uint64_t train_sum = 0;
   std::vector<float> norm_constants;
-  // The training rows' values were bytes; otherwise they were numbers that are taken as they are.
+  // Whether the training rows' values were bytes; otherwise they were numbers that are taken as they are.
   bool bytes = false;
 
-  // Nothing is known. A file gets none of it then.
+  // Whether nothing is known. A file gets no facts then.
   bool empty() const { return mean.empty(); }
-  // Rows are read alike: they have the same labels, the same normalisation and values of the same kind.
+  // Whether rows are read alike: they have the same labels, the same normalisation and values of the same kind.
   bool ReadsAs(const ModelFacts& other) const {
     return labels == other.labels && mean == other.mean && stddev == other.stddev &&
            bytes == other.bytes;
@@ -57,14 +57,16 @@ TensorMetadata FactMetadata(const ModelFacts& facts);
 // Writes the values of FactTensors. DurableFile's codes.
 absl::Status AppendFacts(const ModelFacts& facts, SafetensorsWriter* out);
 
-// nullopt: the file has none. kInvalidArgument: they are not what was written, or contradict each other.
+// Reads a file's facts; nullopt: the file has none. kInvalidArgument: they are not what was written, or contradict
+// each other.
 absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const SafetensorsReader& file);
-// Those of the lowest rank, and of the first that has them the constants. Codes as above.
+// The facts of the lowest rank's file, with the constants of the first file that has them. The codes are those of
+// the other ReadFacts.
 absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const Checkpoint& checkpoint);
 
-// What a job with this checkpoint.restore reads its rows with: that of the newest checkpoint which `path` has, or
-// is. All of one folder have the same labels and normalisation. nullopt: there is none, or none that can be read,
-// or `path` is empty.
+// The facts that a job with this checkpoint.restore reads its rows with: those of the newest checkpoint which
+// `path` has, or is. All of one folder have the same labels and normalisation. nullopt: there is none, or none
+// that can be read, or `path` is empty.
 std::optional<ModelFacts> FactsToGoOnFrom(const std::string& path);
 
 }  // namespace tessera

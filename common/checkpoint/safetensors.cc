@@ -44,6 +44,8 @@ int64_t CheckedBytes(const TensorSpec& tensor) {
   return bytes;
 }
 
+// Reads one tensor's entry of the header and checks it: a known dtype, a shape whose bytes fit the offsets, and
+// offsets within the data.
 absl::StatusOr<TensorSpec> ParseTensor(const std::string& where, const std::string& name,
                                        const Json& json, int64_t data_bytes) {
   JsonFields fields(where, json);
@@ -88,6 +90,7 @@ absl::StatusOr<TensorSpec> ParseTensor(const std::string& where, const std::stri
   return tensor;
 }
 
+// Reads the file's metadata, which the format allows to be texts alone.
 absl::Status ParseMetadata(const std::string& where, const Json& json, TensorMetadata* metadata) {
   if (!json.is_object()) {
     return absl::InvalidArgumentError(
@@ -122,7 +125,7 @@ int64_t DtypeBytes(absl::string_view dtype) {
 
 absl::StatusOr<std::string> FormatTensorHeader(const std::vector<TensorSpec>& tensors,
                                                const TensorMetadata& metadata) {
-  // In our order, which is the order of the data.
+  // The header's keys keep our order, which is the order of the data.
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;
   std::set<std::string> names = {kMetadataKey};

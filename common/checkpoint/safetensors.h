@@ -29,13 +29,13 @@ constexpr int64_t kTensorLengthBytes = 8;
 // A tensor of the file. Without `begin`, one that is about to be written.
 struct TensorSpec {
   std::string name;
-  // As the layout writes it: "F32", "U64".
+  // The type's name in the format: "F32", "U64".
   std::string dtype;
   std::vector<int64_t> shape;
-  // Where its bytes begin in the data.
+  // The place in the data where the tensor's bytes begin.
   int64_t begin = 0;
 
-  // Entries, and bytes, of a tensor that has been checked.
+  // The number of entries, and of bytes, of a tensor that has been checked.
   int64_t size() const;
   int64_t bytes() const;
 };
@@ -43,12 +43,12 @@ struct TensorSpec {
 using TensorMetadata = std::map<std::string, std::string>;
 
 struct TensorHeader {
-  // In the order of their data.
+  // The tensors, in the order of their data.
   std::vector<TensorSpec> tensors;
   TensorMetadata metadata;
 };
 
-// Bytes of one entry; 0: no dtype of the layout has this name.
+// The bytes of one entry; 0: no dtype of the layout has this name.
 int64_t DtypeBytes(absl::string_view dtype);
 
 // The first bytes of a file that has these tensors, one after the other: length and header.

@@ -21,6 +21,8 @@ namespace {
 
 constexpr int64_t kReadBytesMax = int64_t{1} << 20;
 
+// Reads exactly so many bytes; a file that is shorter is an error. A call of pread reads 1 GiB at most, as the
+// system bounds it at 2 GiB.
 absl::Status ReadAt(int fd, const std::string& path, int64_t offset, int64_t bytes, void* out) {
   char* at = static_cast<char*>(out);
   while (bytes > 0) {
@@ -38,7 +40,7 @@ absl::Status ReadAt(int fd, const std::string& path, int64_t offset, int64_t byt
   return absl::OkStatus();
 }
 
-// Its size; an error where it is no plain file.
+// The size of an open file; an error where it is no plain file.
 absl::StatusOr<int64_t> SizeOf(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return FileError(errno, path, "read");

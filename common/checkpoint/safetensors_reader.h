@@ -16,9 +16,9 @@
 
 namespace tessera {
 
-// Believes nothing of the file: whatever its bytes are there is a status, and no allocation larger
-// than the header may be. The values are read with pread, so that a file that gets shorter meanwhile
-// is an error and no signal. Any thread, once open.
+// Reads a file, of which it believes nothing: whatever its bytes are there is a status, and no allocation larger
+// than the header may be. The values are read with pread, so that a file that gets shorter meanwhile is an error
+// and no signal. Any thread, once open.
 class SafetensorsReader {
  public:
   //   kInvalidArgument  ParseTensorHeader's, or shorter than its length says; and FileError's codes
@@ -29,7 +29,7 @@ class SafetensorsReader {
   const std::vector<TensorSpec>& tensors() const { return header_.tensors; }
   const TensorMetadata& metadata() const { return header_.metadata; }
   int64_t file_bytes() const { return file_bytes_; }
-  // nullptr: there is none of this name.
+  // The tensor of this name; nullptr: there is none.
   const TensorSpec* Find(absl::string_view name) const;
   // One that is there, of this dtype and shape; kInvalidArgument says what differs.
   absl::StatusOr<const TensorSpec*> Want(absl::string_view name, absl::string_view dtype,

@@ -12,7 +12,7 @@ namespace tessera {
 // Rows that lie in one shard's file, one after the other.
 struct SavedRows {
   int64_t shard = 0;
-  // In the shard's tensor.
+  // The slice's first row in the shard's tensor.
   int64_t row_begin = 0;
   int64_t row_count = 0;
 };

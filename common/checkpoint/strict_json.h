@@ -26,14 +26,13 @@ class JsonFields {
   // `where` names it in messages. Both outlive this.
   JsonFields(const std::string& where, const nlohmann::json& object);
 
-  // They leave the value as it was where the key is missing or of another kind. The first error is
-  // kept.
+  // These leave the value as it was where the key is missing or of another kind. The first error is kept.
   void Get(const char* key, std::string* value);
   void Get(const char* key, uint64_t* value);
-  // In [0, 2^63).
+  // The number must be in [0, 2^63).
   void Get(const char* key, int64_t* value);
   void Get(const char* key, double* value);
-  // In [0, end).
+  // The number must be in [0, end).
   void GetBelow(uint64_t end, const char* key, uint64_t* value);
   // nullptr: not there, or no array or object.
   const nlohmann::json* GetArray(const char* key);

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// It is used as a float, in which less may be 0, and 0 says that it is led.
+// The least threshold: tau is used as a float, in which less may be 0, and 0 says that the threshold is led.
 constexpr double kTauLeast = 1e-30;
 
 class CodecChecker {
@@ -31,7 +31,7 @@ class CodecChecker {
     errors_.Add(PositionOf(positions_, key), key, message);
   }
 
-  // Values replace what the servers have, where other payloads are added to it.
+  // Whether pushes are values, which replace what the servers have, where other payloads are added to it.
   bool sends_values() const { return job_.method().has_ist() || job_.method().has_ensemble(); }
   std::string method() const { return job_.method().has_ist() ? "ist" : "ensemble"; }
   const v1::CodecPair& pair() const { return job_.codec(); }
@@ -77,8 +77,8 @@ class CodecChecker {
          "brings values");
   }
 
-  // Adam divides by the root of its squares. One that is rounded to 0 beside a mean that is not makes a step
-  // of mean / epsilon. In bf16 every square keeps its size.
+  // Refuses codecs that ruin averaged states: Adam divides by the root of its squares, and one that is rounded to
+  // 0 beside a mean that is not makes a step of mean / epsilon. In bf16 every square keeps its size.
   void AveragedState(const std::string& key, const v1::Codec& codec) {
     if (!job_.method().local_sgd().average_state() || errors_.Touches("train.optimizer")) return;
     const bool adamw = job_.train().optimizer().has_adamw();
@@ -125,7 +125,7 @@ class CodecChecker {
     if (job_.method().has_quant_dp()) {
       return Fail(key, "got true, want false with method quant_dp: qsgd's rounding has no bias");
     }
-    // Entries that an exchange does not move are held back.
+    // With slim_dp even f32 holds something back: the entries that an exchange does not move.
     if (job_.method().has_slim_dp()) return;
     Fail(key, "got true, want false with codec.push f32, which loses nothing");
   }

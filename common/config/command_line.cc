@@ -16,6 +16,7 @@
 namespace tessera {
 namespace {
 
+// The names of the commands, for "did you mean".
 std::vector<std::string> CommandsOf(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -24,6 +25,7 @@ std::vector<std::string> CommandsOf(const CLI::App& app) {
   return names;
 }
 
+// The long names of the flags, for "did you mean".
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -32,14 +34,14 @@ std::vector<std::string> FlagsOf(const CLI::App& app) {
   return names;
 }
 
-// In place of what was not converted, "--workers = 99999999999".
+// What is wanted in place of a number that was not converted, such as "--workers = 99999999999".
 absl::string_view WantedNumber(absl::string_view what) {
   constexpr absl::string_view kBefore = " = ";
   const size_t at = what.rfind(kBefore);
   if (at == absl::string_view::npos) return "a number";
   const absl::string_view value = what.substr(at + kBefore.size());
   if (ParseNumber(value).has_value()) {
-    // Of a number with a fraction nothing but a flag for whole ones complains.
+    // Only a flag for whole numbers complains of a number with a fraction.
     const bool is_whole = value.find_first_of(".eE") == absl::string_view::npos;
     if (!is_whole) return "a whole number, in digits";
     return value[0] == '-' ? "a larger number" : "a smaller number";
@@ -57,7 +59,7 @@ std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error) {
     absl::StrAppend(&program, " ", command->get_name());
   }
   std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
-  // A word behind an unknown flag may have been meant as its value.
+  // Flags are told before other words, as a word behind an unknown flag may have been meant as its value.
   std::stable_partition(unknown.begin(), unknown.end(),
                         [](const std::string& word) { return absl::StartsWith(word, "-"); });
   const std::vector<std::string> commands = CommandsOf(*called);
@@ -82,7 +84,7 @@ std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 int EndOfParsing(const CLI::App& app, const CLI::ParseError& error) {
-  // Help that was asked for with a command that there is not would say nothing of it.
+  // A command that there is not is told even where help was asked for, which would say nothing of it.
   const bool is_unknown =
       !CommandsOf(app).empty() && app.get_subcommands().empty() && !app.remaining().empty();
   if (error.get_exit_code() == 0 && !is_unknown) return app.exit(error);

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// One line that says which program or command was called wrongly, with what, what was meant perhaps, and
-// where to read on:
+// One line that says which program or command was called wrongly, with what, what was meant perhaps, and where to
+// read on:
 //   tessera run: unknown flag "--repot"; did you mean "--report"? See tessera run --help
 std::string ParseErrorLine(const CLI::App& app, const CLI::ParseError& error);
 
@@ -20,19 +20,19 @@ int EndOfParsing(const CLI::App& app, const CLI::ParseError& error);
 
 void AddLogLevel(CLI::App* app, LogLevel* level);
 
-// --coordinator HOST:PORT.
+// Adds the flag --coordinator HOST:PORT.
 void AddCoordinator(CLI::App* app, std::string* address);
 
 // How long after its job's end a process waits for a last scrape, and the most that may be asked for.
 constexpr absl::Duration kMetricsLingerDefault = absl::Seconds(15);
 constexpr absl::Duration kMetricsLingerMax = absl::Hours(1);
 
-// --metrics HOST:PORT, and --metrics-linger for how long the end of the job is served there: sets `linger` to its
-// default.
+// Adds the flags --metrics HOST:PORT, and --metrics-linger for how long the end of the job is served there: sets
+// `linger` to its default.
 void AddMetrics(CLI::App* app, std::string* address, absl::Duration* linger,
                 const std::string& description);
 
-// --listen HOST:PORT, where port 0 takes a free one.
+// Adds the flag --listen HOST:PORT, where port 0 takes a free one.
 void AddListen(CLI::App* app, std::string* address, const std::string& description);
 
 }  // namespace tessera

@@ -22,7 +22,7 @@ int64_t ValuesOf(absl::Span<const int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
-// The name that the layer has in the job file, as "batch_norm".
+// The layer's name in the job file: "batch_norm".
 std::string LayerName(const v1::Layer& layer) {
   const auto* const kind =
       layer.GetReflection()->GetOneofFieldDescriptor(layer, layer.GetDescriptor()->oneof_decl(0));
@@ -157,7 +157,7 @@ class DataChecker {
   }
 
   void Files(const v1::Data& data, const std::string& key, const v1::DataFiles& files) {
-    // A list of one may be written without brackets: then its item has no position of its own.
+    // The file's own position is taken where an item has none: a list of one may be written without brackets.
     for (int i = 0; i < files.features_size(); ++i) {
       const std::string item = absl::StrCat(key, ".features.", i);
       File(data, positions_.count(item) ? item : key + ".features", files.features(i));

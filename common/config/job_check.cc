@@ -29,7 +29,7 @@ class Checker {
   }
 
   void Device(const std::string& device) {
-    // Whether the machine and the build have it only its worker can say.
+    // Only the form is checked: whether the machine and the build have the device only its worker can say.
     if (!Sound("cluster.device") || device == "cpu" || device == "cuda") return;
     absl::string_view ordinal = device;
     const bool digits = absl::ConsumePrefix(&ordinal, "cuda:") && !ordinal.empty() &&

@@ -12,11 +12,13 @@
 namespace tessera {
 namespace {
 
-// A message has so much of a key or a value; what is longer is cut.
+// The most bytes of a key or a value in a message; what is longer is cut.
 constexpr size_t kWordBytesMax = 80;
 
 using Values = std::map<absl::string_view, absl::string_view>;
 
+// The values of a canonical text by their keys; lines that are none are passed over, as another build may have
+// written them.
 Values ValuesIn(absl::string_view text) {
   Values values;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -32,6 +34,7 @@ std::optional<std::string> Find(const Values& values, absl::string_view key) {
   return std::string(found->second);
 }
 
+// A key or value for a message: of strangers, so that it is made printable and cut.
 std::string Word(absl::string_view text) {
   if (text.size() <= kWordBytesMax) return ToPrintable(text);
   return absl::StrCat(ToPrintable(text.substr(0, kWordBytesMax)), "...");

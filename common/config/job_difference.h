@@ -15,27 +15,27 @@
 
 namespace tessera {
 
-// Bytes of a text that is sent, and looked at where it comes from elsewhere.
+// The most bytes of a text that is sent, and of one that is looked at where it comes from elsewhere.
 constexpr size_t kJobTextBytesMax = size_t{64} << 10;
-// Keys that Describe names; of the others their number.
+// The most keys that Describe names; of the others it tells their number.
 constexpr size_t kDifferencesNamed = 6;
 
-// The text to send; empty: it is too long.
+// The job's text to send; empty: it is too long.
 std::string JobTextToSend(const v1::Job& job);
 
 struct KeyDifference {
   std::string key;
-  // As the texts have them; nullopt: the key is not there.
+  // The values that the texts have; nullopt: the key is not there.
   std::optional<std::string> given;
   std::optional<std::string> wanted;
 };
 
-// By key; keys that both have come first, as the others often follow from them. Empty where a text is empty or longer
-// than kJobTextBytesMax: nothing can be said. The texts may be anything.
+// The differences by key; keys that both have come first, as the others often follow from them. Empty where a text
+// is empty or longer than kJobTextBytesMax: nothing can be said. The texts may be anything.
 std::vector<KeyDifference> DifferencesOf(absl::string_view given, absl::string_view wanted);
 
-// "train.batch_size is 64, want 32; seed is not set, want 7; and 3 keys more", in one line for a log; empty: there are
-// none.
+// The differences in one line for a log: "train.batch_size is 64, want 32; seed is not set, want 7; and 3 keys
+// more"; empty: there are none.
 std::string Describe(absl::Span<const KeyDifference> differences);
 
 }  // namespace tessera

@@ -25,6 +25,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
+// A value as the canonical text has it; strings are quoted, so that none can look like another key.
 std::string ValueText(const Message& message, const FieldDescriptor& field, int index) {
   const std::string text = ScalarText(message, field, index);
   if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) return text;
@@ -33,6 +34,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
 
 void AddLines(const Message& message, const std::string& path, std::vector<std::string>* lines);
 
+// Adds the lines of a repeated field, each item under its number.
 void AddRepeated(const Message& message, const FieldDescriptor& field, const std::string& path,
                  std::vector<std::string>* lines) {
   const Reflection& reflection = *message.GetReflection();
@@ -46,6 +48,8 @@ void AddRepeated(const Message& message, const FieldDescriptor& field, const std
   }
 }
 
+// Adds the lines of all keys below `path` that are not local. A key that is optional and absent adds none, so that
+// jobs without it keep the digest that they had before the key existed.
 void AddLines(const Message& message, const std::string& path, std::vector<std::string>* lines) {
   const Reflection& reflection = *message.GetReflection();
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
@@ -65,7 +69,7 @@ void AddLines(const Message& message, const std::string& path, std::vector<std::
   }
 }
 
-// One that the list has, or the next.
+// The item of a list with this number, which the list has, or which is its next.
 Message* ItemOf(const FieldDescriptor& field, absl::string_view index, Message* message) {
   const Reflection& reflection = *message->GetReflection();
   const int count = reflection.FieldSize(*message, &field);
@@ -75,6 +79,8 @@ Message* ItemOf(const FieldDescriptor& field, absl::string_view index, Message* 
                         : reflection.MutableRepeatedMessage(message, &field, place);
 }
 
+// Sets the key at `path` of a job that is read back from its text; a path that this build does not know is left
+// out.
 void SetLine(absl::string_view path, absl::string_view value, Message* message) {
   const std::vector<std::string> names = absl::StrSplit(path, '.');
   for (size_t i = 0; i < names.size(); ++i) {
@@ -94,7 +100,7 @@ void SetLine(absl::string_view path, absl::string_view value, Message* message) 
     }
     if (message == nullptr) return;
   }
-  // The member that a choice has is named by the value.
+  // A choice's line names by its value which member it has.
   const FieldDescriptor* const member =
       message->GetDescriptor()->FindFieldByName(std::string(value));
   if (member == nullptr || !IsMessage(*member) || member->is_repeated()) return;
@@ -109,7 +115,7 @@ v1::Job JobOfText(absl::string_view text) {
     const size_t end = line.find('=');
     if (end != line.npos) lines.emplace_back(line.substr(0, end), line.substr(end + 1));
   }
-  // Item 10 of a list after item 9.
+  // Lines are sorted so that item 10 of a list comes after item 9.
   std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.first.size(), a) < std::tuple(b.first.size(), b);
   });

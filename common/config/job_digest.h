@@ -21,10 +21,10 @@
 
 namespace tessera {
 
-// `job` is resolved (ReadJob). 64 hex digits.
+// The digest of `job`, which is resolved (ReadJob): 64 hex digits.
 std::string JobDigest(const v1::Job& job);
 
-// What the digest is made of; two jobs' texts show where they differ.
+// The text that the digest is made of; two jobs' texts show where they differ.
 std::string CanonicalJobText(const v1::Job& job);
 
 // The job that a canonical text is of, without what is local. Another build may have written it: keys and

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kQuotedBytesMax = 60;
 
-// Equal, or `below` continues `above` with a dot.
+// Whether two paths are equal, or `below` continues `above` with a dot.
 bool IsAtOrBelow(absl::string_view below, absl::string_view above) {
   return above.empty() || below == above ||
          (absl::StartsWith(below, above) && below[above.size()] == '.');
@@ -75,7 +75,7 @@ std::vector<JobError> JobErrors::Sorted() const {
   });
   std::vector<JobError> errors;
   for (const Entry& entry : entries) {
-    // A place within an override is of no help: the key says it.
+    // No place within an override is told: the key says it.
     const bool in_file = entry.at.source == 0;
     errors.push_back({source_names_[entry.at.source], in_file ? entry.at.line : 0,
                       in_file ? entry.at.column : 0, entry.key, entry.message});

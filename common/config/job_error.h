@@ -17,22 +17,22 @@ namespace tessera {
 // Errors beyond this many are counted, not kept.
 constexpr int kJobErrorsMax = 100;
 
-// Where something is written. Lines and columns count from 1; 0 is unknown.
+// A place where something is written. Lines and columns count from 1; 0 is unknown.
 struct Position {
-  // 0: the job file; n: the n-th --set.
+  // The text that the position is in. 0: the job file; n: the n-th --set.
   int source = 0;
   int line = 0;
   int column = 0;
 };
 
-// Where each key that was given is written, by its path: "model.layers.0.linear.units".
+// The places of the keys that were given, each by its path: "model.layers.0.linear.units".
 using Positions = std::map<std::string, Position>;
 
-// Of `key`, or of the nearest key above it that was given; the file's start when there is none.
+// The place of `key`, or of the nearest key above it that was given; the file's start when there is none.
 Position PositionOf(const Positions& positions, absl::string_view key);
 
 struct JobError {
-  // The job file's path, or "--set a.b.c".
+  // Where the error is: the job file's path, or "--set a.b.c".
   std::string file;
   int line = 0;
   int column = 0;
@@ -41,9 +41,9 @@ struct JobError {
   std::string message;
 };
 
-// One line without its end.
+// The error in one line, without its end.
 std::string FormatJobError(const JobError& error);
-// One line each.
+// The errors, one line each.
 std::string FormatJobErrors(const std::vector<JobError>& errors);
 
 // The errors of one job, collected while it is read.
@@ -54,12 +54,12 @@ class JobErrors {
 
   void Add(Position at, absl::string_view key, absl::string_view message);
 
-  // An error was added for `key`, for a key above it or for one below it: what it holds means
-  // nothing.
+  // Whether an error was added for `key`, for a key above it or for one below it: what it holds means nothing
+  // then.
   bool Touches(absl::string_view key) const;
   bool empty() const { return entries_.empty(); }
 
-  // In the order of the file, then of the overrides.
+  // The errors in the order of the file, then of the overrides.
   std::vector<JobError> Sorted() const;
 
  private:
@@ -73,9 +73,9 @@ class JobErrors {
   int left_out_ = 0;
 };
 
-// User text for a message: quoted, escaped, cut after 60 bytes.
+// User text as a message has it: quoted, escaped, cut after 60 bytes.
 std::string Quoted(absl::string_view text);
-// `name` below `path`: "a.b" and "c" give "a.b.c". A name that is no plain word is quoted.
+// The path of the key `name` below `path`: "a.b" and "c" give "a.b.c". A name that is no plain word is quoted.
 std::string KeyPath(absl::string_view path, absl::string_view name);
 
 }  // namespace tessera

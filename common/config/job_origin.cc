@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kHostNameBytesMax = 256;
 
-// As a shell reads it as one word.
+// Quotes `text` so that a shell reads it as one word.
 std::string Word(absl::string_view text) {
   const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("_-./:=,+@%", c);
@@ -35,7 +35,7 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
-// What can be read but once is named as it was.
+// The path from the root folder. What can be read but once is named as it was.
 std::string FromRoot(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return path;
@@ -61,7 +61,7 @@ v1::JobOrigin OriginOf(absl::Span<char* const> arguments, const std::string& job
 
 std::string OriginText(const v1::JobOrigin& origin) {
   std::string text;
-  // Our own message of plain fields: it always has a JSON form.
+  // The conversion cannot fail: our own message of plain fields always has a JSON form.
   (void)google::protobuf::util::MessageToJsonString(origin, &text);
   return text;
 }

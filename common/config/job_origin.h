@@ -11,13 +11,13 @@
 
 namespace tessera {
 
-// Of this process, now; `arguments` are its own, its name first.
+// The origin of a job that this process starts now; `arguments` are its own, its name first.
 v1::JobOrigin OriginOf(absl::Span<char* const> arguments, const std::string& job_path,
                        const std::vector<std::string>& overrides);
 
-// As one argument of a child, which says it in place of its own.
+// The origin as one argument of a child process, which reports it in place of its own.
 std::string OriginText(const v1::JobOrigin& origin);
-// kInvalidArgument: it is none of OriginText's.
+// Reads what OriginText wrote. kInvalidArgument: the text is none of its.
 absl::StatusOr<v1::JobOrigin> OriginOfText(const std::string& text);
 
 }  // namespace tessera

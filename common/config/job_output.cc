@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the folder of one checkpoint: what checkpoint.restore names, or a folder in it or in checkpoint.directory.
+// Whether the file lies in the folder of one checkpoint: what checkpoint.restore names, or a folder in it or in
+// checkpoint.directory.
 bool IsOfCheckpoint(const fs::path& file, const v1::Checkpoint& checkpoint) {
   std::error_code error;
   const fs::path folder = fs::canonical(file, error).parent_path();

@@ -10,14 +10,14 @@
 
 namespace tessera {
 
-// Asked before anything is written. OK for "". Looks at files alone, and makes none.
+// Checks, before anything is written, that an output is no input. OK for "". Looks at files alone, and makes none.
 //   kInvalidArgument  `path`, which `flag` names, is the job's file, one that the job names, or one of a checkpoint in
 //                     its folders
 absl::Status CheckIsNoJobInput(absl::string_view flag, const std::string& path,
                                const std::string& job_path, const v1::Job& job);
 
-// The same, and kInvalidArgument for what cannot be written. A file that is not there yet is there for a moment: not
-// for one whose appearance somebody waits for.
+// Checks what CheckIsNoJobInput checks, and that the file can be written (kInvalidArgument if not). A file that is
+// not there yet is there for a moment: do not ask for a file whose appearance somebody waits for.
 absl::Status CheckJobOutput(absl::string_view flag, const std::string& path,
                             const std::string& job_path, const v1::Job& job);
 

@@ -12,6 +12,8 @@ namespace {
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
+// `path` below `directory`, in its shortest form; an empty path stays empty, and an absolute one stays where it
+// is.
 std::string Below(absl::string_view directory, absl::string_view path) {
   if (path.empty()) return "";
   const std::filesystem::path joined =
@@ -21,6 +23,7 @@ std::string Below(absl::string_view directory, absl::string_view path) {
   return normal;
 }
 
+// Makes every path of the message that starts at the job file start at `directory`.
 void Resolve(absl::string_view directory, Message* message) {
   const Reflection& reflection = *message->GetReflection();
   for (const google::protobuf::FieldDescriptor* field : FieldsOf(*message->GetDescriptor())) {
@@ -35,6 +38,7 @@ void Resolve(absl::string_view directory, Message* message) {
   }
 }
 
+// Adds every path that the message names, in the order of the schema.
 void Collect(const Message& message, std::vector<std::string>* paths) {
   const Reflection& reflection = *message.GetReflection();
   for (const google::protobuf::FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {

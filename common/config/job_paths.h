@@ -14,7 +14,7 @@ namespace tessera {
 // files) start at `directory` instead, the job file's. Absolute and empty ones stay.
 void ResolveJobPaths(absl::string_view directory, v1::Job* job);
 
-// A file of data.train or data.test: below data.directory unless it is absolute.
+// The path of a file of data.train or data.test: below data.directory unless it is absolute.
 std::string DataPath(const v1::Data& data, absl::string_view file);
 
 // Every path that a resolved job names: data files, certificates, folders.

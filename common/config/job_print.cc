@@ -17,7 +17,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Words that YAML readers take for something else than a string.
+// Whether YAML readers take the word for something else than a string.
 bool IsReserved(absl::string_view text) {
   const std::string lower = absl::AsciiStrToLower(text);
   for (const char* word : {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}) {
@@ -26,6 +26,7 @@ bool IsReserved(absl::string_view text) {
   return false;
 }
 
+// `text` as YAML: without quotes where every YAML reader takes it for a string, else in double quotes.
 std::string YamlString(const std::string& text) {
   const bool plain =
       !text.empty() && (absl::ascii_isalpha(text[0]) || text[0] == '/') && !IsReserved(text) &&
@@ -43,8 +44,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
 
 class Printer {
  public:
-  // The keys of `message`, each on lines of its own. A list's item has `lead` "- " before its first
-  // key.
+  // Prints the keys of `message`, each on lines of its own. A list's item has `lead` "- " before its first key.
   void Print(const Message& message, int indent, absl::string_view lead) {
     const Reflection& reflection = *message.GetReflection();
     for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {

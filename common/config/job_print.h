@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Every key with its value, defaults included, in the order of job.proto. Reads back to the same
+// The job as YAML: every key with its value, defaults included, in the order of job.proto. Reads back to the same
 // job and digest, from any directory: its paths are absolute where the job's are.
 std::string PrintJob(const v1::Job& job);
 

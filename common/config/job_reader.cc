@@ -29,7 +29,7 @@ constexpr int kWriterPauseMaxMs = 60 * 1000;
 
 // Fills `text`; returns what went wrong, or nothing.
 std::string ReadText(const std::string& path, std::string* text) {
-  // Without O_NONBLOCK a pipe without a writer would hold us for ever.
+  // O_NONBLOCK keeps a pipe without a writer from holding us for ever.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) {
     return absl::StrCat(
@@ -59,7 +59,7 @@ std::string ReadText(const std::string& path, std::string* text) {
   return problem;
 }
 
-// The same of what can be read once, however often it is asked for.
+// Reads what can be read only once, such as a pipe: the text is kept, however often it is asked for.
 std::string ReadOnce(const std::string& path, std::string* text) {
   struct Kept {
     std::string text, problem;

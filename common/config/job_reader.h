@@ -20,7 +20,7 @@ namespace tessera {
 
 struct JobSource {
   std::string text;
-  // As the user gave it; for messages.
+  // The file's name as the user gave it, for messages.
   std::string path;
   // The job file's own, where its relative paths start. Empty: they are left as they are.
   std::string directory;
@@ -31,7 +31,7 @@ struct JobSource {
 struct JobOptions {
   // Data files must exist. A server needs none.
   bool check_files = true;
-  // With check_files, so must the files under security: of a program that loads them.
+  // Whether check_files also looks for the files under `security`: for a program that loads them.
   bool check_security = true;
   // With check_files, so must the folder of checkpoint.restore. A worker may need none: one that joins late has no
   // use for it where the job has a checkpoint of its own since.

@@ -22,6 +22,7 @@ std::string OneOf(const FieldList& members) {
   return absl::StrCat(names.find(',') == std::string::npos ? "" : "exactly one of ", names);
 }
 
+// What is wanted where a message stands, in words.
 std::string WantedMessage(const Descriptor& type) {
   const std::string names = NamesList(FieldsOf(type));
   if (IsChoice(type)) return OneOf(FieldsOf(type));
@@ -34,6 +35,7 @@ std::string Wanted(const FieldDescriptor& field) {
   return IsMessage(field) ? WantedMessage(*field.message_type()) : WantedScalar(field);
 }
 
+// What is wrong with a key that the schema does not have, with the name that was meant perhaps.
 std::string UnknownKey(const std::string& name, const FieldList& fields) {
   const std::string near = DidYouMean(name, NamesOf(fields));
   if (!near.empty()) return absl::StrCat("unknown key", near);

@@ -8,9 +8,10 @@
 namespace tessera {
 namespace {
 
-// Longer words are no typing errors; also bounds the work.
+// The most bytes of a word that is compared. Longer words are no typing errors; the limit also bounds the work.
 constexpr size_t kNameBytesMax = 64;
 
+// The name without case, and with underscores for dashes, as flags and keys differ in these alone.
 std::string Folded(absl::string_view name) {
   std::string folded = absl::AsciiStrToLower(name);
   std::replace(folded.begin(), folded.end(), '-', '_');

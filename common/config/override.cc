@@ -18,7 +18,7 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// What stands in `text` without quotes, behind a blank or at the beginning, and begins with #.
+// Whether `text` has a # without quotes, behind a blank or at the beginning.
 bool HasComment(absl::string_view text) {
   char quote = '\0', before = ' ';
   for (const char c : text) {
@@ -37,7 +37,7 @@ bool HasComment(absl::string_view text) {
   return false;
 }
 
-// Nothing, in YAML's words. What else the parser finds nothing in is a comment.
+// Whether the text is nothing, in YAML's words. What else the parser finds nothing in is a comment.
 bool IsNothing(absl::string_view text) {
   constexpr absl::string_view kWords[] = {"", "~", "null", "Null", "NULL"};
   return std::find(std::begin(kWords), std::end(kWords), absl::StripAsciiWhitespace(text)) !=
@@ -57,7 +57,7 @@ class Change {
         value_(std::move(value)),
         errors_(*errors) {}
 
-  // names_[depth] is a key of `node`, a message of `type`.
+  // Enters `node`, a message of `type`, of which names_[depth] is a key.
   void Enter(const Descriptor& type, size_t depth, YamlNode* node) {
     const std::string& name = names_[depth];
     const FieldDescriptor* field = type.FindFieldByName(name);
@@ -69,7 +69,7 @@ class Change {
                        near.empty() ? absl::StrCat(", want ", NamesList(FieldsOf(type))) : near));
     }
     MakeMap(type, node);
-    // Something else stands where a map should: whoever reads the tree says so.
+    // Nothing is changed where something else stands in a map's place: whoever reads the tree says so.
     if (!node->is_map()) return;
     const bool is_last = depth + 1 == names_.size();
     if (!is_last || !value_.is_null() || IsMessage(*field)) TakeOutOtherMembers(*field, node);
@@ -84,7 +84,7 @@ class Change {
   }
 
  private:
-  // names_[depth] is an index into `list`.
+  // Enters `list`, into which names_[depth] is an index.
   void EnterList(const FieldDescriptor& field, size_t depth, YamlNode* list) {
     if (list->is_scalar() && !IsMessage(field)) {
       YamlNode items;
@@ -182,7 +182,7 @@ void ApplyOverrides(const std::vector<std::string>& overrides, const Descriptor&
     }
     YamlNode value;
     if (!ParseYaml(text.substr(equals + 1), at.source, &value, errors)) continue;
-    if (value.is_null()) value.at = at;  // Of no text at all the parser gives no place.
+    if (value.is_null()) value.at = at;  // the parser gives no place for no text at all
     Change(at, text.substr(0, equals), text.substr(equals + 1), std::move(value), errors)
         .Enter(type, 0, root);
   }

@@ -20,8 +20,8 @@
 
 namespace tessera {
 
-// Applies them in order to `root`, the tree of a message of type `type`. Paths that the schema does
-// not know are added to `errors`. What v holds is left to whoever reads the tree.
+// Applies the overrides in order to `root`, the tree of a message of type `type`. Paths that the schema does not
+// know are added to `errors`. What v holds is left to whoever reads the tree.
 void ApplyOverrides(const std::vector<std::string>& overrides,
                     const google::protobuf::Descriptor& type, YamlNode* root, JobErrors* errors);
 

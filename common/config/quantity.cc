@@ -18,7 +18,7 @@ struct SizeUnit {
   int64_t bytes;
 };
 
-// Largest first, as FormatSize wants them.
+// The units of size, largest first, as FormatSize wants them.
 constexpr SizeUnit kBinaryUnits[] = {
     {"TiB", int64_t{1} << 40},
     {"GiB", int64_t{1} << 30},
@@ -40,6 +40,7 @@ absl::string_view WithoutSign(absl::string_view text) {
   return text;
 }
 
+// The bytes of a unit; nothing for a text that is no unit.
 std::optional<int64_t> UnitBytes(absl::string_view unit) {
   for (const SizeUnit& known : kBinaryUnits) {
     if (unit == known.name) return known.bytes;

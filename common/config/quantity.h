@@ -14,22 +14,22 @@
 
 namespace tessera {
 
-// Decimal, with an optional sign.
+// Parses a decimal integer with an optional sign.
 std::optional<int64_t> ParseInteger(absl::string_view text);
 std::optional<uint64_t> ParseUnsigned(absl::string_view text);
 
-// Decimal, finite: "0.1", "1e-5". Minus zero becomes zero.
+// Parses a finite decimal number: "0.1", "1e-5". Minus zero becomes zero.
 std::optional<double> ParseNumber(absl::string_view text);
 std::string FormatNumber(double value);
 
-// "5s", "200ms", "1m30s", "1.5h"; plain "0". Nanoseconds.
+// Parses a duration into nanoseconds: "5s", "200ms", "1m30s", "1.5h"; plain "0".
 std::optional<int64_t> ParseDuration(absl::string_view text);
 std::string FormatDuration(int64_t nanoseconds);
 
-// "4MiB", "1GB", "512" (B, kB, MB, GB, TB in powers of 1000, KiB, MiB, GiB, TiB in powers of 1024).
-// Bytes.
+// Parses a size into bytes: "4MiB", "1GB", "512" (B, kB, MB, GB, TB in powers of 1000, KiB, MiB, GiB, TiB in
+// powers of 1024).
 std::optional<int64_t> ParseSize(absl::string_view text);
-// For whoever wrote a size that is none.
+// What a message wants where a size is none.
 constexpr absl::string_view kSizeUnits = "in whole B, kB, MB, GB, TB, KiB, MiB, GiB or TiB";
 std::string FormatSize(int64_t bytes);
 

@@ -44,6 +44,8 @@ std::optional<bool> ParseBool(absl::string_view text) {
   (field.is_repeated() ? reflection.Add##Type(message, &field, value) \
                        : reflection.Set##Type(message, &field, value))
 
+// Sets a numeric field, if the text is a number of its type within its bounds. False: it is not, and nothing has
+// changed.
 bool PutNumber(absl::string_view text, const FieldDescriptor& field, Message* message) {
   const Reflection& reflection = *message->GetReflection();
   const v1::Key& key = KeyOf(field);
@@ -78,6 +80,7 @@ bool PutNumber(absl::string_view text, const FieldDescriptor& field, Message* me
   }
 }
 
+// What is wrong with a text as the value of this field; nothing where it may stand there.
 std::optional<std::string> StringComplaint(absl::string_view text, const FieldDescriptor& field) {
   const v1::Key& key = KeyOf(field);
   if (text.size() > kJobStringBytesMax) {
@@ -99,6 +102,7 @@ std::optional<std::string> StringComplaint(absl::string_view text, const FieldDe
   return std::nullopt;
 }
 
+// A bound in the words in which the value itself is written: a duration, a size or a number.
 std::string BoundText(const FieldDescriptor& field, double bound) {
   switch (KeyOf(field).unit()) {
     case v1::UNIT_DURATION:
@@ -112,7 +116,7 @@ std::string BoundText(const FieldDescriptor& field, double bound) {
   return absl::StrCat(static_cast<int64_t>(bound));
 }
 
-// " in [1, 4]", " of at least 1", " above 0", or nothing.
+// The field's bounds in words: " in [1, 4]", " of at least 1", " above 0", or nothing.
 std::string BoundsText(const FieldDescriptor& field) {
   const v1::Key& key = KeyOf(field);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64 && !key.has_max()) {

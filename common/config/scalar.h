@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// Text of a job in one value, at most.
+// The most bytes of a text in a job.
 constexpr size_t kJobStringBytesMax = 4096;
 
 // Sets `field` of `message`, or appends to it where it is repeated. `quoted` text is a string, a
@@ -27,7 +27,8 @@ std::optional<std::string> SetScalar(absl::string_view text, bool quoted,
 std::string ScalarText(const google::protobuf::Message& message,
                        const google::protobuf::FieldDescriptor& field, int index);
 
-// "an integer in [1, 4]", "one of idx, csv", "a duration such as 10s, in [200ms, 1h]".
+// What is wanted of the field's value, in words: "an integer in [1, 4]", "one of idx, csv", "a duration such as
+// 10s, in [200ms, 1h]".
 std::string WantedScalar(const google::protobuf::FieldDescriptor& field);
 
 }  // namespace tessera

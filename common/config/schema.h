@@ -21,7 +21,7 @@ inline bool IsMessage(const google::protobuf::FieldDescriptor& field) {
   return field.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE;
 }
 
-// A message that is written as exactly one of its members.
+// Whether the message is written as exactly one of its members.
 inline bool IsChoice(const google::protobuf::Descriptor& message) {
   return message.options().HasExtension(v1::choice);
 }
@@ -29,12 +29,12 @@ inline bool HasBareNames(const google::protobuf::Descriptor& message) {
   return message.options().GetExtension(v1::choice).bare_name();
 }
 
-// In the order of the file.
+// The message's fields in the order of the schema's file.
 FieldList FieldsOf(const google::protobuf::Descriptor& message);
 FieldList FieldsOf(const google::protobuf::OneofDescriptor& oneof);
 
 std::vector<std::string> NamesOf(const FieldList& fields);
-// The same with commas.
+// The fields' names, separated by commas.
 std::string NamesList(const FieldList& fields);
 
 }  // namespace tessera

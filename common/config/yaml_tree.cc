@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// Leaves the parser early; caught in ParseYaml.
+// Thrown to leave the parser early; caught in ParseYaml.
 struct Refusal {
   Position at;
   std::string message;
@@ -84,7 +84,8 @@ class TreeBuilder final : public YAML::EventHandler {
     Refuse(mark, absl::StrCat("got the tag ", Quoted(tag), ", want no tags"));
   }
 
-  // yaml-cpp takes the end of the file for the missing quote, and what stood between for text.
+  // Refuses a quote that is never closed: yaml-cpp takes the end of the file for the missing quote, and what stood
+  // between for text.
   void RefuseOpenQuote(const YAML::Mark& mark) const {
     auto line = static_cast<size_t>(mark.line);
     auto column = static_cast<size_t>(mark.column);
@@ -107,8 +108,8 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     Refuse(mark, "the quote that begins here is not closed");
   }
-  // To where a value itself begins, behind its anchor and tag, which may stand on lines before it; the last line's
-  // end: there is none.
+  // Moves to where a value itself begins, behind its anchor and tag, which may stand on lines before it; the last
+  // line's end: there is none.
   void SkipProperties(size_t* line, size_t* column) const {
     for (; *line < lines_.size(); ++*line, *column = 0) {
       const absl::string_view text = lines_[*line];
@@ -138,7 +139,8 @@ class TreeBuilder final : public YAML::EventHandler {
           at, absl::StrCat("more than ", kYamlTextBytesMax, " bytes of text, aliases expanded")};
     }
   }
-  // Of `node` below `depth` maps and lists: an alias may bring a deep value to a deep place.
+  // Counts the copy of `node` that stands below `depth` maps and lists: an alias may bring a deep value to a deep
+  // place.
   void CountCopy(Position at, const YamlNode& node, int depth) {
     if (!node.items.empty()) CheckDepth(at, depth);
     CountValue(at);
@@ -167,7 +169,7 @@ class TreeBuilder final : public YAML::EventHandler {
     Place(std::move(level.node), level.anchor);
   }
 
-  // A finished value goes to the map or list that is open.
+  // Gives a finished value to the map or list that is open.
   void Place(YamlNode node, YAML::anchor_t anchor) {
     if (anchor != 0) {
       CountCopy(node.at, node, levels_.size());
@@ -205,8 +207,8 @@ class TreeBuilder final : public YAML::EventHandler {
   std::map<YAML::anchor_t, YamlNode> anchors_;
 };
 
-// YAML has no control characters, and yaml-cpp takes 0x04 for the end of the file. What is not UTF-8 it lets pass,
-// and a protobuf string does not.
+// Whether the text has only what YAML may have: no control characters (yaml-cpp takes 0x04 for the end of the
+// file), and UTF-8 alone, as a protobuf string wants it.
 bool HasOnlyText(absl::string_view text, int source, JobErrors* errors) {
   const size_t valid = Utf8PrefixBytes(text);
   int line = 1;
@@ -263,14 +265,14 @@ int IndentingTab(absl::string_view row) {
   return is_tab ? static_cast<int>(first) + 1 : 0;
 }
 
-// Blank, or a comment.
+// Whether the row is blank, or a comment.
 bool SaysNothing(absl::string_view row) {
   const size_t first = row.find_first_not_of(" \t\r");
   return first == absl::string_view::npos || row[first] == '#';
 }
 
-// A tab that indents is legal in some places and in others only where the parser stumbles: on the line itself, or on
-// the one before, when it has taken both for one text.
+// Adds the parser's error. Where a tab indents it is the reason: it is legal in some places and in others only
+// where the parser stumbles: on the line itself, or on the one before, when it has taken both for one text.
 void AddParserError(absl::string_view text, int source, const YAML::Exception& e,
                     JobErrors* errors) {
   const std::vector<absl::string_view> rows = absl::StrSplit(text, '\n');

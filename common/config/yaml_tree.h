@@ -15,9 +15,9 @@
 namespace tessera {
 
 constexpr size_t kJobFileBytesMax = size_t{1} << 20;
-// Maps and lists within each other. The schema needs 7.
+// The most maps and lists within each other. The schema needs 7.
 constexpr int kYamlDepthMax = 32;
-// Values of a tree, and bytes of their text, aliases expanded.
+// The most values of a tree, and bytes of their text, aliases expanded.
 constexpr int kYamlValuesMax = 1 << 16;
 constexpr size_t kYamlTextBytesMax = size_t{4} << 20;
 
@@ -45,12 +45,12 @@ struct YamlNode {
   bool is_map() const { return kind == Kind::kMap; }
 };
 
-// A plain scalar.
+// A node that is a plain scalar.
 YamlNode ScalarNode(absl::string_view text, Position at);
-// {name: value}
+// A node that is the map {name: value}.
 YamlNode MapNode(absl::string_view name, YamlNode value);
 
-// For messages: `"four"`, `a list`, `nothing`.
+// What a node is, for messages: `"four"`, `a list`, `nothing`.
 std::string DescribeNode(const YamlNode& node);
 
 // Parses one document; no document is null. On an error adds it to `errors` and returns false.

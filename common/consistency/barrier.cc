@@ -27,7 +27,7 @@ class Barrier final : public ConsistencyPolicy {
   }
 
   std::optional<MemberId> NextInOrder() const override {
-    // Nobody is expected now: an impossible member, so that nothing is folded out of order.
+    // While nobody is expected an impossible member is named, so that nothing is folded out of order.
     return AllIn() ? MemberId(0) : plan_.members[next_in_order_].member;
   }
 
@@ -109,7 +109,7 @@ class Barrier final : public ConsistencyPolicy {
 
   const bool by_examples_;
   Plan plan_;
-  // By place in the plan: its push of collecting_ is in pending.
+  // For each member, by its place in the plan: whether its push of collecting_ is in pending.
   std::vector<bool> is_folded_;
   // The first place in the plan whose push is missing; the plan's end when none is.
   size_t next_in_order_ = 0;

@@ -32,7 +32,7 @@ class ForwardingPolicy : public ConsistencyPolicy {
   void SetState(const PolicyState& state) override { policy_->SetState(state); }
 
  protected:
-  // What is asked from now on.
+  // Has this policy asked from now on.
   void Replace(std::unique_ptr<ConsistencyPolicy> policy) { policy_ = std::move(policy); }
 
  private:

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// A cut holds sums of shares in 31 bits.
+// The limit of all shares together, as a cut holds their sums in 31 bits.
 constexpr uint64_t kSharesEnd = uint64_t{1} << 31;
 
 bool IsExchange(Exchange exchange) {

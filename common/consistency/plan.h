@@ -14,7 +14,7 @@ namespace tessera {
 struct PlanMember {
   MemberId member;
   Rank rank;
-  // It takes part from this exchange on.
+  // The exchange from which on it takes part.
   Exchange first_exchange{1};
 };
 
@@ -24,7 +24,7 @@ struct FormerSite {
   MemberId member;
   Rank rank;
   Exchange first{1};
-  // 0: not agreed on yet.
+  // The end of those rounds. 0: not agreed on yet.
   Exchange until;
 };
 
@@ -32,7 +32,7 @@ struct FormerSite {
 // in proportion to these.
 struct PartShares {
   Exchange first{1};
-  // Each at least 1.
+  // Each member with its share, which is at least 1.
   std::vector<std::pair<MemberId, uint32_t>> of;
 };
 
@@ -41,10 +41,10 @@ struct Plan {
   Generation generation;
   std::vector<PlanMember> members;
   std::vector<FormerSite> former;
-  // Those in force, and any that will be. Empty: all parts are equal.
+  // The shares in force, and any that will be. Empty: all parts are equal.
   std::vector<PartShares> shares;
 
-  // nullptr if it is no member.
+  // The member's place in the plan; nullptr if it is no member.
   const PlanMember* Find(MemberId member) const {
     for (const PlanMember& m : members) {
       if (m.member == member) return &m;
@@ -56,17 +56,16 @@ struct Plan {
 // Exchanges are numbered below this: a job has no more minibatches.
 constexpr uint64_t kExchangeEnd = uint64_t{1} << 40;
 
-// A plan that a coordinator may have made.
+// Whether a coordinator may have made such a plan.
 //   kInvalidArgument  members are not in rank order, or named twice; or a number is beyond its limit
 absl::Status CheckPlan(const Plan& plan);
 
-// Whose parts `round` is cut into: members that have begun and former ones that still count, by rank
-// and then by member. The same on every server that may fold a push of `round`.
+// The members whose parts `round` is cut into: those that have begun and former ones that still count, by rank and
+// then by member. The result is the same on every server that may fold a push of `round`.
 std::vector<MemberId> SitesOf(const Plan& plan, Exchange round);
 
-// How large the parts of these sites of `round` are, in proportion: all 1 where they are equal. One
-// that the shares in force leave out has as much as the others on average. The same on every server,
-// too.
+// How large the parts of these sites of `round` are, in proportion: all 1 where they are equal. A site that the
+// shares in force leave out has as much as the others on average. The result is the same on every server, too.
 std::vector<uint32_t> SharesOf(const Plan& plan, Exchange round,
                                const std::vector<MemberId>& sites);
 

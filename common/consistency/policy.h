@@ -23,16 +23,16 @@ struct PushFacts {
   Version now;
   // Rows that the update was computed from.
   uint64_t examples = 0;
-  // When it is folded.
+  // The time at which it is folded.
   absl::Time time{};
 };
 
 struct Verdict {
-  // pending += weight * decode(payload)
+  // The push's weight: pending += weight * decode(payload).
   float weight = 1;
-  // This push completes an update: the rule is applied to pending, version + 1.
+  // The push completes an update: the rule is applied to pending, and the version grows by one.
   bool commit = false;
-  // What pending is multiplied by when it is applied (1 / number of folded pushes for a mean).
+  // The number that pending is multiplied by when it is applied (1 / number of folded pushes for a mean).
   float commit_scale = 1;
 };
 
@@ -44,7 +44,7 @@ struct PolicyState {
   std::map<MemberId, uint64_t> members;
 };
 
-// One shard's. All calls come from the shard's thread.
+// The policy of one shard. All calls come from the shard's thread.
 class ConsistencyPolicy {
  public:
   virtual ~ConsistencyPolicy() = default;
@@ -53,29 +53,30 @@ class ConsistencyPolicy {
   // removed member is committed by the shard through CommitDue.
   virtual void SetMembers(const Plan& plan) = 0;
 
-  // Whose push is folded next, where the order matters (so that sums are the same bits on every
-  // run); nullopt: any, in the order of arrival.
+  // The member whose push is folded next, where the order matters (so that sums are the same bits on every run);
+  // nullopt: any push, in the order of arrival.
   virtual std::optional<MemberId> NextInOrder() const = 0;
 
-  // `push` is complete, new and of a member, and its turn has come. Called once per push.
+  // Decides what becomes of `push`, which is complete, new and of a member, and whose turn has come. Called once
+  // per push.
   virtual Verdict OnPush(const PushFacts& push) = 0;
 
-  // True, with the scale, when pending must be committed although no push came: a member was
-  // removed or rests, or the time has come.
+  // The scale with which pending must be committed although no push came, because a member was removed or rests,
+  // or the time has come; nullopt: it need not be.
   virtual std::optional<float> CommitDue(absl::Time now) = 0;
 
-  // When CommitDue may become true by itself.
+  // The time at which CommitDue may have a scale without another event.
   virtual std::optional<absl::Time> Deadline() const { return std::nullopt; }
 
-  // `member` has folded its last push before an evaluation or its end, and makes none until it
-  // wakes: nobody may wait for it. A push of it wakes it, too. Under a barrier all members rest
-  // together, so that there is nothing to do.
+  // Tells that `member` has folded its last push before an evaluation or its end, and makes none until it wakes:
+  // nobody may wait for it. A push of it wakes it, too. Under a barrier all members rest together, so that there
+  // is nothing to do.
   virtual void SetResting(MemberId member, bool resting) {}
 
   // The first exchange that a member who is added now can make; `wanted` or a later one. 0 < it.
   virtual Exchange FirstExchange(Exchange wanted) const { return wanted; }
 
-  // May a member that has pushed exchange `after` read now? Own pushes are folded before its reads.
+  // Whether a member that has pushed exchange `after` may read now. Its own pushes are folded before its reads.
   virtual bool MayRead(MemberId member, Exchange after) const = 0;
 
   // Under a barrier, the exchange that is being collected now; 0 where members advance on their
@@ -85,9 +86,9 @@ class ConsistencyPolicy {
   // The members whose pushes others wait for.
   virtual std::vector<MemberId> WaitsFor() const = 0;
 
-  // For a standby: of a policy that keeps nothing beside its members and their rests, nothing.
+  // The state that a standby needs; nothing for a policy that keeps nothing beside its members and their rests.
   virtual PolicyState State() const { return {}; }
-  // After SetMembers. Members that there are not are passed over.
+  // Takes up a state that State gave; called after SetMembers. Members that are not in the plan are passed over.
   virtual void SetState(const PolicyState& state) {}
 };
 

@@ -19,8 +19,8 @@ class Quorum final : public ConsistencyPolicy {
 
   void SetMembers(const Plan& plan) override {
     const auto before = std::exchange(members_, {});
-    // Who goes on from a checkpoint has begun: the first round waits for all of them, as the one that was open
-    // then did, and no push of theirs is early.
+    // Members that go on from a checkpoint have begun: the first round waits for all of them, as the one that was
+    // open then did, and no push of theirs is early.
     if (!has_begun_) {
       for (const PlanMember& m : plan.members) {
         collecting_ = std::max(collecting_, m.first_exchange);
@@ -105,7 +105,7 @@ class Quorum final : public ConsistencyPolicy {
     return missing;
   }
 
-  // With no round open nobody waits, and no push was as far as the next one.
+  // Without an open round nobody waits, and no push was as far as the next one.
   PolicyState State() const override {
     return {collecting_, {static_cast<uint64_t>(has_begun_)}, {}};
   }
@@ -120,11 +120,11 @@ class Quorum final : public ConsistencyPolicy {
   struct Member {
     Exchange first{1};
     bool resting = false;
-    // The last round with a push of it; 0: none yet.
+    // The last round with a push of the member; 0: none yet.
     uint64_t round = 0;
   };
 
-  // Who has begun, and whose pushes the open round waits for.
+  // Counts who has begun, and whose pushes the open round waits for.
   void Count() {
     later_.clear();
     missing_ = 0;
@@ -139,10 +139,10 @@ class Quorum final : public ConsistencyPolicy {
     }
   }
 
-  // Its first round has come, or it has come early.
+  // Whether the member's first round has come, or it has pushed before that.
   bool Begun(const Member& m) const { return m.first <= collecting_ || m.round != 0; }
   bool InRound(const Member& m) const { return m.round == round_; }
-  // Of one that has begun.
+  // Whether the round lacks a push of this member, which has begun.
   bool Missing(const Member& m) const { return !m.resting && !InRound(m); }
 
   bool Closes(absl::Time now) const {

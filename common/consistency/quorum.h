@@ -30,7 +30,7 @@
 
 namespace tessera {
 
-// 1 <= pushes, 0 <= grace.
+// Makes the policy. 1 <= pushes, 0 <= grace.
 std::unique_ptr<ConsistencyPolicy> MakeQuorum(int64_t pushes, absl::Duration grace);
 
 }  // namespace tessera

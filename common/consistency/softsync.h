@@ -20,7 +20,7 @@
 
 namespace tessera {
 
-// 1 <= pushes.
+// Makes the policy. 1 <= pushes.
 std::unique_ptr<ConsistencyPolicy> MakeSoftsync(int64_t pushes, StalenessWeight weight);
 
 }  // namespace tessera

@@ -79,7 +79,7 @@ class Ssp final : public ConsistencyPolicy {
   }
 
   bool MayRead(MemberId member, Exchange after) const override {
-    // With nobody else awake the reader has its own clock to go by, which is `after`.
+    // The reader has its own clock to go by, which is `after`, where nobody else is awake.
     return awake_.empty() || after.value() <= awake_.least() + bound_;
   }
 

@@ -17,7 +17,7 @@ struct StalenessWeight {
   enum class Kind { kConstant, kInverse, kPower, kExponential };
   Kind kind = Kind::kConstant;
   float scale = 1;
-  // The exponent of kPower, the base of kExponential.
+  // The exponent of kPower, or the base of kExponential.
   float shape = 1;
 
   float operator()(uint64_t tau) const;

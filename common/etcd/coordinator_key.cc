@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
-// Of a server that is asked where etcd does not answer, and of all that are asked in one look.
+// How long one server is asked where etcd does not answer, and how long all that are asked in one look.
 constexpr std::chrono::milliseconds kServerTimeout{300};
 constexpr absl::Duration kServersTime = absl::Milliseconds(700);
 
@@ -43,7 +43,7 @@ std::string CoordinatorFinder::AskServers() {
     v1::JobStatus status;
     if (!stub->Get(&context, v1::StatusRequest(), &status).ok()) continue;
     const v1::CoordinatorStatus& coordinator = status.coordinator();
-    // It is the coordinator itself.
+    // A server that knows where the state is kept is the coordinator itself.
     if (!coordinator.store().empty()) return address;
     if (!coordinator.is_away() && !coordinator.address().empty()) heard = coordinator.address();
   }

@@ -17,19 +17,19 @@
 
 namespace tessera {
 
-// What all keys of the job begin with.
+// The text that all keys of the job begin with.
 std::string EtcdPrefix(const std::string& job_digest);
 
-// Any thread.
+// Finds where the job's coordinator is. Any thread.
 class CoordinatorFinder {
  public:
   // `etcd` outlives it. `servers`: those of the job that are known, host:port.
   CoordinatorFinder(EtcdClient* etcd, const std::string& job_digest,
                     std::vector<std::string> servers);
 
-  // host:port. Asks etcd, and where that does not answer here the job's servers, as it may answer there. Not more
-  // often than five times a second, and for two seconds at most: whoever comes earlier, or meanwhile, gets the last
-  // answer. May be wrong by the time it is used: terms tell (CoordinatorWord).
+  // The coordinator's host:port. Asks etcd, and where that does not answer here the job's servers, as it may
+  // answer there. Not more often than five times a second, and for two seconds at most: whoever comes earlier, or
+  // meanwhile, gets the last answer. May be wrong by the time it is used: terms tell (CoordinatorWord).
   //   kUnavailable  nobody is elected, or nobody says so; with what etcd said
   absl::StatusOr<std::string> Find();
 
@@ -43,7 +43,7 @@ class CoordinatorFinder {
   absl::Time asked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool is_looking_ ABSL_GUARDED_BY(mutex_) = false;
   absl::StatusOr<std::string> found_ ABSL_GUARDED_BY(mutex_);
-  // Of whoever looks: addresses, and connections once one was needed. The next look begins with `next_`.
+  // Used by whoever looks: addresses, and connections once one was needed. The next look begins with `next_`.
   std::vector<std::pair<std::string, std::unique_ptr<v1::Status::Stub>>> servers_;
   size_t next_ = 0;
 };

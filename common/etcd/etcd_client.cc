@@ -49,6 +49,7 @@ std::string RefusalOf(const etcdserverpb::WatchResponse& response) {
   return absl::StrCat("the watch was refused: ", response.cancel_reason());
 }
 
+// Refuses a member that is no address before any connection is tried, naming the key of the job.
 absl::Status CheckMember(const std::string& member) {
   const absl::string_view address = absl::StripPrefix(member, kTls);
   if (!IsHostPort(address)) {
@@ -86,7 +87,7 @@ EtcdClient::EtcdClient(Options options) : options_(std::move(options)) {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMsMin);
-    // Also what a handshake may take.
+    // The least pause between two connections is also the most that a handshake may take.
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kHandshakeMsMax);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMsMax);
     const bool is_tls = absl::StartsWith(member, kTls);

@@ -32,13 +32,13 @@ struct EtcdValue {
   // The store's revision when the key was made, and when it was last written.
   int64_t create_revision = 0;
   int64_t mod_revision = 0;
-  // What it is bound to; 0: nothing.
+  // The lease that the key is bound to; 0: none.
   int64_t lease = 0;
 };
 
 struct EtcdLease {
   int64_t id = 0;
-  // Whole seconds; as etcd has granted it, which may be longer than what was asked for.
+  // The lease's time in whole seconds, as etcd has granted it, which may be longer than what was asked for.
   absl::Duration ttl;
 };
 
@@ -51,18 +51,18 @@ struct EtcdTransaction {
   int64_t guard_revision = 0;
   std::string unchanged;
   int64_t unchanged_revision = 0;
-  // Keys and values; bound to `lease` where that is not 0.
+  // Keys and values to write; bound to `lease` where that is not 0.
   std::vector<std::pair<std::string, std::string>> puts;
   int64_t lease = 0;
   std::vector<std::string> deletes;
 };
 
 struct EtcdOutcome {
-  // Both held, and it is done.
+  // Both conditions held, and the transaction is done.
   bool done = false;
   // The store's revision after it: that of the keys which were written.
   int64_t revision = 0;
-  // Not done: the keys as they are.
+  // Where it was not done: the keys as they are.
   std::optional<EtcdValue> guard;
   std::optional<EtcdValue> unchanged;
 };
@@ -84,9 +84,9 @@ class EtcdClient {
   absl::StatusOr<EtcdOutcome> Commit(const EtcdTransaction& transaction);
 
   absl::StatusOr<EtcdLease> Grant(absl::Duration ttl);
-  // How long it lives from now on, counted from before the call. kNotFound: it is over.
+  // Renews a lease. Returns how long it lives from now on, counted from before the call. kNotFound: it is over.
   absl::StatusOr<absl::Duration> KeepAlive(int64_t lease);
-  // Ends it, and removes the keys that are bound to it.
+  // Ends a lease, and removes the keys that are bound to it.
   absl::Status Revoke(int64_t lease);
 
   // Returns OK when `key` has changed after `revision` of the store, or may have: what was then is compacted away.

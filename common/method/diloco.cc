@@ -25,6 +25,7 @@
 namespace tessera {
 namespace {
 
+// Chooses lockstep: everybody waits for the changes of all.
 void WaitForAll(Recipe* recipe) {
   absl::StrAppend(
       &recipe->description, "; every ", recipe->local_steps,
@@ -33,6 +34,7 @@ void WaitForAll(Recipe* recipe) {
   recipe->make_policy = MakeWeightedBarrier;
 }
 
+// Chooses a quorum: an update closes with so many changes, and the grace for the others.
 void WaitForQuorum(int64_t pushes, absl::Duration grace, Recipe* recipe) {
   absl::StrAppend(
       &recipe->description, "; every ", recipe->local_steps, " steps they wait until ", pushes,

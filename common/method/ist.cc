@@ -21,12 +21,13 @@
 namespace tessera {
 namespace {
 
+// What `ist` and `ensemble` have in common.
 Recipe Subnets() {
   Recipe recipe;
   recipe.payload = PayloadKind::kValue;
   recipe.lockstep = true;
   recipe.subnets = true;
-  // A push of everybody closes a round. Values are assigned as they come.
+  // A round closes with a push of everybody. Values are assigned as they come.
   recipe.make_policy = MakeBarrier;
   recipe.make_rule = MakeAdd;
   return recipe;

@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-// The entries of the largest one. A core and its explorer are one vector. Codes as ShapeOf.
+// The entries of the largest parameter that is exchanged. A core and its explorer are one vector. The codes are
+// those of ShapeOf.
 absl::StatusOr<int64_t> LargestExchanged(const v1::Model& model, const Recipe& recipe);
 
 }  // namespace tessera

@@ -17,6 +17,7 @@ bool IsIdle(const Codec& codec, const absl::StatusOr<int64_t>& largest) {
          *largest < kQsgdEntriesMin;
 }
 
+// The codecs in words, with a remark where the model's parameters are too small for the codec that the job names.
 std::string DescribeCodecs(const v1::Model& model, const Recipe& recipe) {
   CodecChoice moved = recipe.codecs;
   const absl::StatusOr<int64_t> largest = LargestExchanged(model, recipe);
@@ -30,7 +31,7 @@ std::string DescribeCodecs(const v1::Model& model, const Recipe& recipe) {
   return absl::StrCat(Describe(moved), idle);
 }
 
-// What the job says, and where it says nothing, what the method has chosen.
+// Takes the codecs that the job names, and keeps the method's own where it names none.
 void TakeCodecs(const v1::Job& job, Recipe* recipe) {
   const v1::CodecPair& pair = job.codec();
   CodecChoice& codecs = recipe->codecs;

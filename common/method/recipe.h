@@ -25,14 +25,14 @@
 
 namespace tessera {
 
-// What is sent. The numbers are v1::PayloadKind's.
+// What a push holds. The numbers are those of v1::PayloadKind.
 enum class PayloadKind {
   kGradient = 0,  // of one minibatch; the shard applies the job's optimizer
   kDelta = 1,  // replica after minus before the last local steps; the worker applied the optimizer
   kValue = 2,  // replaces the entries
 };
 
-// Which half of the layers a worker has. Those of the first ranks have the data.
+// Which half of the layers a worker has. The workers of the first ranks have the data.
 struct LayerSplit {
   LayerCut cut;
   int front_workers = 0;
@@ -51,50 +51,52 @@ enum class PushWeight {
 };
 
 struct Recipe {
-  // As in the job file, and in words for status and report.
+  // The method's name in the job file, and its words for status and report.
   std::string name;
   std::string description;
   // Minibatches between exchanges.
   int64_t local_steps = 1;
   PayloadKind payload = PayloadKind::kGradient;
-  // Replicated: rank k has server k beside it and pulls from that one alone; pushes go to all.
+  // Where parameters are. Replicated: rank k has server k beside it and pulls from that one alone; pushes go to
+  // all.
   Placement placement = Placement::kSharded;
-  // All members make the same exchange together.
+  // Whether all members make the same exchange together.
   bool lockstep = true;
   PushWeight push_weight = PushWeight::kOfMean;
   int64_t pushes = 1;  // in a mean; where push_weight is kOfSome
-  // An exchange goes on while the next minibatches are computed, and what it brings is taken up under
-  // what they have changed, when the next one is due. Only where members are in lockstep, and deltas of
-  // all parameters alone are exchanged.
+  // Whether an exchange goes on while the next minibatches are computed, and what it brings is taken up under what
+  // they have changed, when the next one is due. Only where members are in lockstep, and deltas of all parameters
+  // alone are exchanged.
   bool overlaps = false;
-  // A member's exchange tells its step: one that joins begins where its first exchange does.
+  // Whether a member's exchange tells its step: one that joins then begins where its first exchange does.
   bool aligned = true;
   // Every exchange is a round in which each member trains a subnet of its own
   // (common/keyset/subnet.h).
   bool subnets = false;
-  // Slower members get smaller subnets.
+  // Whether slower members get smaller subnets.
   bool parts_by_speed = false;
-  // With subnets: at most so many of the last minibatches are those of another method, TailOf.
+  // With subnets: how many of the last minibatches, at most, are those of another method, TailOf.
   int64_t tail_steps = 0;
-  // Nobody can join later.
+  // Whether nobody can join once the job has begun.
   bool closed_to_joiners = false;
-  // One round is the whole job.
+  // Whether one round is the whole job.
   bool exchanges_once = false;
-  // Rank 0 trains so many minibatches before the others join.
+  // Minibatches that rank 0 trains before the others join.
   int64_t warmup_steps = 0;
-  // The coordinator gives slower workers fewer local steps.
+  // Whether the coordinator gives slower workers fewer local steps.
   bool step_budgets = false;
   // States of the workers' optimizers that are exchanged and averaged beside the parameters.
   std::vector<std::string> averaged_states;
-  // Set: exchanges move a core and an explorer (common/keyset/sparse_keys.h).
+  // If set, exchanges move a core and an explorer (common/keyset/sparse_keys.h).
   std::optional<CoreShare> core;
-  // Set: a member exchanges the parameters of its half of the layers, and the halves meet in activations.
+  // If set, a member exchanges the parameters of its half of the layers, and the halves meet in activations.
   std::optional<LayerSplit> split;
   // How values are written on the wire.
   CodecChoice codecs;
-  // Of the rate of make_rule's rule. Where workers take steps of their own it is theirs instead.
+  // The schedule of the rate of make_rule's rule. Where workers take steps of their own it is the schedule of
+  // theirs instead.
   RateSchedule schedule;
-  // One object per shard.
+  // Makes the policy or the rule of one shard.
   std::function<std::unique_ptr<ConsistencyPolicy>()> make_policy;
   std::function<std::unique_ptr<UpdateRule>()> make_rule;
   // The states that make_rule's rule keeps, in their order, by what they mean.
@@ -106,18 +108,18 @@ struct Recipe {
 //   kInvalidArgument  it cuts the model in two, and this one cannot be (CutBeforeLinear)
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job);
 
-// What the members change to at the first exchange after which at most tail_steps minibatches are left:
+// The recipe that the members change to at the first exchange after which at most tail_steps minibatches are left:
 // local_sgd, with the same local steps.
 Recipe TailOf(const Recipe& recipe);
 
-// What a checkpoint has of the servers beside what they exchange: arrays of its size, in their order. Those of
-// two jobs are of the same use where they have the same names.
+// The arrays, in their order, that a checkpoint has of the servers beside what they exchange. Those of two jobs
+// are of the same use where they have the same names.
 std::vector<std::string> ServerStates(const Recipe& recipe);
 
-// A push weighs 1 over it, where `members` of a job that names `ranks` push to a mean.
+// The number of pushes in a mean, where `members` of a job that names `ranks` push to it: each weighs 1 over it.
 int64_t PushesInMean(PushWeight weight, int64_t pushes, int64_t members, int64_t ranks);
 
-// What the servers hold and exchange: the model's parameters in their order, and after them as many
+// The shape of what the servers hold and exchange: the model's parameters in their order, and after them as many
 // again for each averaged state, which begin at 0.
 absl::StatusOr<ModelShape> ExchangedShape(const v1::Model& model, const Recipe& recipe);
 

@@ -39,7 +39,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   recipe.aligned = recipe.lockstep;
   recipe.core = CoreShare{keys.alpha(), keys.beta(), static_cast<uint64_t>(keys.core_every()),
                           keys.gradient_weight()};
-  // Where all entries are moved there is nothing to select.
+  // An exchange that moves all entries has nothing to select.
   if (recipe.core->is_whole()) recipe.core.reset();
   recipe.make_rule = MakeAdd;
   if (keys.asynchronous()) {

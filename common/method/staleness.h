@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Absent is constant 1.
+// The weight that the job's keys say; where they are absent it is constant 1.
 StalenessWeight WeightOf(const v1::StalenessWeight& keys);
 
 // "weight 1", "weight 1 / max(1, tau) when tau updates late".

@@ -8,20 +8,22 @@
 namespace tessera {
 namespace {
 
-// Epochs that begin while rank 0 warms up are cut for it alone, and who joins in one has no part of it.
+// The number of epochs that begin while rank 0 warms up: these are cut for it alone, and who joins in one has no
+// part of it.
 int64_t EpochsOfRankZero(const v1::Job& job, int64_t rows) {
   const int64_t warmup = job.method().decentralized().warmup_steps(),
                 steps = rows / job.train().batch_size();
   return warmup == 0 || steps == 0 ? 0 : (warmup - 1) / steps + 1;
 }
 
-// Whether all of the job's epochs are such.
+// Whether all of the job's epochs are cut for rank 0 alone.
 bool IsCutForRankZero(const v1::Job& job, int64_t rows) {
   const int64_t alone = EpochsOfRankZero(job, rows);
   if (alone == 0 || job.train().steps() == 0) return alone > 0 && job.train().epochs() <= alone;
   return (job.train().steps() - 1) / (rows / job.train().batch_size()) < alone;
 }
 
+// The minibatches of one worker in an epoch; an error says how many rows are missing.
 absl::StatusOr<int64_t> StepsOfEpoch(const v1::Job& job, int64_t workers, int64_t rows) {
   // Linear workers have no rows.
   int64_t with_data =

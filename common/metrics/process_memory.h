@@ -11,7 +11,7 @@ struct ProcessMemory {
   uint64_t peak_rss_bytes = 0;  // the most ever (VmHWM)
 };
 
-// From /proc/self/status; zeros where there is none.
+// The process's memory by /proc/self/status; zeros where there is none.
 ProcessMemory ReadProcessMemory();
 
 }  // namespace tessera

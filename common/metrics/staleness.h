@@ -9,11 +9,11 @@
 
 namespace tessera {
 
-// Of a server's histogram: the last one also counts everything that is later.
+// The number of entries in a server's histogram; the last one also counts everything that is later.
 constexpr size_t kStalenessEntries = 65;
 
 struct Staleness {
-  // One entry per push and server.
+  // The number of pushes, each counted by every server.
   uint64_t pushes = 0;
   uint64_t sum = 0;
   uint64_t max = 0;
@@ -21,11 +21,11 @@ struct Staleness {
   // kStalenessEntries.
   std::vector<uint64_t> histogram;
 
-  // 0 without pushes.
+  // The mean staleness; 0 without pushes.
   double mean() const { return pushes == 0 ? 0 : static_cast<double>(sum) / pushes; }
 };
 
-// Of what the servers last said.
+// The staleness that the servers last told.
 Staleness StalenessOf(const v1::JobStatus& status);
 
 }  // namespace tessera

@@ -22,7 +22,7 @@ void CallLimit::Add(uint64_t owner, const std::shared_ptr<LimitedCall>& call) {
       ++given_way_;
     }
   }
-  // It may remove itself.
+  // The call may remove itself from the list while it gives way.
   if (oldest != nullptr) oldest->GiveWay();
 }
 

@@ -18,25 +18,25 @@
 
 namespace tessera {
 
-// The same for all connections of one host, given gRPC's word for the peer: "ipv4:10.0.0.1:4711".
+// A number for all connections of one host, given gRPC's word for the peer: "ipv4:10.0.0.1:4711".
 uint64_t NumberOfHost(absl::string_view peer);
 
 // A call that may be ended.
 class LimitedCall {
  public:
   virtual ~LimitedCall() = default;
-  // Another one has its place. Any thread.
+  // Ends the call, as another one has its place. Any thread.
   virtual void GiveWay() = 0;
 };
 
-// Any thread.
+// Keeps track of the open calls of each owner. Any thread.
 class CallLimit {
  public:
   explicit CallLimit(size_t most) : most_(most) {}
 
-  // `call` is open, and is the owner's newest. Where that makes too many the owner's oldest gives way.
+  // Tells that `call` is open, and is the owner's newest. Where that makes too many the owner's oldest gives way.
   void Add(uint64_t owner, const std::shared_ptr<LimitedCall>& call);
-  // It is over, or counts no more. No effect on one that has given way.
+  // Tells that a call is over, or counts no more. There is no effect on one that has given way.
   void Remove(uint64_t owner, const LimitedCall* call);
 
   size_t most() const { return most_; }

@@ -24,11 +24,13 @@
 namespace tessera {
 namespace {
 
-// gRPC's threads pause for 100 ms after each second without a callback, all at once where there is only one.
+// How often a callback is made, as gRPC's threads pause for 100 ms after each second without one, all at once
+// where there is only one thread.
 constexpr absl::Duration kBeat = absl::Milliseconds(500);
-// So many beats without an answer are told.
+// The log tells when so many heartbeats in a row had no answer.
 constexpr int kSilentBeats = 6;
 
+// The cores that this process may run on, which may be fewer than the machine has.
 int CoresOfProcess() {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof(cores), &cores) != 0) {
@@ -37,9 +39,9 @@ int CoresOfProcess() {
   return std::max(1, CPU_COUNT(&cores));
 }
 
-// One of the surplus threads is of use: it hears whether the others do their work.
+// Runs in one of the surplus threads: it hears whether the others do their work.
 void Watch() {
-  // Outlives everybody who might still look.
+  // The flag outlives everybody who might still look at it.
   static std::atomic<bool>* const is_answered = new std::atomic<bool>(true);
   int silent = 0;
   while (true) {
@@ -80,7 +82,7 @@ void RunAsCallback(std::function<void()> callback) {
     grpc::ByteBuffer reply;
   };
   auto call = std::make_shared<Call>();
-  // Unary: the end of a stream may come on other threads.
+  // The call is unary, as the end of a stream may come on other threads.
   nowhere->UnaryCall(&call->context, "/tessera/Callback", {}, &call->request, &call->reply,
                      [call, callback = std::move(callback)](const grpc::Status&) { callback(); });
 }

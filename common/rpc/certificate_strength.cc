@@ -26,13 +26,14 @@ std::string Reason(int level) {
                       ", and nobody could connect; make a new one");
 }
 
-// "prime256v1"; "": it is on no curve with a name.
+// The name of the key's curve: "prime256v1"; "": it is on no curve with a name.
 std::string CurveOf(const EVP_PKEY* key) {
   char name[64] = "";
   size_t size = 0;
   return EVP_PKEY_get_group_name(key, name, sizeof(name), &size) == 1 ? name : "";
 }
 
+// Why OpenSSL would not use the key at this security level, in words that name what would do; empty: it would.
 std::string WhyKeyTooWeak(const EVP_PKEY* key, int level) {
   if (EVP_PKEY_get_security_bits(key) >= kLevels[level].security) return "";
   switch (EVP_PKEY_get_base_id(key)) {
@@ -50,7 +51,7 @@ std::string WhyKeyTooWeak(const EVP_PKEY* key, int level) {
   }
 }
 
-// A handshake knows some kinds of keys alone, however strong others are.
+// Why a handshake would not use a key of this kind, however strong it is; empty: it would.
 std::string WhyKeyUnknown(const EVP_PKEY* key) {
   constexpr char kEnd[] = ": no TLS connection is made with another, and nobody could connect";
   const int kind = EVP_PKEY_get_base_id(key);
@@ -66,8 +67,9 @@ std::string WhyKeyUnknown(const EVP_PKEY* key) {
   return absl::StrCat("has a key for ", OBJ_nid2ln(kind), ", want RSA, EC or Ed25519", kEnd);
 }
 
+// Why OpenSSL would not believe the certificate's signature at this level; empty: it would.
 std::string WhySignatureTooWeak(X509* certificate, int level) {
-  // Nobody looks at the signature of one that has signed itself.
+  // The signature of a certificate that has signed itself is not looked at.
   if ((X509_get_extension_flags(certificate) & EXFLAG_SS) != 0) return "";
   int digest = NID_undef, key = NID_undef, bits = -1;
   if (X509_get_signature_info(certificate, &digest, &key, &bits, nullptr) != 1) bits = -1;

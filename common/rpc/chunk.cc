@@ -50,7 +50,7 @@ class Cursor {
     }
   }
 
-  // A base-128 number of at most `bytes_max` bytes.
+  // Reads a base-128 number of at most `bytes_max` bytes.
   absl::StatusOr<uint64_t> Varint(absl::string_view what, int bytes_max) {
     const int64_t begin = position();
     uint64_t value = 0;
@@ -183,6 +183,7 @@ class Reader {
   std::vector<uint64_t> groups_;
 };
 
+// Refuses a message that is larger than the limit before anything of it is read.
 absl::Status CheckSize(const grpc::ByteBuffer& message, int64_t bytes_max) {
   const int64_t size = static_cast<int64_t>(message.Length());
   if (size <= bytes_max) return absl::OkStatus();

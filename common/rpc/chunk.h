@@ -25,17 +25,17 @@ namespace tessera {
 // and the receiver works while the rest is on its way.
 constexpr int64_t kChunkBytesMax = int64_t{4} << 20;
 // Payload bytes of the messages that this side sends: received bytes are still in the second-level
-// cache when they are copied or checked (docs/performance.md).
+// cache when they are copied or checked (docs/design/transfer.md).
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
-// All fields of a message but the payload.
+// The most bytes of all fields of a message but the payload.
 constexpr int64_t kHeadBytesMax = int64_t{64} << 10;
 // A longer message is refused before it is read.
 constexpr int64_t kMessageBytesMax = kChunkBytesMax + kHeadBytesMax + 16;
-// Groups within groups in an unknown field.
+// The most groups within groups in an unknown field.
 constexpr int kGroupDepthMax = 64;
 
-// `head` (a message whose field 15 is not set) followed by field 15 with the bytes of `payload`.
-// The slices are referenced. An empty payload is left out.
+// The message of `head` (whose field 15 is not set) followed by field 15 with the bytes of `payload`. The slices
+// are referenced. An empty payload is left out.
 grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head,
                             absl::Span<const grpc::Slice> payload);
 
@@ -45,7 +45,7 @@ grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head,
 absl::Status ReadChunk(const grpc::ByteBuffer& message, google::protobuf::MessageLite* head,
                        Payload* payload);
 
-// For messages without payload, of at most kHeadBytesMax: copies.
+// Reads a message without payload, of at most kHeadBytesMax, which is copied.
 absl::Status ReadMessage(const grpc::ByteBuffer& message, google::protobuf::MessageLite* out);
 grpc::ByteBuffer WriteMessage(const google::protobuf::MessageLite& message);
 

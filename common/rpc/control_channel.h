@@ -12,22 +12,22 @@
 
 namespace tessera {
 
-// Between attempts to connect, in milliseconds: well under the shortest lease.
+// The pause between attempts to connect, in milliseconds: well under the shortest lease.
 constexpr int kReconnectMsMin = 50;
 constexpr int kReconnectMsMax = 500;
-// What an attempt may take, with TLS some three round trips: to the other side of the earth, or to a
-// machine that has much else to do.
+// The time that an attempt to connect may take, in milliseconds: with TLS some three round trips, to the other
+// side of the earth or to a machine that has much else to do.
 constexpr int kConnectMsMax = 2000;
-// A name is asked for again no sooner than this after the last answer: whoever it stands for may have moved.
+// The least time between two questions for a name, in milliseconds: whoever it stands for may have moved.
 constexpr int kResolveMsMin = 500;
 // A peer that does not answer a ping for the timeout is gone, or its link: its calls end with UNAVAILABLE, and a new
 // connection is tried. Nothing large waits before a ping here. Servers take no more pings than transport.h says.
 constexpr int kControlKeepaliveTimeMs = 10000;
 constexpr int kControlKeepaliveTimeoutMs = 10000;
-// A reply: a status has every evaluation of the job, some hundred bytes each.
+// The most bytes of a reply: a status has every evaluation of the job, some hundred bytes each.
 constexpr int kControlBytesMax = 256 << 20;
 
-// A connection of its own, never by an HTTP proxy, for calls of `role`. Connects when used.
+// Opens a connection of its own, never by an HTTP proxy, for calls of `role`. It connects when it is used.
 std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address,
                                                   Role role = Role::kWorker);
 

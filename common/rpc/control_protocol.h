@@ -7,9 +7,9 @@
 
 namespace tessera {
 
-// JoinRequest.protocol. Raised when an old worker would misunderstand a new coordinator.
+// The number of JoinRequest.protocol, raised when an old worker would misunderstand a new coordinator.
 constexpr uint32_t kControlProtocol = 1;
-// A digest has 64 characters; of what a stranger sends in its place an error quotes no more.
+// The most characters that an error quotes of what a stranger sends in place of a digest, which has 64.
 constexpr size_t kDigestQuoted = 64;
 
 }  // namespace tessera

@@ -29,7 +29,7 @@ void LogCoordinatorAway(absl::string_view who, absl::string_view meanwhile, bool
     return Log(LogLevel::kWarning, absl::StrCat(who, ": coordinator is back after s=", seconds));
   }
   std::string line = absl::StrCat(who, ": coordinator is away last_heard_s=", seconds);
-  // Where nobody waits for it the end is told next.
+  // Where nobody waits for the coordinator the caller tells of the end next.
   if (patience > silence) {
     absl::StrAppend(&line, "; ", meanwhile,
                     ", waiting for another s=", absl::ToInt64Seconds(patience - silence));

@@ -18,21 +18,23 @@ class CoordinatorContact {
  public:
   CoordinatorContact(absl::Duration lease, absl::Time now) : lease_(lease), last_heard_(now) {}
 
-  // Something came with that word; nullptr: with none. False: it is not to be believed, and nothing has changed.
+  // Tells that something came with that word; nullptr: with none. False: it is not to be believed, and nothing has
+  // changed.
   bool Hear(const v1::CoordinatorWord* word, absl::Time now);
 
   bool has_heard() const { return has_heard_; }
-  // When something came last; before that, when this began.
+  // The time at which something came last; before that, when this began.
   absl::Time last_heard() const { return last_heard_; }
-  // Since then. A coordinator that was never heard is not silent: it may not have been started yet.
+  // The time since something was heard. A coordinator that was never heard is not silent: it may not have been
+  // started yet.
   absl::Duration Silence(absl::Time now) const {
     return has_heard_ ? now - last_heard_ : absl::ZeroDuration();
   }
   absl::Duration lease() const { return lease_; }
-  // Whoever joins a job hears its lease.
+  // Sets the lease, which whoever joins a job hears.
   void SetLease(absl::Duration lease) { lease_ = lease; }
   absl::Duration patience() const;
-  // The last one that was believed.
+  // The last word that was believed.
   const v1::CoordinatorWord& word() const { return word_; }
 
  private:
@@ -42,7 +44,7 @@ class CoordinatorContact {
   v1::CoordinatorWord word_;
 };
 
-// "server: coordinator is away last_heard_s=15; nothing is trained, waiting for another s=45", or that it is
+// Logs "server: coordinator is away last_heard_s=15; nothing is trained, waiting for another s=45", or that it is
 // back. `who` is "server", what becomes of it meanwhile "nothing is trained".
 void LogCoordinatorAway(absl::string_view who, absl::string_view meanwhile, bool is_away,
                         absl::Duration silence, absl::Duration patience);

@@ -23,32 +23,33 @@ class GrpcServer {
   struct Options {
     // host:port; port 0 takes a free one.
     std::string address;
-    // Must outlive the server.
+    // The services, which must outlive the server.
     std::vector<grpc::Service*> services;
-    // Connections of one host; more are closed as they come.
+    // The most connections of one host; more are closed as they come.
     int connections_per_host_max = 1024;
-    // What connections may hold of bytes that came, those of staged pushes included; beyond it gRPC stops
-    // reading, and then ends calls. 0: no limit.
+    // The most bytes that connections hold of what came, staged pushes included; beyond it gRPC stops reading, and
+    // then ends calls. 0: no limit.
     int64_t receive_bytes_max = 0;
   };
 
   //   kInvalidArgument     the address is none
   //   kFailedPrecondition  the port is taken, or the address is not this machine's
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const Options& options);
-  // As Shutdown(absl::ZeroDuration()).
+  // Ends the server as Shutdown(absl::ZeroDuration()) does.
   ~GrpcServer();
 
   int port() const { return listener_->port(); }
   // host:port with the port that was taken.
   const std::string& address() const { return listener_->address(); }
-  // Connections that were too many.
+  // The number of connections that were refused because there were too many.
   uint64_t connections_refused() const { return listener_->refused(); }
 
-  // To the server's own services, from within the process: no socket, handshake or token, and none of the limits
-  // on who comes by the port. For calls of the control plane, that end before the server does.
+  // Opens a connection to the server's own services from within the process: no socket, handshake or token, and
+  // none of the limits on who comes by the port. It is for calls of the control plane, which end before the server
+  // does.
   std::shared_ptr<grpc::Channel> OpenWithin();
 
-  // What health checks are told. Serving from the start.
+  // Sets what health checks are told; the server counts as serving from the start.
   void SetServing(bool serving);
 
   // Takes no new calls, lets the others finish for `grace`, then cancels them; returns when all

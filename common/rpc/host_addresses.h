@@ -14,13 +14,13 @@ namespace tessera {
 //   kUnavailable  it has none now, with the system's reason: a name may be known later
 using Resolve = std::function<absl::StatusOr<std::vector<std::string>>(const std::string& host)>;
 
-// The system's: /etc/hosts, then DNS. May take as long as DNS does, some seconds.
+// Asks the system: /etc/hosts, then DNS. May take as long as DNS does, some seconds.
 absl::StatusOr<std::vector<std::string>> ResolveHost(const std::string& host);
 
-// The host of `address` (host:port) is a name, not an IP address.
+// Whether the host of `address` (host:port) is a name, not an IP address.
 bool HasName(const std::string& address);
 
-// Only this machine can connect to any of them, where there are some.
+// Whether there are addresses, and only this machine can connect to any of them.
 bool AreLoopback(const std::vector<std::string>& addresses);
 
 }  // namespace tessera

@@ -11,11 +11,10 @@ namespace tessera {
 
 v1::LayerKeys ToMessage(const ParameterRange& layers);
 
-// `keys`, which are of layers or of all entries, in a push or a pull.
+// Sets the keys of a push or a pull, which are of layers or of all entries.
 void SetKeys(const KeySet& keys, v1::KeySet* message);
 
-// What `message` names, which need not be any of a job's layers. kInvalidArgument: it ends before it begins, or
-// beyond any model.
+// The range that `message` names, which need not be any of a job's layers.
 absl::StatusOr<ParameterRange> LayersOf(const v1::LayerKeys& message);
 
 }  // namespace tessera

@@ -25,7 +25,7 @@
 namespace tessera {
 namespace {
 
-// Between two looks for a free descriptor.
+// The pause between two looks for a free descriptor.
 constexpr int kPauseMs = 100;
 // Connections of one address that are taken before the others, and the end, have their turn.
 constexpr int kTakenPerTurn = 64;
@@ -37,6 +37,7 @@ uint64_t InodeOf(int fd) {
   return fstat(fd, &about) == 0 ? about.st_ino : 0;
 }
 
+// The port that the system gave where 0 was asked for.
 int PortOf(int fd) {
   sockaddr_storage bound{};
   socklen_t size = sizeof(bound);
@@ -45,6 +46,7 @@ int PortOf(int fd) {
                                            : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
 }
 
+// Sets the port of an address of either family.
 void SetPort(sockaddr_storage* address, int port) {
   if (address->ss_family == AF_INET6) {
     reinterpret_cast<sockaddr_in6*>(address)->sin6_port = htons(static_cast<uint16_t>(port));
@@ -108,7 +110,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const Options& options)
   listener->address_ = HostPort{where->host, listener->port_}.ToString();
   listener->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   TESSERA_CHECK(listener->wake_ >= 0);
-  // As many as the system lets it have.
+  // The process takes as many file descriptors as the system lets it have.
   rlimit files{};
   TESSERA_CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
   files.rlim_cur = files.rlim_max;
@@ -121,7 +123,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const Options& options)
 }
 
 absl::Status Listener::Open(const std::string& host, int port) {
-  // Any address of the machine, old and new: one socket has both.
+  // One socket serves any address of the machine, of IPv4 and IPv6.
   const bool is_any = host == "0.0.0.0" || host == "::";
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -150,7 +152,7 @@ absl::Status Listener::Open(const std::string& host, int port) {
   }
   if (code == 0) freeaddrinfo(found);
   if (sockets_.empty() && is_any) {
-    // A machine without IPv6.
+    // The machine has no IPv6: the socket is made for IPv4.
     sockaddr_storage address{};
     address.ss_family = AF_INET;
     SetPort(&address, port);
@@ -202,7 +204,7 @@ void Listener::Run() {
     has_swept_ = false;
     for (size_t i = 0; ready > 0 && i + 1 < waiting.size(); ++i) {
       if (waiting[i].revents == 0 || Accept(waiting[i].fd)) continue;
-      // The connection waits in the queue, and would be reported again at once.
+      // The listener pauses here: the connection waits in the queue, and would be reported again at once.
       pollfd stop{wake_, POLLIN, 0};
       poll(&stop, 1, kPauseMs);
     }

@@ -13,13 +13,13 @@
 
 namespace tessera {
 
-// Between two questions.
+// The time between two questions to the resolver.
 constexpr absl::Duration kNameAskInterval = absl::Milliseconds(500);
 
 // One thread's. Asks on a thread of its own, which it does not wait for, as DNS may take its time.
 class NameWatch {
  public:
-  // Of `address`, host:port. Where the host is an IP address it never moves.
+  // Watches `address`, host:port. Where the host is an IP address it never moves.
   explicit NameWatch(const std::string& address, Resolve resolve = ResolveHost);
   ~NameWatch();
 

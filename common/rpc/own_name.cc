@@ -27,7 +27,7 @@ std::string ListenEverywhere(const std::string& address) {
 }
 
 absl::Status AwaitOwnName(const OwnName& name) {
-  // What is no address, and what needs no look, is for whoever listens there.
+  // An address that is wrong, and one that needs no look, is for whoever listens there.
   if (!HasName(name.address) || IsLoopback(name.address)) return absl::OkStatus();
   const std::string host = ParseHostPort(name.address)->host;
   const absl::Time give_up = SteadyNow() + name.patience;

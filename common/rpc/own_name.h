@@ -10,11 +10,12 @@
 
 namespace tessera {
 
-// Names come with a delay where machines and pods have just been started; one that is misspelt never comes.
+// How long a name is waited for. Names come with a delay where machines and pods have just been started; one that
+// is misspelt never comes.
 constexpr absl::Duration kNameWait = absl::Minutes(1);
 
 struct OwnName {
-  // "server", as in the log.
+  // The process in the log: "server".
   std::string who;
   // host:port.
   std::string address;

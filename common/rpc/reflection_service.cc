@@ -22,7 +22,7 @@ using google::protobuf::FileDescriptor;
 using Request = v1::ServerReflectionRequest;
 using Response = v1::ServerReflectionResponse;
 
-// `file` and all that it imports, each once.
+// Adds `file` and all files that it imports, each once.
 void AddFiles(const FileDescriptor& file, std::set<const FileDescriptor*>* seen,
               v1::FileDescriptorResponse* response) {
   if (!seen->insert(&file).second) return;
@@ -37,7 +37,7 @@ void SetError(grpc::StatusCode code, const std::string& text, Response* response
   response->mutable_error_response()->set_error_message(text);
 }
 
-// nullptr: there is none.
+// Answers with `file`; nullptr: that there is none.
 void SetFile(const FileDescriptor* file, const std::string& what, Response* response) {
   if (file == nullptr) {
     SetError(grpc::NOT_FOUND, absl::StrCat("reflection: ", what, " is not known here"), response);
@@ -47,6 +47,7 @@ void SetFile(const FileDescriptor* file, const std::string& what, Response* resp
   AddFiles(*file, &seen, response->mutable_file_descriptor_response());
 }
 
+// Answers with the file that has this extension, or with NOT_FOUND.
 void SetExtension(const v1::ExtensionRequest& request, Response* response) {
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   const Descriptor* const type = pool.FindMessageTypeByName(request.containing_type());
@@ -57,6 +58,7 @@ void SetExtension(const v1::ExtensionRequest& request, Response* response) {
           response);
 }
 
+// Answers with the numbers of all extensions of a type that are linked in.
 void SetExtensionNumbers(const std::string& name, Response* response) {
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   const Descriptor* const type = pool.FindMessageTypeByName(name);
@@ -104,7 +106,7 @@ class Conversation final : public grpc::ServerBidiReactor<Request, Response> {
 
 class ReflectionService final : public v1::ServerReflection::CallbackService {
  public:
-  // Before the first call.
+  // Called before the first call is served.
   void SetServices(const std::vector<std::string>& names) { services_ = names; }
   grpc::ServerBidiReactor<Request, Response>* ServerReflectionInfo(
       grpc::CallbackServerContext*) override {

@@ -9,12 +9,12 @@
 
 namespace tessera {
 
-// The answer of a server that has these services, and the messages that are linked into this program.
+// The answer of a server that has these services and the messages that are linked into this program.
 grpc::reflection::v1::ServerReflectionResponse AnswerReflection(
     const grpc::reflection::v1::ServerReflectionRequest& request,
     const std::vector<std::string>& services);
 
-// Every server that is built from now on has the service. Once, before the first.
+// Gives the service to every server that is built from now on. Called once, before the first.
 void AddReflectionToServers();
 
 }  // namespace tessera

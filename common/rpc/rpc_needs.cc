@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Standard streams, files that are read and written, gRPC's own.
+// Descriptors for standard streams, files that are read and written, and gRPC's own.
 constexpr int kOtherFiles = 40;
 
 }  // namespace

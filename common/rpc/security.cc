@@ -31,14 +31,14 @@ namespace tessera {
 namespace {
 
 constexpr size_t kTokenCharactersMin = 16;
-// Of a file of certificates, keys or tokens.
+// The most bytes that a file of certificates, keys or tokens may have.
 constexpr size_t kFileBytesMax = size_t{1} << 20;
 constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr absl::string_view kRoleNames[] = {"worker", "operator", "viewer"};
 
 absl::string_view NameOf(Role role) { return kRoleNames[static_cast<int>(role)]; }
 
-// What calls of a service want. Unknown ones want the most.
+// The role that calls of a service want. Unknown services want the most.
 Role RoleFor(absl::string_view path) {
   for (const absl::string_view service :
        {"/tessera.v1.ParameterServer/", "/tessera.v1.Coordinator/", "/tessera.v1.StandbyControl/",
@@ -58,7 +58,7 @@ bool SameText(absl::string_view a, absl::string_view b) {
 
 // Fills `text`; returns what went wrong, or nothing.
 std::string ReadFile(const std::string& path, std::string* text) {
-  // Without O_NONBLOCK a pipe without a writer would hold us for ever.
+  // O_NONBLOCK keeps a pipe without a writer from holding us for ever.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return std::strerror(errno);
   struct stat about;
@@ -83,6 +83,7 @@ std::string ReadFile(const std::string& path, std::string* text) {
   return problem;
 }
 
+// Reads the file that a key names; the error names the key, as a person sees the job and not the file.
 absl::StatusOr<std::string> ReadAll(absl::string_view key, const std::string& path) {
   std::string text;
   const std::string problem = ReadFile(path, &text);
@@ -91,6 +92,7 @@ absl::StatusOr<std::string> ReadAll(absl::string_view key, const std::string& pa
                                                  "\", want a file that can be read: ", problem));
 }
 
+// Reads a file that must have a PEM block of kind `what`; empty where the job names none.
 absl::StatusOr<std::string> ReadPem(absl::string_view key, const std::string& path,
                                     absl::string_view what) {
   if (path.empty()) return std::string();
@@ -130,8 +132,8 @@ absl::Status TooWeak(absl::string_view key, const std::string& path, size_t inde
       absl::StrCat("security.", key, ": certificate ", index + 1, " of \"", path, "\" ", why));
 }
 
-// What is shown must be strong enough as a whole; of an authority's certificates the one that has signed what is shown,
-// or where none has, any: others in the file may be old.
+// Refuses weak certificates. The shown ones must be strong enough as a whole; of an authority's file the one that
+// has signed what is shown, or where none has, any: others in the file may be old.
 absl::Status CheckStrength(const SecurityFiles& files, const Certificates& shown,
                            const Certificates& authority) {
   for (size_t i = 0; i < shown.size(); ++i) {
@@ -200,6 +202,7 @@ class TokenProcessor final : public grpc::AuthMetadataProcessor {
   const std::vector<Token> tokens_;
 };
 
+// The security of this process. It is never destroyed, as connections may use it until the process ends.
 std::shared_ptr<const Security>& ProcessSecurity() {
   static auto* const security =
       new std::shared_ptr<const Security>(std::make_shared<const Security>());
@@ -340,7 +343,7 @@ std::shared_ptr<grpc::ServerCredentials> Security::ForServer() const {
 
 std::shared_ptr<grpc::ChannelCredentials> Security::ForStranger() const {
   grpc::SslCredentialsOptions options;
-  // One that signed itself is its own authority.
+  // A certificate that signed itself is its own authority.
   options.pem_root_certs = authority_.empty() ? certificate_ : authority_;
   options.pem_private_key = private_key_;
   options.pem_cert_chain = certificate_;
@@ -350,7 +353,7 @@ std::shared_ptr<grpc::ChannelCredentials> Security::ForStranger() const {
 std::shared_ptr<grpc::ChannelCredentials> Security::ForChannel(Role role) const {
   if (!calls_tls()) return grpc::InsecureChannelCredentials();
   const std::shared_ptr<grpc::ChannelCredentials> channel = ForStranger();
-  // The one that may do the least beside this.
+  // The token that may do the least beside this call, so that no more is shown than is needed.
   const Token* best = nullptr;
   const auto power = [](const Token& t) { return t.may[0] + t.may[1] + t.may[2]; };
   for (const Token& token : tokens_) {
@@ -374,7 +377,7 @@ absl::Status UseSecurity(const SecurityFiles& files) {
 const Security& CurrentSecurity() { return *ProcessSecurity(); }
 
 bool IsExposed(absl::string_view address, const v1::Security& security) {
-  // What is no address is refused when it is listened at.
+  // An address that is none is refused when it is listened at.
   return security.certificate().empty() && !security.insecure() &&
          ParseHostPort(address).has_value() && !IsLoopback(address);
 }

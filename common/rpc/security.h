@@ -31,7 +31,7 @@ namespace tessera {
 
 enum class Role { kWorker, kOperator, kViewer };
 
-// Paths; empty: none.
+// The files' paths; empty: none.
 struct SecurityFiles {
   std::string certificate;
   std::string private_key;
@@ -49,8 +49,8 @@ struct Token {
 // kInvalidArgument: a line is none of the above, or a token has fewer than 16 characters.
 absl::StatusOr<std::vector<Token>> ParseTokens(absl::string_view text);
 
-// May whoever calls `path` ("/tessera.v1.Admin/Drain") with this authorization ("Bearer ...", empty: none)?
-// Takes as long for a wrong token as for a right one.
+// Whether whoever calls `path` ("/tessera.v1.Admin/Drain") with this authorization ("Bearer ...", empty: none) may
+// do so. Takes as long for a wrong token as for a right one.
 //   kUnauthenticated   no token, or none of the job's
 //   kPermissionDenied  its role does not allow that call; the message names both
 absl::Status Authorize(const std::vector<Token>& tokens, absl::string_view path,
@@ -66,16 +66,16 @@ class Security {
   // file. Never waits for a pipe.
   static absl::StatusOr<std::shared_ptr<const Security>> Load(const SecurityFiles& files);
 
-  // This process can serve TLS; it can call with TLS.
+  // Whether this process can serve TLS, and whether it can call with TLS.
   bool serves_tls() const { return !certificate_.empty(); }
   bool calls_tls() const { return serves_tls() || !authority_.empty(); }
   // "TLS, clients show certificates, tokens", "none".
   std::string Describe() const;
 
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
-  // TLS to a program that is none of the job's: it gets no token.
+  // Credentials for a program that is none of the job's: it gets TLS and no token.
   std::shared_ptr<grpc::ChannelCredentials> ForStranger() const;
-  // Of a connection on which calls of `role` are made.
+  // The credentials of a connection on which calls of `role` are made.
   std::shared_ptr<grpc::ChannelCredentials> ForChannel(Role role) const;
 
  private:
@@ -85,17 +85,18 @@ class Security {
   std::vector<Token> tokens_;
 };
 
-// The process's own, for all its connections: loaded once, before the first. Plain text until then.
-// Errors as of Load.
+// Loads the process's own security, for all its connections, once and before the first; they are plain text until
+// then. The errors are those of Load.
 absl::Status UseSecurity(const SecurityFiles& files);
 const Security& CurrentSecurity();
 
-// What to do about it.
+// The advice where a server would be exposed.
 constexpr char kSecurityAdvice[] =
-    "Set security.certificate and private_key (docs/operating.md, Security), or, in a network "
+    "Set security.certificate and private_key (docs/operating/security.md), or, in a network "
     "that nobody else is in, security.insecure: true";
 
-// Anybody who reaches `address` (host:port) could read and change the model, and nobody has said that it is meant.
+// Whether anybody who reaches `address` (host:port) could read and change the model, and nobody has said that it
+// is meant.
 bool IsExposed(absl::string_view address, const v1::Security& security);
 
 // Whether a program of the job may listen at `address`.

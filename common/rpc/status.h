@@ -15,7 +15,7 @@ namespace tessera {
 // that hears more than 8 KiB of headers takes the call for RESOURCE_EXHAUSTED, and never sees the message.
 constexpr size_t kMessageHeaderBytesMax = 4096;
 
-// Of a message that is too long the beginning, and "...".
+// A message that is too long is cut to its beginning and "...".
 grpc::Status ToGrpc(const absl::Status& status);
 // A code that Abseil does not know becomes kUnknown.
 absl::Status FromGrpc(const grpc::Status& status);

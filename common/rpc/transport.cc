@@ -17,14 +17,14 @@
 #include "common/rpc/compression.h"
 #include "common/rpc/control_channel.h"
 
-// There where a program is linked with tcmalloc.
+// The function is there where a program is linked with tcmalloc.
 extern "C" int MallocExtension_SetNumericProperty(const char* property, size_t value)
     __attribute__((weak));
 
 namespace tessera {
 namespace {
 
-// Set once, before the first connection.
+// Whether LimitMemory was called; set once, before the first connection.
 bool memory_is_limited = false;
 // gRPC reads into pieces of 64 KiB, so many at a time.
 constexpr int kLimitedReadBytes = 256 << 10;
@@ -45,7 +45,7 @@ void SetBuffers(Set set) {
   // Without probing a connection's window stays near 1 MiB and the sender stalls at every message;
   // with it, gRPC opens 4 MiB and more as far as memory allows.
   set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
-  // Reads of a quarter to one chunk (docs/performance.md).
+  // gRPC reads a quarter to one chunk at a time (docs/design/transfer.md).
   set(GRPC_ARG_TCP_READ_CHUNK_SIZE, chunk);
   set(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, chunk / 4);
   set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 4 << 20);
@@ -66,7 +66,7 @@ void SetCommon(Set set) {
   set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
-// Once per process, before gRPC is used.
+// Prepares gRPC, once per process, before it is used.
 void PrepareLibrary() {
   static const bool prepared = [] {
     // Whoever sends what is no message is told so; protobuf would say it in the log as well, each time.
@@ -116,7 +116,7 @@ void ConfigureAllocator() {
   TESSERA_CHECK(mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1);
   TESSERA_CHECK(mallopt(M_TRIM_THRESHOLD, 512 << 20) == 1);
   TESSERA_CHECK(mallopt(M_TOP_PAD, 16 << 20) == 1);
-  // Every arena keeps buffers of its own; gRPC's few threads share.
+  // Two arenas are enough: each keeps buffers of its own, and gRPC's few threads share them.
   TESSERA_CHECK(mallopt(M_ARENA_MAX, 2) == 1);
 }
 

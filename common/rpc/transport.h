@@ -13,11 +13,11 @@
 
 namespace tessera {
 
-// An HTTP/2 DATA frame. Each costs a 9-byte piece of a system call that takes few pieces.
+// The most bytes of an HTTP/2 DATA frame. Each frame costs a 9-byte piece of a system call that takes few pieces.
 constexpr int64_t kFrameBytesMax = int64_t{4} << 20;
-// Calls at once on one connection; a worker has two or three.
+// The most calls at once on one connection; a worker has two or three.
 constexpr int kStreamsPerConnectionMax = 32;
-// A connection that has not said what it is by then is closed.
+// The time after which a connection that has not said what it is is closed, in milliseconds.
 constexpr int kHandshakeTimeoutMs = 20000;
 // A connection on which nothing comes for this time is pinged. If the ping is not answered for the timeout, the peer
 // or its link is gone: calls end with UNAVAILABLE. A ping waits until the link has carried what was written before it,
@@ -26,11 +26,11 @@ constexpr int kHandshakeTimeoutMs = 20000;
 constexpr int kKeepaliveTimeMs = 10000;
 constexpr int kKeepaliveTimeoutMs = 60000;
 
-// A connection of its own, not shared with other channels to the same address, with the process's
-// security (security.h), for calls of `role`. Connects when used.
+// Opens a connection that is not shared with other channels to the same address, with the process's security
+// (security.h), for calls of `role`. It connects when it is used.
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, Role role = Role::kWorker);
 
-// The server's side of the same settings. A taken port is an error (gRPC would share it).
+// Makes the same settings on the server's side. A taken port is an error (gRPC would share it).
 void ConfigureServer(grpc::ServerBuilder* builder);
 
 // Keeps large buffers in the process once they were paid for. gRPC allocates and frees megabytes
@@ -38,19 +38,19 @@ void ConfigureServer(grpc::ServerBuilder* builder);
 // back cost more than the transfer. Call first thing in main.
 void ConfigureAllocator();
 
-// For a process whose memory is limited, before its first connection and what it holds for long: what
-// is freed goes back to the system at once, and connections read and write in small pieces. That costs
-// some of their speed.
+// Called in a process whose memory is limited, before its first connection and what it holds for long: what is
+// freed goes back to the system at once, and connections read and write in small pieces. That costs some of their
+// speed.
 void LimitMemory();
 
-// What a connection then holds, at most, while messages of `bytes` in all come or go on it: chunks,
+// The bytes that a connection then holds, at most, while messages of `bytes` in all come or go on it: chunks,
 // windows and buffers.
 int64_t LimitedConnectionBytes(int64_t bytes);
 
-// What a message of this many bytes takes on a connection: gRPC's 5-byte prefix and HTTP/2's 9
-// bytes per frame. An estimate: the end of a stream, window updates and pings are not in it.
+// The bytes that a message takes on a connection: gRPC's 5-byte prefix and HTTP/2's 9 bytes per frame. An
+// estimate: the end of a stream, window updates and pings are not in it.
 int64_t WireBytes(int64_t message_bytes);
-// HEADERS frames of a call, both ways, once the connection's header tables are warm: an estimate.
+// The bytes of a call's HEADERS frames, both ways, once the connection's header tables are warm: an estimate.
 constexpr int64_t kCallWireBytes = 150;
 
 }  // namespace tessera

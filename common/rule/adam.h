@@ -20,7 +20,7 @@ struct AdamOptions {
   // Where f32 would round it to 0 the smallest normal number stands in, so that 0 / 0 cannot occur.
   double epsilon = 1e-8;
   double weight_decay = 0;
-  // AdamW.
+  // Whether it is AdamW.
   bool decoupled = false;
 };
 

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// `rule`, fed -u. With plain SGD at rate 1 it gives what MakeAdd gives, bit for bit, wherever w is
-// finite.
+// Makes a rule that is `rule`, fed -u. With plain SGD at rate 1 it gives what MakeAdd gives, bit for bit, wherever
+// w is finite.
 std::unique_ptr<UpdateRule> MakeNegated(std::unique_ptr<UpdateRule> rule);
 
 }  // namespace tessera

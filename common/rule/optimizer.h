@@ -18,14 +18,14 @@ namespace tessera {
 // `optimizer` names one of its kinds (the job reader sees to that).
 std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer);
 
-// The same, for kernels that do what these rules do on other devices. AdamOptionsOf takes Adam's or
+// The rules' options, for kernels that do what these rules do on other devices. AdamOptionsOf takes Adam's or
 // AdamW's.
 SgdOptions SgdOptionsOf(const v1::Sgd& keys);
 AdagradOptions AdagradOptionsOf(const v1::Adagrad& keys);
 AdamOptions AdamOptionsOf(const v1::Optimizer& optimizer);
 
-// Of the rule's state arrays, in their order: "momentum"; "squares"; "mean", "squares". None where `optimizer`
-// names no kind.
+// The names of the rule's state arrays, in their order: "momentum"; "squares"; "mean", "squares". None where
+// `optimizer` names no kind.
 std::vector<std::string> StateNames(const v1::Optimizer& optimizer);
 
 }  // namespace tessera

@@ -13,11 +13,11 @@ namespace tessera {
 
 // What all entries of one update have in common.
 struct Update {
-  // u is multiplied by it first: 1 / number of folded pushes for a mean.
+  // The number that u is multiplied by first: 1 / number of folded pushes for a mean.
   float scale = 1;
   // Counts the updates of these parameters from 1.
   uint64_t number = 1;
-  // Learning rates are multiplied by it (common/rule/schedule.h).
+  // The number that learning rates are multiplied by (common/rule/schedule.h).
   float rate = 1;
 };
 
@@ -26,11 +26,11 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  // Arrays of the parameters' size that the rule keeps. They start at zero.
+  // The number of arrays of the parameters' size that the rule keeps. They start at zero.
   virtual int state_count() const = 0;
 
-  // Where u is 0 the rule would write what it read, so that such entries may be left out. Only -0 is
-  // something else then: it stays, and is +0 where it is written. Not of a rule with state or decay.
+  // Whether the rule would write what it read where u is 0, so that such entries may be left out. Only -0 is
+  // something else then: it stays, and is +0 where it is written. Never so for a rule with state or decay.
   virtual bool keeps_where_zero() const { return false; }
 
   // What the rule divides state array `state` by where it takes it up: one that a job saved whose rule divided by

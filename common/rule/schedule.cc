@@ -6,6 +6,7 @@
 namespace tessera {
 namespace {
 
+// The factor of the decay alone, before an update to which the job had learned from `before` examples.
 double Decay(const v1::RateDecay& decay, double before) {
   if (decay.has_step()) {
     return std::pow(decay.step().factor(), std::floor(before / decay.step().every()));

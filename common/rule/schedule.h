@@ -11,7 +11,7 @@ namespace tessera {
 
 class RateSchedule {
  public:
-  // Always 1.
+  // A schedule whose factor is always 1.
   RateSchedule() = default;
   explicit RateSchedule(const v1::Schedule& schedule) : schedule_(schedule) {}
 

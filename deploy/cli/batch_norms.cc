@@ -30,7 +30,7 @@ int64_t ConstantsOf(const std::vector<BatchNormLayer>& norms) {
 double VarianceOf(float inverse_sigma, double epsilon) {
   const double sigma = 1.0 / inverse_sigma;
   const double variance = sigma * sigma - epsilon;
-  // Rounding may have brought it below; what is not a number stays that.
+  // A variance that rounding has brought below 0 is 0; what is not a number stays that.
   return variance < 0 ? 0 : variance;
 }
 

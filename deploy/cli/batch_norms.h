@@ -11,16 +11,16 @@
 namespace tessera {
 
 struct BatchNormLayer {
-  // Index into Model.layers.
+  // The layer's index in Model.layers.
   int layer = 0;
   int64_t channels = 0;
   double epsilon = 0;
 };
 
-// In the order in which ModelFacts::norm_constants has them. kInvalidArgument: `model` is no model; one without
-// batch norms is always right here.
+// The batch norms in the order in which ModelFacts::norm_constants has them. kInvalidArgument: `model` is no
+// model; one without batch norms is always right here.
 absl::StatusOr<std::vector<BatchNormLayer>> BatchNormsOf(const v1::Model& model);
-// Numbers in ModelFacts::norm_constants: for each channel its mean and 1/sigma.
+// How many numbers ModelFacts::norm_constants has: for each channel its mean and 1/sigma.
 int64_t ConstantsOf(const std::vector<BatchNormLayer>& norms);
 
 // sigma^2 without `epsilon`, and its inverse as evaluation has it.

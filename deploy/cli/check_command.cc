@@ -25,6 +25,7 @@ namespace tessera {
 
 namespace {
 
+// Prints the traffic of both kinds of worker, which differ where layers are dealt to workers.
 void PrintHalves(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   const LayerSplit& split = *recipe.split;
   const ActivationForecast activations = ForecastOfActivations(job, split, shape);
@@ -43,6 +44,8 @@ void PrintHalves(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   }
 }
 
+// Prints what a worker moves, as far as the job alone says it; a model that cannot be exchanged is refused
+// elsewhere.
 void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
   const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
   if (!shape.ok()) return;
@@ -56,7 +59,7 @@ void PrintTraffic(const v1::Job& job, const Recipe& recipe) {
               Describe(PullForecast(job, recipe, *shape)).c_str(), interval.c_str());
 }
 
-// Where a note depends on them: reading data may take a while.
+// The number of training rows where a note depends on it: reading data may take a while.
 std::optional<int64_t> RowsOf(const v1::Job& job, const ModelShape& shape) {
   if (!WantsRows(job)) return std::nullopt;
   const absl::StatusOr<Datasets> data = LoadDatasets(job, EndsOf(job.model(), shape));
@@ -69,7 +72,7 @@ std::optional<int64_t> RowsOf(const v1::Job& job, const ModelShape& shape) {
 std::vector<std::string> NotesOfCheck(const v1::Job& job) {
   const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
   const absl::StatusOr<Recipe> recipe = RecipeFor(job);
-  // Whoever needs them says what is wrong.
+  // A job whose shape or recipe is wrong has no notes: whoever needs these says what is wrong.
   if (!shape.ok() || !recipe.ok()) return {};
   return NotesOn(job, *recipe, RowsOf(job, *shape));
 }
@@ -93,7 +96,8 @@ int CheckJobFile(const CheckOptions& options) {
   std::printf("# parameters  %" PRId64 " (%.1f MiB as f32)\n", shape->size,
               shape->size * 4.0 / (1 << 20));
   std::printf("# method      %s\n", recipe->description.c_str());
-  // The keys do not tell of those that the method has where the job names none.
+  // The codecs in force are printed, as the keys do not tell of those that the method has where the job names
+  // none.
   std::printf("# codec       %s\n", Describe(recipe->codecs).c_str());
   PrintTraffic(reading.job, *recipe);
   for (const std::string& note : NotesOfCheck(reading.job)) {

@@ -22,7 +22,7 @@ bool RoundsToNearest(const Codec& codec) {
          codec.kind == CodecKind::kInt8;
 }
 
-// "codec.push bf16 and codec.pull int8", of those that `is`.
+// The keys of those codecs that `is`, in words: "codec.push bf16 and codec.pull int8".
 std::string Named(const CodecChoice& codecs, bool (*is)(const Codec&)) {
   Notes names;
   if (is(codecs.push)) names.push_back(absl::StrCat("codec.push ", Describe(codecs.push)));
@@ -30,7 +30,8 @@ std::string Named(const CodecChoice& codecs, bool (*is)(const Codec&)) {
   return absl::StrJoin(names, " and ");
 }
 
-// Rounds bring values, and nobody keeps what their rounding lost. One that is the whole job loses it once.
+// Notes codecs that round values away: rounds bring values, and nobody keeps what their rounding lost. A round
+// that is the whole job loses it once.
 void OnRoundedValues(const Recipe& recipe, Notes* notes) {
   if (recipe.payload != PayloadKind::kValue || recipe.exchanges_once) return;
   const std::string rounding = Named(recipe.codecs, RoundsToNearest);
@@ -42,7 +43,7 @@ void OnRoundedValues(const Recipe& recipe, Notes* notes) {
       "rounds without bias"));
 }
 
-// Nothing is to be seen of a job that is one exchange before that.
+// Notes a job that is one exchange, of which nothing is to be seen before that.
 void OnOneExchange(const v1::Job& job, const Recipe& recipe, Notes* notes) {
   if (!recipe.exchanges_once) return;
   Notes idle;
@@ -54,6 +55,7 @@ void OnOneExchange(const v1::Job& job, const Recipe& recipe, Notes* notes) {
                    " exchanges once, at the end, and servers have nothing new before"));
 }
 
+// Notes that a codec has no effect, because the model's parameters are too small for it.
 void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
   const std::string qsgd =
       Named(recipe.codecs, [](const Codec& codec) { return codec.kind == CodecKind::kQsgd; });
@@ -76,7 +78,8 @@ void OnIdleKeys(const v1::Job& job, Notes* notes) {
   for (std::string& note : method->idle_keys(job)) notes->push_back(std::move(note));
 }
 
-// With etcd the coordinator goes where the servers elect it, and its state with it.
+// Notes a folder that is not used: with etcd the coordinator goes where the servers elect it, and its state with
+// it.
 void OnCoordinatorFolder(const v1::Job& job, Notes* notes) {
   const v1::CoordinatorPlace& place = job.cluster().coordinator();
   if (place.etcd().empty() || place.directory().empty()) return;
@@ -85,8 +88,8 @@ void OnCoordinatorFolder(const v1::Job& job, Notes* notes) {
       "the coordinator's state");
 }
 
-// [32, 32, 3] says 32 channels, and is what other programs write for 3 of them. Rows of that shape fit it, so nothing
-// else would tell.
+// Notes images that seem to have their channels last: [32, 32, 3] says 32 channels, and is what other programs
+// write for 3 of them. Rows of that shape fit it, so nothing else would tell.
 void OnChannelsLast(const v1::Model& model, Notes* notes) {
   const auto& input = model.input();
   if (input.size() != 3 || input[0] != input[1] || input[2] >= input[0]) return;

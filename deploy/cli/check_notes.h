@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// A sentence each. `recipe` is that of `job`, which has been read without errors; `rows`, of one worker's files, if
-// they are known.
+// The notes, a sentence each. `recipe` is that of `job`, which has been read without errors; `rows`, of one
+// worker's files, if they are known.
 std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
                                  std::optional<int64_t> rows = std::nullopt);
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::chrono::seconds kAnswerMax{5};
 constexpr absl::Duration kAskAgain = absl::Milliseconds(50);
-// Then it is said what the job waits for.
+// The time after which the command says what the job waits for.
 constexpr absl::Duration kTellAfter = absl::Seconds(5);
 
 void SetDeadline(grpc::ClientContext* context) {

@@ -9,7 +9,7 @@
 namespace tessera {
 
 struct CheckpointOptions {
-  // Of server 0.
+  // The address of server 0.
   std::string address;
   bool quiet = false;
   SecurityFiles security;

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// "1 server", "2 servers".
+// A number with its noun: "1 server", "2 servers".
 inline std::string Counted(int64_t count, absl::string_view thing) {
   return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
 }
@@ -24,7 +24,7 @@ inline std::string Fraction(double value) {
                                    : absl::StrFormat("%.4g", value);
 }
 
-// "512 B", "15.3 MiB".
+// A number of bytes: "512 B", "15.3 MiB".
 inline std::string Bytes(double bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;
@@ -35,7 +35,7 @@ inline std::string Bytes(double bytes) {
   return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, bytes, kUnits[unit]);
 }
 
-// "1,234,567".
+// A whole number: "1,234,567".
 inline std::string Thousands(double value) {
   std::string digits = absl::StrFormat("%.0f", value);
   for (int i = static_cast<int>(digits.size()) - 3; i > (digits[0] == '-' ? 1 : 0); i -= 3) {

@@ -57,6 +57,7 @@ namespace {
 constexpr absl::Duration kConnectMax = absl::Seconds(3);
 constexpr std::chrono::seconds kAnswerMax{10};
 
+// Prints a finding in the terminal's width, with what to do about it below.
 void Print(const Finding& finding) {
   static constexpr const char* kMarks[] = {"ok       ", "note     ", "PROBLEM  "};
   constexpr int kIndent = 9;
@@ -76,16 +77,16 @@ void Print(const Finding& finding) {
 struct Call {
   Reach reach = Reach::kRefused;
   OwnPort port;
-  // What the address is here.
+  // What is wrong with the name in the address, seen from here.
   Findings name;
-  // Where somebody listens.
+  // How the call for the status ended, where somebody listens.
   absl::Status answer;
   v1::JobStatus status;
   absl::Time asked;
   absl::Time answered;
 };
 
-// With what UseSecurity has set.
+// Calls a server with the security that UseSecurity has set.
 Call CallServer(int rank, const std::string& address) {
   Call call;
   call.reach = TryConnect(address, kConnectMax);
@@ -111,17 +112,17 @@ class Examination {
         recipe_(std::move(recipe)),
         shape_(std::move(shape)) {}
 
-  // How many problems there are.
+  // Examines everything; returns the number of problems.
   int Run() {
     const int servers = static_cast<int>(job_.cluster().servers().count());
     Good(absl::StrFormat("job: %s, %d parameters (%.1f MiB), %s, %s, digest %s", recipe_.name,
                          shape_.size, shape_.size * 4.0 / (1 << 20), Counted(servers, "server"),
                          Counted(job_.cluster().workers(), "worker"),
                          JobDigest(job_).substr(0, 12)));
-    // Before there are threads here that a job's processes would not share.
+    // The limits are tried before there are threads here that a job's processes would not share.
     Add(CheckLimits(job_, !options_.no_data));
     const bool is_secure = Secure();
-    // All at once, beside what follows: one that is silent takes seconds.
+    // All servers are called at once, beside what follows, as one that is silent takes seconds.
     std::vector<std::future<Call>> calls;
     for (const std::string& address : job_.cluster().servers().addresses()) {
       calls.push_back(
@@ -138,7 +139,7 @@ class Examination {
     Memory();
     const auto rows = data_ ? std::optional<int64_t>(data_->train.rows()) : std::nullopt;
     for (std::string& note : NotesOn(job_, recipe_, rows)) Note(std::move(note), "");
-    // Reading one takes as long as its bytes do.
+    // Reading a checkpoint takes as long as its bytes do.
     const JobFacts facts = FactsOf(job_, recipe_, shape_, JobDigest(job_));
     Add(CheckCheckpoints(job_.checkpoint(), facts, is_running_));
     return problems_;
@@ -172,13 +173,14 @@ class Examination {
     data_ = std::move(data.data);
   }
 
-  // What runs has its memory, and is not in what is left.
+  // The memory is judged only while the job does not run: processes that run have theirs, and it is not in what is
+  // left.
   void Memory() {
     if (!data_ && !options_.no_data) return;
     Add(CheckMemory(job_, recipe_, shape_, data_.get(), is_running_ ? std::nullopt : machine_));
   }
 
-  // For all calls from here on. False: a file cannot be used, and that was told.
+  // Sets the security of all calls from here on. False: a file cannot be used, and that was told.
   bool Secure() {
     if (const absl::Status status = UseSecurity(FilesOf(job_.security())); !status.ok()) {
       Problem(std::string(status.message()), "correct the file, or the key under security");
@@ -190,7 +192,7 @@ class Examination {
     return true;
   }
 
-  // Where the servers elect the coordinator.
+  // Asks etcd's members, where the servers elect the coordinator.
   void Etcd() {
     const auto& members = job_.cluster().coordinator().etcd();
     for (const std::string& member : members) {
@@ -235,7 +237,7 @@ class Examination {
         continue;
       }
       missing.push_back({rank, address, call.reach, kConnectMax, call.port, call.answer});
-      // One that is there listens elsewhere.
+      // A server that answers was started all the same, with another address to listen at.
       if (call.reach != Reach::kOpen && IsExposed(address, job_.security())) {
         bare.push_back(address);
       }
@@ -270,7 +272,7 @@ class Examination {
     const v1::JobStatus& status = call.status;
     is_running_ = is_running_ || status.job_digest() == want.job_digest;
     Add(JudgeServer(want, status, call.asked, call.answered));
-    // In training, workers wait for each other all the time.
+    // Only a waiting job is told of: in training, workers wait for each other all the time.
     if (rank == 0 && status.state() == "waiting" && !status.waiting_for().empty()) {
       Note(absl::StrCat("the job waits for ", absl::StrJoin(status.waiting_for(), ", ")),
            "start what is missing, or see the log of what was started");

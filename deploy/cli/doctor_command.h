@@ -10,7 +10,7 @@ namespace tessera {
 struct DoctorOptions {
   std::string job_path;
   std::vector<std::string> overrides;
-  // Of a machine that has only servers.
+  // The machine has only servers, and no data.
   bool no_data = false;
 };
 

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// The answer waits until the job has kept that it is to end.
+// How long the answer may take, which waits until the job has kept that it is to end.
 constexpr std::chrono::seconds kAnswerMax{10};
 
 using Call = grpc::Status (v1::Admin::Stub::*)(grpc::ClientContext*, const v1::AdminRequest&,

@@ -9,9 +9,9 @@
 namespace tessera {
 
 struct EndOptions {
-  // Of server 0, or of the one that was elected.
+  // The address of server 0, or of the server that was elected.
   std::string address;
-  // For the logs.
+  // The reason, which all logs have.
   std::string reason;
   bool quiet = false;
   SecurityFiles security;

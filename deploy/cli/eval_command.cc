@@ -23,10 +23,12 @@ namespace {
 struct Evaluated {
   uint64_t step = 0;
   Scores scores;
-  // What is not as the model was trained, in lines for people.
+  // In what the job is not as the model was trained, in lines for people.
   std::vector<std::string> differences;
 };
 
+// Scores the test rows in as many parts as the job had members, and adds the sums in their order: floating-point
+// sums are then those of the job's own evaluation.
 absl::StatusOr<Evaluated> Evaluate(const Checkpoint& checkpoint, SavedNetwork* network,
                                    int64_t test_rows) {
   const int64_t parts =
@@ -42,6 +44,7 @@ absl::StatusOr<Evaluated> Evaluate(const Checkpoint& checkpoint, SavedNetwork* n
   return evaluated;
 }
 
+// Scores, and says in what the job differs from the one that was trained.
 absl::StatusOr<Evaluated> Evaluate(const v1::Job& job, const Checkpoint& checkpoint,
                                    const std::optional<ModelFacts>& facts, const Datasets& data) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SavedNetwork> network,

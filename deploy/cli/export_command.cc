@@ -29,9 +29,10 @@
 namespace tessera {
 namespace {
 
-// Values that are held at a time, or one row of them.
+// The values that are held at a time; more where one row has more.
 constexpr int64_t kPieceEntries = int64_t{1} << 20;
 
+// Writes one parameter piece by piece, so that a model of any size takes some megabytes.
 absl::Status WriteParameter(const Checkpoint& checkpoint, int64_t index, std::vector<float>* piece,
                             SafetensorsWriter* out) {
   const CheckpointParameter& parameter =
@@ -56,14 +57,15 @@ absl::Status WriteParameter(const Checkpoint& checkpoint, int64_t index, std::ve
 struct ModelExtras {
   std::optional<ModelFacts> facts;
   std::vector<BatchNormLayer> norms;
-  // As ModelFacts::norm_constants.
+  // The constants of batch norms, in the order of ModelFacts::norm_constants.
   std::vector<float> constants;
 };
 
-// PyTorch keeps a counter beside what it has found in as many batches. They come first in the file, where they lie
+// The counter of batches that PyTorch keeps beside its statistics. Counters come first in the file, where they lie
 // at multiples of their size.
 constexpr int64_t kBatchesTracked = 1;
 
+// The file's tensors in order: the parameters, and behind them what batch norms normalise with.
 std::vector<TensorSpec> TensorsOf(const Manifest& manifest, const ModelExtras& extras) {
   std::vector<TensorSpec> tensors;
   const auto add = [&tensors](std::string name, const char* dtype, std::vector<int64_t> shape) {
@@ -89,6 +91,8 @@ std::vector<TensorSpec> TensorsOf(const Manifest& manifest, const ModelExtras& e
   return tensors;
 }
 
+// What a reader needs beside the tensors: where they come from, the normalisation and the labels. "format" is what
+// PyTorch's reader asks for.
 TensorMetadata MetadataOf(const Manifest& manifest, const ModelExtras& extras) {
   TensorMetadata metadata = {{"format", "pt"},
                              {"job", manifest.job},
@@ -103,6 +107,7 @@ TensorMetadata MetadataOf(const Manifest& manifest, const ModelExtras& extras) {
   return metadata;
 }
 
+// Writes all tensors in the order of TensorsOf; a reader relies on it, as the header's offsets do.
 absl::Status WriteModel(const Checkpoint& checkpoint, const ModelExtras& extras,
                         const std::string& path) {
   const Manifest& manifest = checkpoint.manifest();
@@ -146,11 +151,13 @@ absl::StatusOr<std::vector<float>> ConstantsWith(const ExportOptions& options,
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SavedNetwork> network,
                            SavedNetwork::Create(job, checkpoint, *facts, *data));
   TESSERA_ASSIGN_OR_RETURN(std::vector<float> constants, network->Constants());
-  // A checkpoint of an older build has neither.
+  // A checkpoint of an older build has neither facts nor constants.
   if (!*facts) *facts = data->facts;
   return constants;
 }
 
+// The facts and the batch norms' constants of the checkpoint. Where it has no constants they are calibrated from
+// the rows that --job names, or the export is refused: PyTorch would read it wrongly.
 absl::StatusOr<ModelExtras> ExtrasOf(const ExportOptions& options, const Checkpoint& checkpoint) {
   const Manifest& manifest = checkpoint.manifest();
   ModelExtras extras;
@@ -175,13 +182,14 @@ absl::StatusOr<ModelExtras> ExtrasOf(const ExportOptions& options, const Checkpo
                    " constants, want ", ConstantsOf(extras.norms), " as its job's model has"));
 }
 
+// Refuses to overwrite a file of the checkpoint that is read.
 absl::Status CheckIsNoFileOf(const Checkpoint& checkpoint, const std::string& out_path) {
   std::vector<std::string> files = {absl::StrCat(checkpoint.path(), "/", kManifestName)};
   for (const CheckpointFile& file : checkpoint.manifest().files) {
     files.push_back(absl::StrCat(checkpoint.path(), "/", file.name));
   }
   const absl::Status status = CheckIsNoInput("OUT", out_path, files);
-  // A broken checkpoint is an invalid argument.
+  // The code is changed, as a broken checkpoint is an invalid argument, too.
   return status.ok() ? status : absl::AlreadyExistsError(status.message());
 }
 
@@ -196,6 +204,7 @@ std::string TellOfOut(const absl::Status& failed, const std::string& path,
                               {named("checkpoint: ", out_path), named("", out_path)}});
 }
 
+// Checks all that can be wrong before the first byte is written.
 absl::Status Export(const ExportOptions& options) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                            OpenNamedCheckpoint(options.checkpoint));
@@ -222,7 +231,7 @@ absl::Status Export(const ExportOptions& options) {
         checkpoint->manifest().parameters[static_cast<size_t>(p)];
     entries += parameter.rows * parameter.columns;
   }
-  // Who has the file come out of a pipe may have it come out of stdout.
+  // A file that comes out of a pipe may come out of stdout: the summary then goes to stderr.
   std::FILE* const told = is_file ? stdout : stderr;
   std::fprintf(told, "%s: %" PRId64 " parameters in %" PRId64 " tensors, of step %" PRIu64 "\n",
                options.out_path.c_str(), entries, checkpoint->manifest().model_parameters,

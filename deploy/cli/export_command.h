@@ -20,7 +20,8 @@ struct ExportOptions {
 
 // Writes every parameter of the model under its name, whole, as F32; no optimizer's state. Beside them are, under
 // PyTorch's names, what batch norms normalise with in evaluation, and in the metadata the labels and the
-// normalisation of the inputs (docs/operating.md): nothing that depends on training rows is missing. Where subnets
+// normalisation of the inputs (docs/operating/models.md): nothing that depends on training rows is missing. Where
+// subnets
 // were trained, weights are multiplied by the mean share, as in evaluation, so that the file is the
 // network that was scored. Whatever the model's size, it holds some megabytes of it at a time. The file
 // appears whole or not at all; behind a symbolic link it is the link's target. A device or a pipe is written to as it

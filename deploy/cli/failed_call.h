@@ -18,7 +18,7 @@ inline int TellFailedCall(absl::string_view what, const absl::Status& status) {
   absl::string_view advice;
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     advice = "; is a tessera-server running there?";
-    // All that is heard of a server that speaks TLS, or wants a certificate.
+    // These words are all that is heard of a server that speaks TLS, or wants a certificate.
     if (absl::StrContains(status.message(), "Socket closed")) {
       advice =
           "; is a tessera-server running there? One with TLS wants --authority, and perhaps "

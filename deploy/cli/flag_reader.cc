@@ -12,7 +12,7 @@ namespace tessera {
 std::optional<int64_t> ParseBandwidth(absl::string_view text) {
   if (!absl::ConsumeSuffix(&text, "bit")) {
     const std::optional<int64_t> bytes = ParseSize(text);
-    // Whoever leaves the unit out may have meant bits.
+    // A number without a unit is refused, as whoever leaves it out may have meant bits.
     const bool has_unit = bytes && !absl::ascii_isdigit(text.back());
     return has_unit || bytes == 0 ? bytes : std::nullopt;
   }
@@ -28,7 +28,7 @@ std::optional<int64_t> ParseBandwidth(absl::string_view text) {
     break;
   }
   const std::optional<double> value = ParseNumber(text);
-  // A link that carries less than a byte per second is none.
+  // A rate of less than a byte per second is refused: such a link is none.
   if (!value || *value * bits > 8e15 || *value * bits < 8) return std::nullopt;
   return static_cast<int64_t>(*value * bits / 8);
 }

@@ -18,17 +18,17 @@ std::optional<int64_t> ParseBandwidth(absl::string_view text);
 // (common/config/command_line.h). What a wrong one means is of no use.
 class FlagReader {
  public:
-  // "tessera plan".
+  // `program` is what errors begin with: "tessera plan".
   explicit FlagReader(absl::string_view program) : program_(program) {}
 
-  // Bytes per second; 0: no limit.
+  // A bandwidth in bytes per second; 0: no limit.
   int64_t Bandwidth(absl::string_view flag, const std::string& text);
-  // Nanoseconds. `or_else` follows what is wanted.
+  // A duration in nanoseconds. `or_else` follows what is wanted in the error.
   int64_t Duration(absl::string_view flag, const std::string& text, const char* or_else);
   double Share(absl::string_view flag, double value);
   double Rate(absl::string_view flag, double value);
   int Count(absl::string_view flag, int value);
-  // Not given is right. nullopt for a wrong one, too.
+  // An integer in bounds. A flag that was not given is right; nullopt stands for a wrong one, too.
   std::optional<int> Between(absl::string_view flag, const std::optional<int>& value, int least,
                              int most);
   const std::string& errors() const { return errors_; }

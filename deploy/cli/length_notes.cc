@@ -38,13 +38,14 @@ Length LengthOf(const v1::Job& job, const Recipe& recipe, std::optional<int64_t>
     if (of_epoch.ok() && steps.ok()) length.epochs = (*steps - 1) / *of_epoch + 1;
   }
   const int64_t at_once = with_data * job.train().batch_size();
-  // No key can be beyond more.
+  // The number of examples is only needed while a key can be beyond it.
   if (length.steps && *length.steps <= kExamplesMax / at_once) {
     length.examples = *length.steps * at_once;
   }
   return length;
 }
 
+// The number of steps in words, with how it follows from the epochs.
 std::string StepsIn(const v1::Job& job, const Length& length) {
   const std::string steps = absl::StrCat("the job has ", Counted(*length.steps, "step"));
   if (job.train().steps() > 0) return steps;
@@ -65,6 +66,7 @@ class Notes {
   std::vector<std::string> notes_;
 };
 
+// Notes what never comes because the job has too few steps: a warm-up, a tail, an exchange, a checkpoint.
 void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Notes* notes) {
   const int64_t steps = *length.steps;
   const std::string in = StepsIn(job, length);
@@ -84,6 +86,7 @@ void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Not
   }
 }
 
+// Notes that only the evaluation of the end comes.
 void OnEvaluations(const v1::Job& job, const Recipe& recipe, const Length& length, Notes* notes) {
   const int64_t every = job.train().evaluate_every();
   const bool is_beyond = length.epochs && every > *length.epochs;
@@ -99,6 +102,7 @@ void OnEvaluations(const v1::Job& job, const Recipe& recipe, const Length& lengt
              "ends nothing early, as the model is evaluated at the end alone");
 }
 
+// Notes that a warm-up or a decay goes on beyond the job's end.
 void OnRates(const v1::Job& job, const Length& length, Notes* notes) {
   const v1::Schedule& schedule = job.train().schedule();
   const std::string in = absl::StrCat("the job learns from ", *length.examples, " examples");

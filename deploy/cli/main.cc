@@ -32,7 +32,7 @@
 namespace tessera {
 namespace {
 
-// Of commands that call a running job without its job file.
+// Adds the security flags of commands that call a running job without its job file.
 void AddSecurity(CLI::App* command, const char* token, SecurityFiles* files) {
   command->add_option("--authority", files->authority,
                       "TLS: certificates whose signature on the server's is believed (PEM)");
@@ -48,11 +48,12 @@ void AddSet(CLI::App* command, std::vector<std::string>* overrides) {
       ->allow_extra_args(false);
 }
 
-// An empty path would be taken for none.
+// Refuses an empty path, which would be taken for none.
 std::string CheckNamed(const std::string& path) {
   return path.empty() ? "is empty, want a path" : "";
 }
 
+// Adds `tessera simulate` and its flags.
 CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   CLI::App* command = app->add_subcommand(
       "simulate", "train a job on simulated machines: real mathematics, simulated time");
@@ -92,6 +93,7 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
   return command;
 }
 
+// Adds `tessera plan` and its flags.
 CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
   CLI::App* command = app->add_subcommand(
       "plan",
@@ -120,6 +122,7 @@ CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
   return command;
 }
 
+// Adds `tessera drain` or `tessera stop`, which differ in one call.
 CLI::App* AddEnd(CLI::App* app, const char* name, const char* does, EndOptions* options) {
   CLI::App* command = app->add_subcommand(name, does);
   command->add_option("ADDRESS", options->address, "HOST:PORT of server 0, or of the elected one")
@@ -130,13 +133,16 @@ CLI::App* AddEnd(CLI::App* app, const char* name, const char* does, EndOptions* 
   return command;
 }
 
-// Beside those of the processes that a command starts, and of the threads that compute. For signals, a status.
+// The threads of a command, beside those of the processes that it starts and of the threads that compute: for
+// signals, and a status.
 ProcessNeeds NeedsOfCommand(bool calls_servers) {
   constexpr int kOwnThreads = 4;
   if (calls_servers) return RpcNeeds(kOwnThreads, /*connections=*/2);
   return {kOwnThreads, /*files=*/16};
 }
 
+// Declares all commands, and runs the one that was named. Each command is a function of its options that returns
+// the exit code.
 int Main(int argc, char** argv) {
   CLI::App app("Trains neural networks through sharded parameter servers.", "tessera");
   app.require_subcommand(1);
@@ -260,7 +266,7 @@ int Main(int argc, char** argv) {
   return ShowStatus(status);
 }
 
-// Here or in processes that it starts.
+// Whether the command computes, here or in processes that it starts.
 bool Computes(int argc, char** argv) {
   if (argc < 2) return false;
   const std::string command = argv[1];
@@ -268,20 +274,22 @@ bool Computes(int argc, char** argv) {
          command == "plan" || command == "doctor";
 }
 
-// What is opened next would take the place of a stdout that is closed, and get all that is printed.
+// Opens /dev/null for standard streams that are closed: what is opened next would take the place of a stdout that
+// is closed, and get all that is printed.
 void HoldStandardStreams() {
   int held = 0;
   while (held >= 0 && held <= STDERR_FILENO) held = open("/dev/null", O_RDONLY);
   if (held >= 0) close(held);
 }
 
-// Or was, when this process began (HoldStandardStreams).
+// Whether stdout is closed, or was when this process began (HoldStandardStreams).
 bool IsStdoutClosed() {
   const int flags = fcntl(STDOUT_FILENO, F_GETFL);
   return flags < 0 || (flags & O_ACCMODE) == O_RDONLY;
 }
 
-// A script had better not take an empty file for a result. Who stopped reading has had enough: that is no error.
+// Ends with 1 where stdout could not be written, as a script had better not take an empty file for a result. Who
+// stopped reading has had enough: that is no error.
 int CheckOutput(int exit_code) {
   const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   pollfd reader{STDOUT_FILENO, POLLOUT, 0};

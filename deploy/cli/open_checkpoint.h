@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Of a checkpoint's own folder or of a checkpoint.directory, whose newest whole one is taken; stderr
-// tells of broken ones that were passed over. All its sums are right.
+// Opens a checkpoint by its own folder, or the newest whole one of a checkpoint.directory; stderr tells of broken
+// ones that were passed over. All sums of what is returned are right.
 //   kNotFound  `path` is neither
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenNamedCheckpoint(const std::string& path);
 

@@ -20,19 +20,19 @@
 namespace tessera {
 namespace {
 
-// A step that takes longer makes people ask why.
+// The time after which a step that has not ended is told of, as people ask why.
 constexpr absl::Duration kStalledAfter = absl::Seconds(2);
-// Of the closing table: its second column, and what that has at least.
+// Where the second column of the closing table begins, and the least width that it has.
 constexpr int kSummaryIndent = 15;
 constexpr int kSummaryWordsMin = 20;
 
-// Behind the reason, where the last checkpoint of a job has failed and everybody waits for the next try.
+// The words behind the reason, where the last checkpoint of a job has failed and everybody waits for the next try.
 constexpr absl::string_view kTriedAgain = "; it is the last one, tried again in ";
 
 // ", 1m20s left": of training, if it goes on as fast as so far. Empty where nobody can tell.
 std::string TimeLeft(const v1::JobStatus& status) {
   const uint64_t step = status.step(), planned = status.steps_planned();
-  // The first steps tell little.
+  // Nothing is told of the first second: its steps tell little.
   if (step == 0 || planned <= step || status.train_seconds() < 1) return "";
   const double per_step = status.train_seconds() / static_cast<double>(step);
   const absl::Duration left = absl::Seconds(per_step * static_cast<double>(planned - step));
@@ -84,7 +84,8 @@ std::string Progress::HistoryLine(const v1::HistoryEntry& entry) {
 
 std::optional<Progress::Made> Progress::DropUndone(const v1::JobStatus& status) {
   std::optional<Made> first;
-  // One without an evaluation may be that of a coordinator that has just begun, unless it tells of going back.
+  // A status without an evaluation may be that of a coordinator that has just begun, unless it tells of going
+  // back.
   const bool knows = status.history_size() > 0 || status.checkpoint().rollbacks() > rollbacks_;
   const auto stands = [&status](const Made& made) {
     return std::any_of(status.history().begin(), status.history().end(),
@@ -121,7 +122,7 @@ std::vector<std::string> Progress::NewLines(const v1::JobStatus& status) {
     lines.push_back(HistoryLine(entry));
     shown_.push_back(MadeAt(entry));
   }
-  // Once for each try; then the job ends, and the closing table tells.
+  // Each try that failed is told of once; when no other comes the job ends, and the closing table tells.
   if (IsTriedAgain(status) && status.checkpoint().failed_number() != failed_checkpoint_) {
     failed_checkpoint_ = status.checkpoint().failed_number();
     lines.push_back(absl::StrCat("checkpoint failed: ", status.checkpoint().failure()));
@@ -202,7 +203,7 @@ std::string Progress::Summary(const v1::JobStatus& status, absl::string_view rep
     row("checkpoint", checkpoint.count() > 0 ? absl::StrCat("of step ", checkpoint.step(), ", ",
                                                             Bytes(checkpoint.bytes()))
                                              : "none of this run");
-    // Who goes on from here would begin earlier than it seems.
+    // A failed last checkpoint is told in capitals: whoever goes on from here would begin earlier than it seems.
     absl::string_view failed = "FAILED";
     for (const std::string& line : Wrap(ToPrintable(checkpoint.failure()), words_width)) {
       row(std::exchange(failed, ""), line);

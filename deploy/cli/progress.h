@@ -27,7 +27,7 @@ class Progress {
   // The lines that stay, each of them once: evaluations; that the job went back, behind which those that are made
   // again come again; that the last checkpoint failed and is tried again.
   std::vector<std::string> NewLines(const v1::JobStatus& status);
-  // A line that stays, above the redrawn one.
+  // Prints a line that stays, above the redrawn one.
   void Say(absl::string_view line);
   // Removes the redrawn line.
   void Clear();
@@ -47,7 +47,8 @@ class Progress {
   // An evaluation: its step, which may come again once the job went back, and the seconds, which do not.
   using Made = std::pair<uint64_t, double>;
   static Made MadeAt(const v1::HistoryEntry& entry) { return {entry.step(), entry.seconds()}; }
-  // Forgets those that do not stand any more. The first of them; nullopt: all stand, as far as the status tells.
+  // Forgets evaluations that do not stand any more. Returns the first of them; nullopt: all stand, as far as the
+  // status tells.
   std::optional<Made> DropUndone(const v1::JobStatus& status);
 
   const bool live_;
@@ -55,7 +56,7 @@ class Progress {
   std::vector<Made> shown_;         // evaluations, and of these the ones that stand
   uint64_t rollbacks_ = 0;          // that were told of
   uint64_t failed_checkpoint_ = 0;  // the last one that was told of
-  // When the job's step last moved.
+  // The step that the job was at, and when it last moved.
   uint64_t step_ = 0;
   absl::Time step_moved_ = absl::InfiniteFuture();
   bool drawn_ = false;

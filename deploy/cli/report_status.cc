@@ -20,22 +20,26 @@ const Json& At(const Json& object, const char* key) {
   return found == object.end() ? none : *found;
 }
 
+// A text of the report; "" where it is missing or of another kind.
 std::string Text(const Json& object, const char* key) {
   const Json& value = At(object, key);
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-// What was no number was written as null.
+// A number of the report; what was no number was written as null.
 double Number(const Json& object, const char* key) {
   const Json& value = At(object, key);
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
+// A count of the report; 0 where it is missing or of another kind.
 uint64_t Count(const Json& object, const char* key) {
   const Json& value = At(object, key);
   return value.is_number_unsigned() ? value.get<uint64_t>() : 0;
 }
 
+// Reads the histogram of a report as the counters of one server. A report is a file that anybody may have written:
+// what is no number counts as 0.
 void FillStaleness(const Json& staleness, v1::JobStatus* status) {
   v1::ServerCounters& counters = *status->add_servers()->mutable_counters();
   uint64_t pushes = 0;

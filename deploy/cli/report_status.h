@@ -15,10 +15,10 @@ namespace tessera {
 //   kInvalidArgument  it is no report
 absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report);
 
-// The job has ended, and it has the report.
+// Whether the job has ended and the status has the report.
 bool HasReport(const std::optional<v1::JobStatus>& status);
 
-// `latest`; where it has no report what the one in the file at `path` tells, if there is one.
+// Returns `latest`; where that has no report, what the report in the file at `path` tells, if there is one.
 std::optional<v1::JobStatus> WithReport(std::optional<v1::JobStatus> latest,
                                         const std::string& path);
 

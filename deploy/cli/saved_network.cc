@@ -32,6 +32,7 @@ std::set<std::string> ModelLines(const v1::Job& job) {
   return lines;
 }
 
+// The keys of the model in which two jobs differ, in one line; empty: in none.
 std::string DifferingKeys(const v1::Job& job, const v1::Job& saved) {
   const std::set<std::string> now = ModelLines(job), before = ModelLines(saved);
   std::vector<std::string> lines;
@@ -114,7 +115,7 @@ absl::Status SavedNetwork::Init() {
   return LoadParameters();
 }
 
-// As an export has them.
+// Loads the parameters as an export has them.
 absl::Status SavedNetwork::LoadParameters() {
   const Manifest& manifest = checkpoint_.manifest();
   const std::vector<ParameterSpec>& specs = network_->shape().parameters;
@@ -187,7 +188,7 @@ absl::StatusOr<std::vector<float>> SavedNetwork::SavedConstants() const {
 absl::StatusOr<std::vector<float>> SavedNetwork::Calibrate() {
   const absl::StatusOr<Recipe> recipe = RecipeFor(saved_job_);
   const auto& members = checkpoint_.manifest().members;
-  // Who has no data has no part of them.
+  // A worker without data has no part of the training rows.
   const int64_t with_data =
       std::count_if(members.begin(), members.end(), [&recipe](const CheckpointMember& member) {
         return !recipe.ok() || !recipe->split || !recipe->split->is_linear(Rank(member.rank));

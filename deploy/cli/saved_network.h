@@ -42,7 +42,7 @@ class SavedNetwork {
   // that step would have.
   //   kFailedPrecondition  the checkpoint has none, and the training rows are others than it was trained on
   absl::StatusOr<std::vector<float>> Constants();
-  // Of test rows.
+  // Scores these test rows.
   absl::StatusOr<Scores> Score(absl::Span<const uint32_t> rows, absl::Span<const float> constants);
 
  private:

@@ -42,7 +42,7 @@ namespace {
 // Above all levels. The only error that the simulated processes log is the job's failure, which is said here.
 constexpr LogLevel kNothing = static_cast<LogLevel>(static_cast<int>(LogLevel::kError) + 1);
 constexpr absl::Duration kShowInterval = absl::Milliseconds(100);
-// Between looks at the clock and at signals.
+// Events between two looks at the clock and at signals.
 constexpr int64_t kEventsAtOnce = 200;
 
 // Workers of one simulated machine that compute at the same time, as far as this machine can.
@@ -54,6 +54,7 @@ int BusyCores(const SimulationOptions& options, const v1::Job& job) {
   return std::max(1, std::min({options.cores_per_machine, beside, here}));
 }
 
+// Reads the flags; errors are collected, so that all are told at once.
 SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   SimulationOptions out;
   flags->Between("workers", in.workers, 1, kSimulatedWorkersMax);
@@ -68,7 +69,7 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   if (in.step_time != "measured") {
     out.step_time = flags->Duration("step-time", in.step_time, ", or measured");
   } else if (in.stub_gradients) {
-    // There is no mathematics to measure.
+    // Stub gradients have no mathematics to measure.
     flags->Duration("step-time", in.step_time, "; stub gradients take no time of their own");
   }
   out.speed_spread = flags->Share("speed-spread", in.speed_spread);
@@ -81,7 +82,7 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   return out;
 }
 
-// Of the job, what a simulated one does without.
+// What of the job a simulated one does without.
 std::vector<std::string> LeftOut(const v1::Job& job) {
   std::vector<std::string> notes;
   if (!job.checkpoint().restore().empty()) {
@@ -94,6 +95,8 @@ std::vector<std::string> LeftOut(const v1::Job& job) {
   return notes;
 }
 
+// Runs the job on simulated machines and writes its report. A signal drains the job in simulated time, the next
+// one ends the process.
 absl::Status Simulate(const SimulateOptions& options, SimulationOptions simulated,
                       const v1::Job& job, const std::atomic<int>& signals) {
   TESSERA_RETURN_IF_ERROR(CheckJobOutput("--report", options.report_path, options.job_path, job));

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// As text, the way they were given.
+// The flags as text, the way they were given.
 struct SimulateOptions {
   std::string job_path;
   // "a.b=v", as given by --set.
@@ -32,7 +32,7 @@ struct SimulateOptions {
   // "never", or a duration.
   std::string restart_after = "never";
   bool stub_gradients = false;
-  // Where the report is written; empty: nowhere.
+  // The file that the report is written to; empty: none.
   std::string report_path;
   bool quiet = false;
 };

@@ -11,9 +11,10 @@
 namespace tessera {
 namespace {
 
-// Of the greatest share, in columns.
+// The lengths that the bar of the greatest share may have, in columns.
 constexpr int kBarLengths[] = {10, 6, 3};
 
+// A share in whole percents; what is there but rounds to 0 is told as less than 1.
 std::string Share(uint64_t count, uint64_t all) {
   const double percent = 100.0 * count / all;
   if (count > 0 && percent < 0.5) return "<1%";
@@ -27,6 +28,7 @@ std::string Label(size_t first, size_t group) {
   return group == 1 ? absl::StrCat(first) : absl::StrCat(first, "-", last);
 }
 
+// The bars of groups of `group` values each.
 std::string Bars(const Staleness& staleness, size_t group, int length) {
   std::vector<uint64_t> counts((staleness.histogram.size() + group - 1) / group);
   for (size_t i = 0; i < staleness.histogram.size(); ++i) {

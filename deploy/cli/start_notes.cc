@@ -37,13 +37,14 @@ void OnServers(const v1::Job& job, Notes* notes) {
   }
 }
 
+// Notes what a start would refuse in the files under `security`.
 void OnSecurity(const v1::Job& job, Notes* notes) {
   const absl::Status loaded = Security::Load(FilesOf(job.security())).status();
   if (loaded.ok()) return;
   notes->push_back(absl::StrCat(loaded.message(), "; a program that is started here ends with 2"));
 }
 
-// As a worker asks for it (worker/worker_layers.cc).
+// Notes what a linear worker will ask for when it starts (worker/worker_layers.cc).
 void OnLinearWorkers(const v1::Job& job, const Recipe& recipe, Notes* notes) {
   if (!recipe.split) return;
   for (const std::string& address : job.cluster().servers().addresses()) {

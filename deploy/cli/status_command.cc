@@ -31,9 +31,10 @@ namespace {
 
 constexpr std::chrono::seconds kAnswerMax{5};
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(500);
-// Where no terminal bounds it.
+// The width of a picture where no terminal bounds it.
 constexpr int kLineMax = 1000;
 
+// Shows the status as it is now.
 int ShowOnce(const StatusOptions& options) {
   const auto stub = v1::Status::NewStub(OpenControlChannel(options.address, Role::kViewer));
   grpc::ClientContext context;
@@ -83,11 +84,12 @@ std::string Picture(const StatusOptions& options, const std::optional<v1::JobSta
                       SilenceLine(options.address, silence, width));
 }
 
-// Of a stream that has ended: tells on stderr what its last picture does not; returns the exit code.
+// Ends a watch: tells on stderr what the last picture does not; returns the exit code.
 int Conclude(const std::string& address, const absl::Status& ended,
              const std::optional<v1::JobStatus>& last) {
   if (!last.has_value()) {
-    // As without --watch; the stream's own words say of whom as well.
+    // The words are those of the command without --watch; the stream's own words begin with whose status it is,
+    // too.
     const absl::string_view why =
         absl::StripPrefix(ended.message(), absl::StrCat("status of ", address, ": "));
     return TellFailedCall(absl::StrCat("no status from ", address),
@@ -106,6 +108,7 @@ int Conclude(const std::string& address, const absl::Status& ended,
   return TellFailedCall(absl::StrCat("connection lost while the job was ", last->state()), ended);
 }
 
+// Shows the status until the job ends, redrawn in place on a terminal.
 int Follow(const StatusOptions& options) {
   StatusStream stream(options.address, kRedrawInterval);
   Silence quiet(stream);

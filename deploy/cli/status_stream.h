@@ -24,12 +24,12 @@ class StatusStream {
   // `patience`: the machine may have much else to do. Certificates that do not fit are no matter of patience.
   StatusStream(const std::string& address, absl::Duration interval,
                absl::Duration patience = absl::ZeroDuration());
-  // Ends the call.
+  // Ends the call to the server.
   ~StatusStream();
 
   // The newest status, if there was one yet.
   std::optional<v1::JobStatus> latest() const;
-  // How many came.
+  // The number of statuses that came.
   uint64_t received() const;
   // Set once the server has ended the stream, or cannot be reached: kFailedPrecondition where the certificates are why.
   std::optional<absl::Status> ended() const;

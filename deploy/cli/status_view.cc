@@ -21,21 +21,22 @@
 namespace tessera {
 namespace {
 
-// Evaluations shown: the newest.
+// The number of evaluations shown, the newest ones.
 constexpr int kHistoryShown = 5;
-// In place of what is not known.
+// What stands in place of what is not known.
 constexpr char kUnknown[] = "-";
-// Columns that a job's name gets at least.
+// The least columns that a job's name gets.
 constexpr int kNameMin = 8;
-// Columns that a histogram gets on the line of its mean; fewer, and it has a line of its own.
+// The least columns that a histogram gets on the line of its mean; with fewer it has a line of its own.
 constexpr int kBarsBesideMin = 40;
 
-// Of what a protobuf string is: UTF-8. Wide and combining characters count as one, too.
+// The columns of a protobuf string, which is UTF-8. Wide and combining characters count as one, too.
 int Columns(absl::string_view text) {
   return static_cast<int>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
+// Cuts a line to `width` columns, between characters, with a mark where something is missing.
 std::string Clip(absl::string_view text, int width) {
   const bool is_cut = Columns(text) > width;
   std::string line;
@@ -49,6 +50,7 @@ std::string Clip(absl::string_view text, int width) {
   return is_cut ? line + "~" : line;
 }
 
+// A count in four digits at most, so that columns stay narrow.
 std::string Count(double value) {
   if (!std::isfinite(value)) return "-";
   if (value < 10000) return absl::StrFormat("%.0f", value);
@@ -61,6 +63,7 @@ std::string Count(double value) {
   return absl::StrFormat("%.3g%s", value, kUnits[unit]);
 }
 
+// A time in the unit that a person would use for it.
 std::string Seconds(double seconds) {
   if (!(seconds >= 0)) return "-";
   if (seconds < 60) return absl::StrFormat("%.1fs", seconds);
@@ -114,6 +117,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// The table of servers. Columns go first that say least, where the terminal is narrow.
 std::string Servers(const v1::JobStatus& status, int width) {
   Table table({"server", "version", "pushes", "stale", "parked", "parameters", "rss", "address"},
               {9, 8, 7, 6, 5, 4, 3, 2});
@@ -159,7 +163,7 @@ std::string Workers(const v1::JobStatus& status, int width) {
   for (const v1::MemberStatus* by : by_rank) {
     const v1::MemberStatus& member = *by;
     const v1::Progress& progress = member.progress();
-    // As of late, which there is once it has made a step.
+    // There is a rate once the worker has made a step.
     const bool has_rate = member.examples_per_second() > 0 || progress.examples() > 0;
     const std::string speed =
         progress.steps_per_second() > 0 ? Count(progress.steps_per_second()) : kUnknown;
@@ -219,6 +223,7 @@ std::vector<std::string> Consistency(const v1::JobStatus& status, int width) {
   return lines;
 }
 
+// What is known of checkpoints, a line for each fact.
 std::vector<std::string> CheckpointLines(const v1::JobStatus& status) {
   std::vector<std::string> lines;
   if (!status.has_checkpoint()) return lines;
@@ -245,7 +250,7 @@ std::vector<std::string> CheckpointLines(const v1::JobStatus& status) {
   return lines;
 }
 
-// Where it may be another process than it was, or is away.
+// Tells of the coordinator where it may be another process than it was, or is away.
 std::vector<std::string> CoordinatorLines(const v1::JobStatus& status) {
   const v1::CoordinatorStatus& coordinator = status.coordinator();
   if (coordinator.is_away()) {
@@ -257,6 +262,7 @@ std::vector<std::string> CoordinatorLines(const v1::JobStatus& status) {
       absl::StrCat("coordinator of term ", coordinator.term(), ", kept in ", coordinator.store())};
 }
 
+// The table of the newest evaluations.
 std::string History(const v1::JobStatus& status, int width) {
   Table table({"epoch", "step", "seconds", "train loss", "test loss", "accuracy"},
               {7, 6, 5, 3, 4, 8});
@@ -291,7 +297,7 @@ std::string StandbyLine(const v1::JobStatus& status) {
 
 namespace {
 
-// What stands above the lists.
+// The lines that stand above the lists.
 std::string Head(const v1::JobStatus& status, int width) {
   std::string text;
   const auto say = [&](absl::string_view line) { absl::StrAppend(&text, Clip(line, width), "\n"); };
@@ -300,7 +306,7 @@ std::string Head(const v1::JobStatus& status, int width) {
       absl::StrCat(": ", status.state(), status.method().empty() ? "" : ", ", status.method());
   const std::string name = status.job().empty() ? "job" : status.job();
   say(absl::StrCat(Clip(name, std::max(kNameMin, width - Columns(state))), state));
-  // Whole: what to do is often at the end.
+  // Such lines are never cut, as what to do is often at the end.
   const auto say_all = [&](absl::string_view words) {
     for (const std::string& line : Wrap(words, width)) say(line);
   };
@@ -325,7 +331,7 @@ std::string Head(const v1::JobStatus& status, int width) {
         "this server's own share; the whole job: ",
         coordinator.empty() ? "ask server 0" : absl::StrCat("tessera status ", coordinator)));
   }
-  // Nor its times.
+  // It does not know the job's times either.
   if (status.wall_seconds() > 0) {
     const bool is_resumed = status.checkpoint().has_resumed_step();
     say(absl::StrCat(Seconds(status.train_seconds()), " of training",
@@ -351,6 +357,7 @@ struct List {
   std::string what;  // "12 servers"
 };
 
+// The tables in the order in which they are shown.
 std::vector<List> Lists(const v1::JobStatus& status, int width) {
   std::vector<List> lists;
   if (status.servers_size() > 0) {
@@ -365,7 +372,7 @@ std::vector<List> Lists(const v1::JobStatus& status, int width) {
   return lists;
 }
 
-// The first `lines` lines.
+// The first `lines` lines of a text.
 absl::string_view FirstLines(absl::string_view text, int lines) {
   size_t end = 0;
   for (; lines > 0 && end < text.size(); --lines) end = text.find('\n', end) + 1;
@@ -394,8 +401,9 @@ std::string StatusText(const v1::JobStatus& status, int width, int height) {
     shown.push_back(LinesOf(list.text));
     lines += 1 + shown.back();
   }
-  // Of each its heads, a row, and how many more there are; below that nothing of the last one, and so on, but a line
-  // for all that are gone.
+  // The least that is shown of a list: its heads, a row, and how many more there are. Where there is no room for
+  // that nothing of the last list is shown, then nothing of the one before it, and one line stands for all that
+  // are gone.
   constexpr int kListLinesMin = 3;
   int gone = 0;
   while (lines + gone > height && !shown.empty()) {

@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// Narrower terminals get this, and wrap.
+// The least width: narrower terminals get this, and wrap.
 constexpr int kViewWidthMin = 12;
-// Lower ones get this, and scroll.
+// The least height: lower terminals get this, and scroll.
 constexpr int kViewHeightMin = 3;
 
 // The status as lines of at most `width` columns (characters), each ended by a line break, without
@@ -19,15 +19,15 @@ constexpr int kViewHeightMin = 3;
 // not fit are left out, the least important first; text that does not fit ends in "~".
 std::string StatusText(const v1::JobStatus& status, int width);
 
-// The same in at most `height` lines, or kViewHeightMin: of the longest list the last lines are left out for one that
-// says how many, until all fit; where there is no room for a list's first row a line says what is not shown. What
+// The status in at most `height` lines, or kViewHeightMin. The longest list loses its last lines to one that says
+// how many, until all fit; where there is no room for a list's first row a line says what is not shown. What
 // stands above the lists stays, as far as there is room.
 std::string StatusText(const v1::JobStatus& status, int width, int height);
 
 // "no news from HOST:PORT for 12s", as a line of that kind.
 std::string SilenceLine(const std::string& address, absl::Duration silence, int width);
 
-// One JSON object in one line, by protobuf's JSON mapping with the names of status.proto.
+// The status as one JSON object in one line, by protobuf's JSON mapping with the names of status.proto.
 std::string StatusJson(const v1::JobStatus& status);
 
 // For a live view: moves the cursor back over what was drawn before and draws `text` over it.

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Of running text and closing tables: longer lines are tiring to read.
+// The width of running text and closing tables: longer lines are tiring to read.
 constexpr int kTextWidthMax = 79;
 
 // Whether a terminal called `term` (the environment's TERM, which may be null) knows the sequences that move its cursor
@@ -25,17 +25,17 @@ inline bool CanRedraw() {
   return isatty(STDOUT_FILENO) != 0 && KnowsSequences(std::getenv("TERM"));
 }
 
-// Columns of stdout's terminal; 80 where it is none.
+// The columns of stdout's terminal; 80 where it is none.
 inline int TerminalWidth() {
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;
 }
 
-// Columns that text may have on stdout.
+// The columns that text may have on stdout.
 inline int TextWidth() { return std::min(kTextWidthMax, TerminalWidth()); }
 
-// Lines of stdout's terminal; 24 where it is none.
+// The lines of stdout's terminal; 24 where it is none.
 inline int TerminalHeight() {
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return 24;

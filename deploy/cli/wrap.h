@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Broken at blanks; a word that is wider than `width` is a line of its own.
+// The text's lines, broken at blanks; a word that is wider than `width` is a line of its own.
 inline std::vector<std::string> Wrap(absl::string_view text, int width) {
   std::vector<std::string> lines;
   for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {

@@ -15,6 +15,7 @@ namespace tessera {
 
 namespace {
 
+// Whether there are enough rows, and what is left over of each epoch.
 Finding JudgeRows(const v1::Job& job, const Datasets& data) {
   const int64_t rows = data.train.rows();
   const absl::Status enough = CheckTrainRows(job, job.cluster().workers(), rows);
@@ -24,7 +25,7 @@ Finding JudgeRows(const v1::Job& job, const Datasets& data) {
         absl::StrCat("data: ", rows, " rows to train on and ", data.test.rows(), " to test with"),
         ""};
   }
-  // Where rows are each worker's own, nobody here knows the others'.
+  // Nobody here knows the others' rows where rows are each worker's own.
   const int64_t workers = job.cluster().workers(), batch_size = job.train().batch_size();
   if (job.data().partition() == "local" && workers > 1) {
     return {

@@ -13,7 +13,7 @@ namespace tessera {
 
 struct DataFindings {
   Findings findings;
-  // nullptr: they cannot be read.
+  // The data; nullptr: they cannot be read.
   std::unique_ptr<Datasets> data;
 };
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kNoWorkerHere = "workers need it; where no worker runs, use --no-data";
 
+// Whether the device has the job's precision.
 absl::Status CheckPrecision(const v1::Job& job, Backend& backend) {
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
   if (precision == Precision::kTf32) return backend.linear_tf32().status();

@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// As CreateBackend: the devices that there are.
+// Makes a backend as CreateBackend does, with the devices that there are.
 using MakeBackend = std::function<absl::StatusOr<std::unique_ptr<Backend>>(
     absl::string_view device, int threads, const DeviceOptions& options)>;
 

@@ -42,7 +42,7 @@ std::string AdviceOn(int error) {
 // What server 0 locks a folder for.
 enum class Locked { kNothing, kCheckpoints, kCheckpointsAndState, kState };
 
-// `probe`: a folder on the file system of `directory`.
+// Looks whether the file system of `directory` has locks, by `probe`, a folder on it.
 void CheckLocks(absl::string_view key, const std::string& directory, const std::string& probe,
                 Locked locked, Findings* findings) {
   if (locked == Locked::kNothing) return;
@@ -82,7 +82,8 @@ std::string WritableAt(const char* key, const std::string& directory, int made, 
             absl::StrCat("make it: mkdir -p ", at.string(), "; or name another folder"));
     return "";
   }
-  // As a server does: the right to write is not all that it takes. Servers remove what is called so.
+  // A folder is made, as a server makes one: the right to write is not all that it takes. Servers remove folders
+  // of such a name.
   std::string probe = absl::StrCat(at.string(), "/", kPartialPrefix, "doctor-XXXXXX");
   if (mkdtemp(probe.data()) == nullptr) {
     const int why = errno;
@@ -95,8 +96,8 @@ std::string WritableAt(const char* key, const std::string& directory, int made, 
   return at.string();
 }
 
-// One of them, by all processes, which share the folder: the servers' parameters and states, and each worker's file
-// (worker_file.h). Of halves of the layers as if each were the whole.
+// The bytes of one checkpoint, by all processes, which share the folder: the servers' parameters and states, and
+// each worker's file (worker_file.h). Halves of the layers count as if each were the whole.
 double CheckpointBytes(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   double floats = static_cast<double>(shape.size) * (1.0 + ServerStates(recipe).size());
   double own = 0;  // arrays of each worker
@@ -109,7 +110,7 @@ double CheckpointBytes(const v1::Job& job, const Recipe& recipe, const ModelShap
   return sizeof(float) * floats;
 }
 
-// Of the checkpoints in `directory`; of what cannot be read, none.
+// The bytes of the checkpoints in `directory`, without those that cannot be read.
 double BytesThere(const std::string& directory) {
   double bytes = 0;
   std::error_code error;
@@ -131,7 +132,7 @@ double BytesThere(const std::string& directory) {
 }  // namespace
 
 double RoomWanted(const std::string& directory, double bytes, int64_t keep) {
-  // At least the first new one comes while all of those are there.
+  // At least the first new checkpoint comes while all old ones are there.
   return std::max(bytes, bytes * static_cast<double>(keep + 1) - BytesThere(directory));
 }
 

@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// cluster.coordinator.directory and checkpoint.directory of a checked job, as far as it has them. Makes a folder where
-// a server would, and removes it.
+// Examines cluster.coordinator.directory and checkpoint.directory of a checked job, as far as it has them. Makes a
+// folder where a server would, and removes it.
 Findings CheckDisk(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 
 // What a job may take of the disk beyond what is in `directory` now. One checkpoint has so many `bytes`; it keeps

@@ -12,7 +12,7 @@ struct Finding {
   Kind kind = Kind::kGood;
   // "server 1 at 10.0.0.2:7000: refuses connections".
   std::string what;
-  // Empty where nothing need be done.
+  // What to do; empty where nothing need be done.
   std::string advice;
 };
 

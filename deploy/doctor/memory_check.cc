@@ -14,24 +14,26 @@
 namespace tessera {
 namespace {
 
-// Of one kind of process.
+// What one kind of process needs.
 struct Need {
   const char* who;
-  // On this machine.
+  // How many of them are on this machine.
   int64_t count = 0;
-  // That one of them uses, and that it can do with.
+  // Bytes that one of them uses at most, and the least that it can do with.
   int64_t most = 0;
   int64_t least = 0;
-  // The sum, of what is used under the limit.
+  // The sum in words, of what is used under the limit.
   std::string parts;
 };
 
+// Whether all servers are on this machine, so that all processes share its memory.
 bool IsAllHere(const v1::Job& job) {
   const auto& addresses = job.cluster().servers().addresses();
   return std::all_of(addresses.begin(), addresses.end(),
                      [](const std::string& each) { return IsLoopback(each); });
 }
 
+// What the job's servers need, at most and at least.
 Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                int64_t bytes_max) {
   Need need;
@@ -44,6 +46,7 @@ Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape
   return need;
 }
 
+// What the job's workers need, at most and at least; the data are read already, so that their size is known.
 absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                                const Datasets& data, int64_t bytes_max) {
   Need need;
@@ -58,6 +61,7 @@ absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const M
   return need;
 }
 
+// Compares the sum over all processes here with what the machine, or its container, has left.
 Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machine) {
   std::vector<std::string> words;
   double most = 0, least = 0;
@@ -72,7 +76,7 @@ Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machi
     least += static_cast<double>(need.count) * static_cast<double>(need.least);
   }
   const auto available = static_cast<double>(machine.bytes);
-  // Of one the sum is its own.
+  // Where there is one process the sum is its own.
   const std::string who = processes == 1 ? words[0].substr(0, words[0].find(" with ")) + " takes"
                                          : absl::StrJoin(words, " and ") + " take";
   const std::string text = absl::StrCat("memory: ", who, " up to ", Bytes(most), ", and ",
@@ -80,7 +84,7 @@ Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machi
   if (least > available) {
     return {Finding::Kind::kProblem, absl::StrCat(text, "; at least ", Bytes(least), " are needed"),
             "use more machines, fewer workers here, or a smaller train.batch_size or model; "
-            "docs/operating.md, Memory"};
+            "docs/operating/resources.md"};
   }
   if (most > available) {
     return {Finding::Kind::kNote, text,
@@ -116,7 +120,8 @@ Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape&
         {Finding::Kind::kProblem,
          absl::StrCat("cluster.memory_limit: is ", limit, " bytes, but a ", need.who, " needs ",
                       need.most, " = ", need.parts),
-         absl::StrCat(need.who, "s would end with 2; raise it, or see docs/operating.md, Memory")});
+         absl::StrCat(need.who,
+                      "s would end with 2; raise it, or see docs/operating/resources.md")});
   }
   const bool any =
       std::any_of(needs.begin(), needs.end(), [](const Need& need) { return need.count > 0; });

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Somebody listens there.
+// Judges a server at whose address somebody listens.
 Finding JudgeAnswer(const std::string& who, const absl::Status& answer, bool calls_tls) {
   const std::string what = absl::StrCat(who, ": somebody listens there and gives no status: ");
   const absl::string_view text = answer.message();
@@ -33,11 +33,12 @@ Finding JudgeAnswer(const std::string& who, const absl::Status& answer, bool cal
   } else if (calls_tls) {
     advice =
         "another program, a server without TLS, or certificates and tokens that do not fit; "
-        "docs/operating.md, Security";
+        "docs/operating/security.md";
   }
   return {Finding::Kind::kProblem, absl::StrCat(what, text), std::move(advice)};
 }
 
+// Judges a machine that refuses connections: a problem where the job runs, or where the port could not be had.
 Finding JudgeRefused(const std::string& who, const MissingServer& server, bool job_runs) {
   if (server.port.is_own && !server.port.problem.empty()) {
     return {Finding::Kind::kProblem,

@@ -15,11 +15,11 @@ struct MissingServer {
   int rank = 0;
   std::string address;
   Reach reach = Reach::kRefused;
-  // How long it was waited for where it is silent.
+  // How long a silent server was waited for.
   absl::Duration patience;
-  // What this machine has of that address.
+  // What this machine can tell of the address's port.
   OwnPort port;
-  // Where somebody listens: how the call for the status ended.
+  // How the call for the status ended, where somebody listens.
   absl::Status answer;
 };
 

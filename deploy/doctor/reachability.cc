@@ -17,6 +17,7 @@
 namespace tessera {
 namespace {
 
+// Tries one address, for so long at most: a machine that is not there answers nothing at all.
 Reach TryOne(const addrinfo& to, absl::Duration patience) {
   const int fd = socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, to.ai_protocol);
   if (fd < 0) return Reach::kNoRoute;
@@ -49,7 +50,7 @@ std::unique_ptr<addrinfo, void (*)(addrinfo*)> AddressesOf(const std::string& ad
   return {code == 0 ? found : nullptr, freeaddrinfo};
 }
 
-// 0, or errno.
+// Tries to take the port. Returns 0, or errno.
 int TryBind(const addrinfo& to, bool any_port) {
   sockaddr_storage at{};
   std::memcpy(&at, to.ai_addr, to.ai_addrlen);

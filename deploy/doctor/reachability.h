@@ -20,14 +20,14 @@ enum class Reach {
 Reach TryConnect(const std::string& address, absl::Duration patience);
 
 struct OwnPort {
-  // One of the host's addresses is this machine's.
+  // Whether one of the host's addresses is this machine's.
   bool is_own = false;
   // Why nobody could listen at the port now; empty: somebody could, or the host is another.
   std::string problem;
 };
 
-// Of host:port, as above. Takes the port for a moment, without listening: nobody who starts to listen meanwhile is kept
-// from it (SO_REUSEADDR, as servers have it).
+// Whether this machine can have the port of host:port. Takes it for a moment, without listening: nobody who starts
+// to listen meanwhile is kept from it (SO_REUSEADDR, as servers have it).
 OwnPort TryOwnPort(const std::string& address);
 
 }  // namespace tessera

@@ -23,7 +23,7 @@ namespace tessera {
 namespace {
 
 constexpr absl::Duration kTimeLeftMin = absl::Hours(7 * 24);
-constexpr char kNewOne[] = "sign a new one; docs/operating.md, Security";
+constexpr char kNewOne[] = "sign a new one; docs/operating/security.md";
 
 using Certificate = std::unique_ptr<X509, void (*)(X509*)>;
 
@@ -47,6 +47,7 @@ std::string TextOf(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Reads all certificates of a file, in order; what is no certificate ends the list.
 CertificateFile ReadCertificates(std::string key, const std::string& path) {
   CertificateFile file{std::move(key), path, {}};
   if (path.empty()) return file;
@@ -60,6 +61,7 @@ CertificateFile ReadCertificates(std::string key, const std::string& path) {
   return file;
 }
 
+// A certificate's time; the infinite past where it cannot be read, so that the certificate counts as over.
 absl::Time TimeOf(const ASN1_TIME* time) {
   std::tm parts{};
   if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfinitePast();
@@ -85,7 +87,7 @@ bool AllInForce(const CertificateFile& file, absl::Time now) {
                      [&](const Certificate& each) { return IsInForce(each.get(), now); });
 }
 
-// One that is out of force is `kind`.
+// Finds certificates that are out of force, each as a finding of `kind`, and those that soon will be.
 void JudgeDays(const CertificateFile& file, absl::Time now, Finding::Kind kind,
                const std::string& advice, Findings* findings) {
   for (size_t i = 0; i < file.certificates.size(); ++i) {
@@ -125,7 +127,7 @@ std::string WhyNotBelieved(const CertificateFile& shown, const CertificateFile& 
   for (const Certificate& each : believed.certificates) {
     X509_STORE_add_cert(store.get(), each.get());
   }
-  // As gRPC's: who is in the store is believed, whoever signed it.
+  // These are gRPC's flags: who is in the store is believed, whoever signed it.
   X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_TRUSTED_FIRST);
   const auto free_stack = [](STACK_OF(X509) * stack) { sk_X509_free(stack); };
   const std::unique_ptr<STACK_OF(X509), void (*)(STACK_OF(X509)*)> between(sk_X509_new_null(),
@@ -147,9 +149,11 @@ std::string WhyNotBelieved(const CertificateFile& shown, const CertificateFile& 
   return why;
 }
 
+// Says whether the others will believe this machine's certificate, as a server's where one runs here, and as a
+// caller's.
 void JudgeChain(const CertificateFile& shown, const CertificateFile& authority, bool has_server,
                 absl::Time now, Findings* findings) {
-  // Without an authority a certificate is its own.
+  // A certificate is its own authority where there is none.
   const CertificateFile& believed = authority.certificates.empty() ? shown : authority;
   std::vector<std::pair<int, const char*>> uses;
   if (has_server) uses.emplace_back(X509_PURPOSE_SSL_SERVER, "a server's");
@@ -163,12 +167,12 @@ void JudgeChain(const CertificateFile& shown, const CertificateFile& authority, 
                       " by \"", believed.path, "\": ", why),
          absl::StrCat("have that authority sign one, or add who signed this one to "
                       "security.authority on every machine; ",
-                      "docs/operating.md, Security")});
+                      "docs/operating/security.md")});
     return;
   }
 }
 
-// "10.0.0.1", of 4 or 16 bytes.
+// The address of 4 or 16 bytes, in digits: "10.0.0.1".
 std::string AddressOf(const ASN1_OCTET_STRING* bytes) {
   char text[INET6_ADDRSTRLEN] = "";
   const int size = ASN1_STRING_length(bytes);
@@ -178,7 +182,7 @@ std::string AddressOf(const ASN1_OCTET_STRING* bytes) {
   return text;
 }
 
-// Whom it is for, in words.
+// Whom the certificate is for, in words.
 std::string NamesOf(X509* certificate) {
   std::vector<std::string> names;
   const std::unique_ptr<GENERAL_NAMES, void (*)(GENERAL_NAMES*)> all(
@@ -207,26 +211,26 @@ bool IsFor(X509* certificate, const std::string& host) {
       inet_pton(AF_INET6, bare.c_str(), address) == 1) {
     return X509_check_ip_asc(certificate, bare.c_str(), 0) == 1;
   }
-  // As gRPC: the subject is asked only where there is no other name at all.
+  // The subject is asked only where there is no other name at all, as gRPC does it.
   const bool has_names = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1) >= 0;
   const unsigned flags =
       X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | (has_names ? X509_CHECK_FLAG_NEVER_CHECK_SUBJECT : 0);
   return X509_check_host(certificate, bare.c_str(), bare.size(), flags, nullptr) == 1;
 }
 
+// Looks for a token that workers and servers can call with; a viewer's alone is no use to them.
 void JudgeTokens(const std::string& path, Findings* findings) {
   const absl::StatusOr<std::vector<Token>> tokens = ParseTokens(TextOf(path));
   const auto may_work = [](const Token& token) {
     return token.may[static_cast<int>(Role::kWorker)];
   };
   if (tokens.ok() && std::any_of(tokens->begin(), tokens->end(), may_work)) return;
-  findings->push_back(
-      {Finding::Kind::kProblem,
-       absl::StrCat("security.token_file: \"", path,
-                    "\" has no token of the role worker, want one: workers and "
-                    "servers call servers with it"),
-       "add the line `worker TOKEN` of the job's other machines; docs/operating.md, "
-       "Security"});
+  findings->push_back({Finding::Kind::kProblem,
+                       absl::StrCat("security.token_file: \"", path,
+                                    "\" has no token of the role worker, want one: workers and "
+                                    "servers call servers with it"),
+                       "add the line `worker TOKEN` of the job's other machines; "
+                       "docs/operating/security.md"});
 }
 
 }  // namespace
@@ -241,7 +245,7 @@ Findings CheckSecurity(const SecurityFiles& files, const std::vector<std::string
     findings.push_back({Finding::Kind::kProblem,
                         absl::StrCat("security.", file->key, ": \"", file->path,
                                      "\" holds no certificate that can be read"),
-                        "make it anew; docs/operating.md, Security"});
+                        "make it anew; docs/operating/security.md"});
   }
   JudgeDays(shown, now, Finding::Kind::kProblem, kNewOne, &findings);
   const bool has_authority = authority.certificates.empty() || AnyInForce(authority, now);
@@ -251,7 +255,7 @@ Findings CheckSecurity(const SecurityFiles& files, const std::vector<std::string
   NoteWeakAuthorities(authority, &findings);
   if (!shown.certificates.empty()) {
     X509* const own = shown.certificates[0].get();
-    // Else that was told.
+    // Certificates that are not in force were told of already.
     if (has_authority && AllInForce(shown, now)) {
       JudgeChain(shown, authority, !hosts.empty(), now, &findings);
     }
@@ -261,7 +265,7 @@ Findings CheckSecurity(const SecurityFiles& files, const std::vector<std::string
           {Finding::Kind::kProblem,
            absl::StrCat("security.certificate: \"", files.certificate, "\" is for ", NamesOf(own),
                         ", want \"", host, "\": others call a server on this machine by that"),
-           "sign one whose subjectAltName has it; docs/operating.md, Security"});
+           "sign one whose subjectAltName has it; docs/operating/security.md"});
     }
   }
   if (!files.token_file.empty()) JudgeTokens(files.token_file, &findings);

@@ -16,13 +16,13 @@ struct WantedServer {
   std::string address;
   std::string job_digest;
   uint64_t layout_hash = 0;
-  // Of the shard's parameters before the first update.
+  // The hash of the shard's parameters before the first update.
   uint64_t initial_hash = 0;
   std::string version;
 };
 
-// Clocks may differ by so much before it is worth a word: logs of several machines are read together, and
-// nothing else depends on it.
+// How far clocks may differ before it is worth a word: logs of several machines are read together, and nothing
+// else depends on it.
 constexpr absl::Duration kClockSkewMax = absl::Seconds(2);
 
 // `status` was asked for at `asked`, and came at `answered`. Pure.

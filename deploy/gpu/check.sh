@@ -82,7 +82,7 @@ if ./run.sh ldd bin/* 2>&1 | grep 'not found' >logs/libraries.log; then
   finish
 fi
 
-# Of 540 s; what comes before has the rest.
+# The large jobs take their share of 540 s; what comes before has the rest.
 large_wants=0
 wants large && large_wants=$((130 * seconds_max / 540))
 kept=$large_wants

@@ -19,7 +19,7 @@ constexpr SimNanos kNanosPerSecond = 1'000'000'000;
 // further can be added.
 constexpr SimNanos kSimEnd = SimNanos{1} << 61;
 
-// `delay` after `time`, or the end. Neither is negative, and `time` is no later than the end.
+// The time `delay` after `time`, or the end. Neither is negative, and `time` is no later than the end.
 constexpr SimNanos Later(SimNanos time, SimNanos delay) {
   return std::min(time + std::min(delay, kSimEnd), kSimEnd);
 }
@@ -37,9 +37,9 @@ class SimEventQueue {
  public:
   SimNanos now() const { return now_; }
 
-  // `time` is not before now.
+  // Has `event` run at `time`, which is not before now.
   void At(SimNanos time, SmallCall event);
-  // `delay` is not negative.
+  // Has `event` run after `delay`, which is not negative.
   void After(SimNanos delay, SmallCall event) { At(Later(now_, delay), event); }
 
   // Goes on to the next event and runs it. False if there is none.

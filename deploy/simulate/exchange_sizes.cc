@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kFieldHeadBytes = 5;  // tag and length of a payload
 
-// So far numbers grow in a job: what is taken for each.
+// The sizes are those of messages whose numbers have grown to these, as they do in a job.
 constexpr uint64_t kExchanges = 1000;
 constexpr uint64_t kExamples = 1000000;
 

@@ -22,7 +22,7 @@ namespace tessera {
 // Threading: all fibers of a process live on one thread.
 class Fiber {
  public:
-  // Enough for a train loop without its mathematics.
+  // The default size of a stack, enough for a train loop without its mathematics.
   static constexpr size_t kStackBytes = size_t{256} << 10;
 
   // `body` runs when the fiber is first resumed. `stack_bytes` is rounded up to whole pages.
@@ -38,7 +38,7 @@ class Fiber {
   void Resume();
   // Stops the fiber that calls this until its next Resume.
   static void Park();
-  // The one that runs; nullptr outside of all.
+  // The fiber that runs; nullptr outside of all.
   static Fiber* current();
 
   bool started() const { return started_; }

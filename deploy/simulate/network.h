@@ -21,22 +21,22 @@
 
 namespace tessera {
 
-// What `bytes` take at `bytes_per_second`, rounded up; 0 bytes per second: no time.
+// The time that `bytes` take at `bytes_per_second`, rounded up; 0 bytes per second: no time.
 SimNanos TransferNanos(int64_t bytes, int64_t bytes_per_second);
 
 class SimNetwork {
  public:
   struct Options {
-    // Bytes per second, each way; 0: no limit.
+    // Each link's bytes per second, each way; 0: no limit.
     int64_t bandwidth = 0;
     SimNanos latency = 0;
-    // Bytes per second of a core.
+    // The bytes per second that a core moves between processes of one machine.
     int64_t loopback_bandwidth = 0;
     // What a core does for each message between processes of one machine beside its bytes.
     SimNanos message_cost = 0;
   };
 
-  // Both outlive the network.
+  // Events and machines outlive the network.
   SimNetwork(const Options& options, SimEventQueue* events,
              std::vector<std::unique_ptr<SimMachine>>* machines);
 
@@ -48,7 +48,7 @@ class SimNetwork {
     events_.After(from == to ? 0 : options_.latency, delivered);
   }
 
-  // From a message's first byte to its last, on a free link between the two.
+  // The time from a message's first byte to its last, on a free link between the two.
   SimNanos Transfer(int from, int to, int64_t wire_bytes) const;
 
   int machines() const { return static_cast<int>(links_.size()); }
@@ -58,7 +58,7 @@ class SimNetwork {
 
  private:
   struct Link {
-    // When each direction has carried all that it was given.
+    // The times at which each direction has carried all that it was given.
     SimNanos up_free = 0;
     SimNanos down_free = 0;
     int64_t sent_bytes = 0;

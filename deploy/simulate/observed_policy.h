@@ -12,9 +12,9 @@ namespace tessera {
 
 // What has happened to the policy since the last look.
 struct PolicyNews {
-  // Whose push was folded; nobody's.
+  // The member whose push was folded; 0: nobody's was.
   MemberId folded;
-  // There are other members.
+  // Whether there are other members than before.
   bool members_changed = false;
 };
 

@@ -30,9 +30,9 @@ struct ParkedRead {
   SimulatedClient* client = nullptr;
   // The client's number of the exchange that asks.
   uint64_t call = 0;
-  // Of its site's subnet in the round after the exchange, rather than of all.
+  // The read is of its site's subnet in the round after the exchange, rather than of all entries.
   bool is_fetch = false;
-  // Set: of the entries of this core and of the exchange's explorer.
+  // If set, the read is of the entries of this core and of the exchange's explorer.
   std::optional<CoreName> core;
 };
 
@@ -69,7 +69,7 @@ inline absl::StatusOr<std::optional<ServedRead>> Ask(Shard* shard, const ParkedR
 
 class ParkedReads {
  public:
-  // One that waits for its own push first.
+  // Parks a read that waits for its own push first.
   void ParkBehindPush(const ParkedRead& read) { behind_push_[read.member] = read; }
   void Park(const ParkedRead& read) { by_exchange_[read.after].push_back(read); }
 
@@ -97,7 +97,7 @@ class ParkedReads {
   }
 
  private:
-  // False: it must wait on.
+  // Answers a read that may be answered now. False: it must wait on.
   template <typename Answer>
   static bool Try(Shard* shard, const ParkedRead& read, Answer& answer) {
     absl::StatusOr<std::optional<ServedRead>> result = Ask(shard, read);

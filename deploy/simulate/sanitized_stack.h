@@ -26,7 +26,7 @@ namespace tessera {
 // one that it was called on.
 class SanitizedStack {
  public:
-  // It will begin in these bytes.
+  // Tells that the fiber will begin in these bytes.
   void Begin(const void* bottom, size_t bytes) {
     bottom_ = bottom;
     bytes_ = bytes;
@@ -34,7 +34,7 @@ class SanitizedStack {
     thread_ = __tsan_create_fiber(0);
 #endif
   }
-  // It is the one that runs.
+  // Tells that this stack is the one that runs.
   void BeginHere() {
 #ifdef TESSERA_TSAN_STACKS
     thread_ = __tsan_get_current_fiber();
@@ -47,7 +47,7 @@ class SanitizedStack {
     __tsan_switch_to_fiber(to.thread_, 0);
 #endif
   }
-  // Nobody comes back.
+  // Leaves this stack, to which nobody comes back.
   ABSL_ATTRIBUTE_ALWAYS_INLINE void LeaveForGood(const SanitizedStack& to) {
 #if defined(TESSERA_ASAN_STACKS)
     __sanitizer_start_switch_fiber(nullptr, to.bottom_, to.bytes_);
@@ -62,7 +62,7 @@ class SanitizedStack {
                                     from == nullptr ? nullptr : &from->bytes_);
 #endif
   }
-  // Nothing runs on it any more.
+  // Tells that nothing runs on the stack any more.
   void End() {
 #ifdef TESSERA_TSAN_STACKS
     if (thread_ != nullptr) __tsan_destroy_fiber(thread_);

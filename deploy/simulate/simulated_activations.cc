@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// As worker/rpc/activation_client.cc has them.
+// The pauses of worker/rpc/activation_client.cc.
 constexpr SimNanos kPauseMin = kNanosPerSecond / 50;
 constexpr SimNanos kPauseMax = kNanosPerSecond;
 
@@ -82,7 +82,7 @@ absl::StatusOr<ActivationAnswer> SimulatedSender::Exchange(const ActivationBatch
       has_answer_ = true;
       break;
     }
-    // Without any the coordinator ends the job.
+    // Where there is no target the coordinator ends the job.
     if (target_) Send();
     goes_on = Wait();
     if (absl::IsInvalidArgument(refused_)) break;
@@ -132,7 +132,7 @@ void SimulatedSender::Arrive(uint64_t call) {
 void SimulatedSender::Answered(int machine, uint64_t call,
                                std::shared_ptr<const GradientAnswer> answer) {
   if (call != call_) return;
-  // It is on its way for a while; nobody looks at it before it has come.
+  // The answer is on its way for a while; nobody looks at it before it has come.
   answer_ = std::move(answer);
   world_.network.Send(machine, options_.machine,
                       GradientWireBytes(BytesOf(absl::MakeConstSpan(answer_->gradient))),
@@ -160,7 +160,7 @@ void SimulatedInbox::Wake() {
   if (is_waiting_) process_.Wake(ticket_);
 }
 
-// As a call's bytes are; where nobody looks at them there are none.
+// Unpacks a batch as the bytes of a call are unpacked; where nobody looks at them there are none.
 absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> SimulatedInbox::Unpack(
     const ComingBatch& facts, const ActivationBatch& batch, Answered answered) const {
   if (!options_.moves_values) {
@@ -180,7 +180,7 @@ absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> SimulatedInbox::Unpack
 
 void SimulatedInbox::Take(SimulatedSender* sender, uint64_t call, const ComingBatch& facts,
                           const ActivationBatch& batch) {
-  // Whoever crashed takes nothing, and says nothing.
+  // A process that crashed takes nothing, and says nothing.
   if (process_.crashed()) return;
   if (const absl::Status wrong = queue_.Check(facts); !wrong.ok()) {
     return sender->Refused(options_.machine, call, wrong);

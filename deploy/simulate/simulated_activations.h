@@ -32,10 +32,10 @@ class SimulatedInbox;
 // Whom a batch reaches; all workers' of a simulation, and lives as long.
 using SimulatedInboxes = std::map<MemberId, SimulatedInbox*>;
 
-// Where one listens: what the coordinator tells the others of it.
+// The address of a machine on which a linear worker listens, as the coordinator tells it to the others.
 std::string SimulatedAddress(int machine);
 
-// Both ends live as long as the simulation: messages refer to them.
+// The sender's end. Both ends live as long as the simulation, as messages refer to them.
 class SimulatedSender final : public ActivationSender {
  public:
   struct Options {
@@ -43,7 +43,7 @@ class SimulatedSender final : public ActivationSender {
     int machine = 0;
     std::string job_digest;
     LayerSplit split;
-    // Who takes part is not known yet.
+    // Called where it is not known yet who takes part.
     std::function<void()> on_no_plan = [] {};
   };
 
@@ -62,11 +62,11 @@ class SimulatedSender final : public ActivationSender {
   void Refused(int machine, uint64_t call, absl::Status why);
 
  private:
-  // nullopt: there is none, or who takes part is not known yet.
+  // The worker that the batch goes to; nullopt: there is none, or it is not known yet who takes part.
   std::optional<LayerWorker> Target() const;
   bool Wait();
   void Send();
-  // The batch is at its receiver.
+  // Called when the batch is at its receiver.
   void Arrive(uint64_t call);
   int64_t label_bytes() const;
   int64_t activation_bytes() const;
@@ -93,9 +93,9 @@ class SimulatedInbox final : public ActivationReceiver {
   struct Options {
     ActivationQueue::Options queue;
     int machine = 0;
-    // False: nobody looks at what is sent.
+    // False where nobody looks at what is sent.
     bool moves_values = true;
-    // As the sender's.
+    // What the sender's option of this name is for, on the receiving side.
     std::function<void()> on_no_plan = [] {};
   };
 
@@ -108,7 +108,7 @@ class SimulatedInbox final : public ActivationReceiver {
         work_(*work) {}
 
   void SetWorkers(const v1::WorkerList& list);
-  // A batch has come.
+  // Takes a batch that has come.
   void Take(SimulatedSender* sender, uint64_t call, const ComingBatch& facts,
             const ActivationBatch& batch);
 

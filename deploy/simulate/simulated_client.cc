@@ -78,7 +78,7 @@ const ShardSlices& SimulatedClient::PushedSlices(size_t server) const {
   return is_part ? keys.slices[server] : servers_[server].server->shard().slices();
 }
 
-// Where subnets are fetched the answer's size is the server's to say.
+// The server says the size of an answer where subnets are fetched.
 ExchangeSizes SimulatedClient::SizesAt(size_t server) const {
   ExchangeSizes sizes = servers_[server].dense;
   const KeySet* const pushed = transfer_.update_keys;
@@ -156,7 +156,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::End() {
   if (!failed_.ok()) return failed_;
   for (Server& server : servers_) server.base = server.pulled;
   const SimNanos end = world_.events.now();
-  // Of what came while the caller was at something else, nothing was waited for.
+  // Nothing was waited for what came while the caller was at something else.
   const SimNanos pushed = std::max(begin, pushed_at_);
   const SimNanos first_value = std::min(end, std::max(pushed, first_value_at_));
   ExchangeResult result;
@@ -202,7 +202,7 @@ void SimulatedClient::EncodeSparse(size_t server, ReceivedPush* push) const {
     push->core->key_form = static_cast<int>(encoded.form);
     push->core->keys = std::move(encoded.bytes);
   }
-  // Elsewhere it is for the shard to find.
+  // The shard checks what other codecs have written.
   if (!IsPlain(push->codec)) return;
   push->bad_entry =
       FirstBadEntry(CodedKeys::Plain(push->codec, keys.entries.count()), servers_[server].payload);
@@ -250,11 +250,11 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
   push.examples = push_.examples;
   push.subnet = transfer_.update_keys->subnet;
   push.layers = transfer_.update_keys->layers;
-  // As server/rpc/push_call.cc has it.
+  // The push counts as server/rpc/push_call.cc makes it count.
   if (push.layers) push.summed = std::max<uint64_t>(1, push_.summed);
   if (pushes_sparse()) {
     EncodeSparse(server, &push);
-    // It may be wanted again, with the core's keys.
+    // The payload may be wanted again, with the core's keys.
     push.payload = to.payload.Share();
     return push;
   }
@@ -299,7 +299,7 @@ void SimulatedClient::NeedKeys(ShardId server, uint64_t call) {
                         [this, s, call] { SendWithKeys(s, call); });
 }
 
-// As worker/rpc/parameter_client_sparse.cc: the same payload, behind the keys.
+// Sends the same payload behind the core's keys, as worker/rpc/parameter_client_sparse.cc does.
 void SimulatedClient::SendWithKeys(uint32_t server, uint64_t call) {
   if (call != call_ || process_.crashed()) return;
   Server& to = servers_[server];
@@ -383,7 +383,7 @@ int64_t SimulatedClient::TakeCore(ShardId server, uint64_t call,
   traffic_.pull_payload_bytes += bytes;
   traffic_.pull_wire_bytes +=
       servers_[server.value()].dense.pull_request_wire_bytes + AnswerWireBytes(nullptr, bytes);
-  // It is on its way for a while; nobody looks at it before it has come.
+  // The core is on its way for a while; nobody looks at it before it has come.
   if (core.ok()) cores_[server.value()] = *std::move(core);
   if (!core.ok() && cores_failed_.ok()) cores_failed_ = core.status();
   world_.network.Send(servers_[server.value()].server->machine(), options_.machine,

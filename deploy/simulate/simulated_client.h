@@ -49,7 +49,7 @@ class SimulatedClient final : public ParameterClient {
     // The job's, and whose random numbers.
     uint64_t seed = 0;
     Rank rank;
-    // Set: its pushes are of these layers, or of none.
+    // If set, its pushes are of these layers, or of none.
     std::optional<ParameterRange> layers;
     std::string job_digest;
     // False: nobody looks at pulled values, and updates are known to be finite.
@@ -83,7 +83,7 @@ class SimulatedClient final : public ParameterClient {
   // The push names a core that the server does not know, and nothing was taken: the request comes again, with the
   // keys. The first one counts as sent to its end, where a real server answers after the first chunk.
   void NeedKeys(ShardId server, uint64_t call);
-  // Both return the bytes of the payload.
+  // These return the bytes of the payload.
   int64_t TakeCore(ShardId server, uint64_t call, absl::StatusOr<std::shared_ptr<const Core>> core);
   int64_t Served(ShardId server, uint64_t call, absl::StatusOr<ServedRead> result);
 
@@ -107,7 +107,7 @@ class SimulatedClient final : public ParameterClient {
     const ParameterArrays* values = nullptr;
   };
 
-  // Where a slice lies in its parameter's array.
+  // The place of a slice in its parameter's array.
   template <typename Float>
   static Float* PlaceOf(const Slice& slice, const absl::Span<Float>& array) {
     return array.data() + slice.row_begin * slice.columns;
@@ -139,7 +139,7 @@ class SimulatedClient final : public ParameterClient {
   bool pushes_sparse() const { return transfer_.update_keys->is_sparse(); }
   void WriteCoded(size_t server, const CodedKeys& keys, Version version, ValueRuns* runs,
                   std::unique_ptr<EntrySource> source) const;
-  // Of a shard's snapshot, from entry `begin` on.
+  // Copies the values of a shard's snapshot, from entry `begin` on.
   void CopyValues(const ShardSlices& slices, const Snapshot& snapshot, int64_t begin) const;
   void TakeLayers(size_t server, const ServedRead& result);
   void TakeCut(size_t server, const ServedRead& result);

@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// As server/rpc/pull_call.cc answers a fetch, and worker/rpc takes it: values where the cut is the
-// one asked for, and the right one where it is not.
+// Takes the answer to a fetch, which server/rpc/pull_call.cc gives: values where the cut is the one that was asked
+// for, and the right cut where it is not.
 void SimulatedClient::TakeCut(size_t server, const ServedRead& result) {
   const KeySet& keys = *transfer_.value_keys;
   const bool is_right = result.site->place() == *keys.subnet;
@@ -58,7 +58,8 @@ void SimulatedClient::TakeSparse(size_t server, const ServedRead& result) {
   }
 }
 
-// As server/rpc/pull_call.cc answers. Of no entries nothing is sent, whatever the codec.
+// Takes an answer of half of the layers, as server/rpc/pull_call.cc gives it. For no entries nothing is sent,
+// whatever the codec.
 void SimulatedClient::TakeLayers(size_t server, const ServedRead& result) {
   const ShardSlices& slices = transfer_.value_keys->slices[server];
   if (slices.size == 0) return;

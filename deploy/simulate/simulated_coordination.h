@@ -15,7 +15,7 @@ namespace tessera {
 
 class SimulatedCoordination final : public MessageCoordination {
  public:
-  // Both outlive this.
+  // Coordinator and process outlive this.
   SimulatedCoordination(SimulatedCoordinator* coordinator, SimulatedProcess* process, int machine,
                         MemberId member)
       : coordinator_(*coordinator), process_(*process), machine_(machine), member_(member) {}

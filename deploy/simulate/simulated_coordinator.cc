@@ -9,6 +9,7 @@
 namespace tessera {
 namespace {
 
+// Whether the message is nothing but a plan, which a later plan replaces.
 bool IsPlanAlone(const v1::PlanMessage& message) {
   return message.has_plan() && !message.has_propose() && message.withdraw() == 0 &&
          !message.drain();
@@ -23,7 +24,7 @@ absl::StatusOr<std::unique_ptr<SimulatedCoordinator>> SimulatedCoordinator::Crea
   return absl::WrapUnique(new SimulatedCoordinator(std::move(coordinator), machine, world));
 }
 
-// As often as server/rpc/live_coordinator.cc.
+// The coordinator's timer goes off as often as that of server/rpc/live_coordinator.cc.
 SimulatedCoordinator::SimulatedCoordinator(std::unique_ptr<Coordinator> coordinator, int machine,
                                            SimulatedWorld* world)
     : coordinator_(std::move(coordinator)),
@@ -92,8 +93,7 @@ absl::StatusOr<v1::EvaluateReply> SimulatedCoordinator::Evaluate(
   return std::move(call.reply);
 }
 
-// Of plans that are sent at the same moment only the last counts: thousands of workers leave at
-// once.
+// If several plans are sent at the same moment only the last counts: thousands of workers leave at once.
 void SimulatedCoordinator::Send(uint32_t server, v1::PlanMessage message) {
   Link& link = links_[server];
   if (!link.to_server.empty() && link.to_server.back().at == world_.events.now() &&

@@ -65,7 +65,7 @@ class SimulatedCoordinator {
     return std::move(call.reply);
   }
 
-  // As Ask, for the call that waits for other members.
+  // Asks like Ask, for the call that waits for other members.
   absl::StatusOr<v1::EvaluateReply> Evaluate(SimulatedProcess* process, int from,
                                              const v1::EvaluateRequest& request);
 
@@ -84,7 +84,7 @@ class SimulatedCoordinator {
   };
   struct Link {
     SimulatedServer* server = nullptr;
-    // On their way, in order.
+    // Messages on their way, in order.
     std::deque<Sent> to_server;
     std::deque<v1::ShardMessage> to_coordinator;
   };

@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Another learner's work, on a core of a simulated machine.
+// Does another learner's work on a core of a simulated machine.
 class SimulatedLearner final : public ForwardingLearner {
  public:
   // `work` outlives it.

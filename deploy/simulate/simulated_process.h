@@ -31,9 +31,9 @@ class SimulatedProcess {
   // --- inside the body ---
   // Of the next wait.
   uint64_t Ticket() const { return ticket_ + 1; }
-  // Until Wake with that ticket. False: the process is to end; leave.
+  // Waits until Wake with the present ticket. False: the process is to end; leave.
   bool Wait() { return WaitFor(/*interruptible=*/false); }
-  // The same, but false also after Interrupt.
+  // Waits like Wait, and returns false also after Interrupt.
   bool WaitInterruptibly() { return WaitFor(/*interruptible=*/true); }
 
   // --- outside ---

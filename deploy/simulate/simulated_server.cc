@@ -18,7 +18,7 @@ Shard::Options Observed(Shard::Options options, PolicyNews* news) {
   return options;
 }
 
-// Of the core that the push brings along.
+// The bytes of the core's keys that the push brings along.
 int64_t KeyBytes(const ReceivedPush& push) {
   const bool has_keys = push.core.has_value() && push.core->keys.has_value();
   return has_keys ? static_cast<int64_t>(push.core->keys->size()) : 0;
@@ -179,7 +179,7 @@ void SimulatedServer::SetAlarm() {
 }
 
 void SimulatedServer::OnPlanMessage(const v1::PlanMessage& message) {
-  // In the order of the fields.
+  // The message is handled in the order of its fields.
   if (message.has_plan()) ApplyPlan(message.plan());
   if (message.has_propose()) AnswerProposal(message.propose());
   while (!proposals_.empty() && *proposals_.begin() <= message.withdraw()) {

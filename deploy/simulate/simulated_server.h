@@ -32,7 +32,7 @@ class SimulatedServer {
     int machine = 0;
     // Bytes of its slice that the thread folds per second; 0: no time.
     int64_t rate = 0;
-    // Between words to the coordinator.
+    // The time between two words to the coordinator.
     SimNanos counters_interval = kNanosPerSecond;
   };
 
@@ -71,7 +71,7 @@ class SimulatedServer {
  private:
   void Work();
   void Handle(Request request);
-  // Of the piece of work that has just been done.
+  // The time that the piece of work takes which has just been done.
   SimNanos WorkTime();
   void AnswerReads();
   void Answer(const ParkedRead& read, absl::StatusOr<ServedRead> result);

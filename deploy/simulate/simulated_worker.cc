@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// As worker/rpc/coordinator_client.cc has them.
+// The intervals of worker/rpc/coordinator_client.cc.
 constexpr SimNanos kJoinInterval = kNanosPerSecond / 20;
 constexpr SimNanos kRenewInterval = kNanosPerSecond;
 
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<SimulatedWorker>> SimulatedWorker::Create(
 absl::Status SimulatedWorker::Live() {
   const absl::StatusOr<v1::JoinReply> admission = Join();
   if (!admission.ok()) {
-    // Of a job that is about to end, or closed to joiners, it is to be left alone.
+    // A job that is about to end, or closed to joiners, is to be left alone.
     const bool goes_on_without =
         absl::IsFailedPrecondition(admission.status()) || absl::IsCancelled(admission.status());
     if (!goes_on_without && options_.on_refused) options_.on_refused(admission.status());
@@ -184,7 +184,7 @@ void SimulatedWorker::Renew() {
   around_.coordinator->Tell(options_.machine, [this] { AskToRenew(); });
 }
 
-// At the coordinator.
+// Runs at the coordinator.
 void SimulatedWorker::AskToRenew() {
   v1::RenewRequest request;
   request.set_member(member_.value());

@@ -79,7 +79,7 @@ class SimulatedWorker {
   uint64_t steps() const { return loop_ == nullptr ? 0 : loop_->steps(); }
   bool crashed() const { return process_->crashed(); }
   bool ended() const { return process_->ended(); }
-  // Once it has ended: why, where that was not the end of the job.
+  // Why the worker ended, once it has, where that was not the end of the job.
   const absl::Status& outcome() const { return outcome_; }
 
  private:

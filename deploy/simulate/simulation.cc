@@ -27,13 +27,14 @@ namespace {
 constexpr size_t kMathStackBytes = size_t{1} << 20;
 // Longer than any lease, evaluation or round trip that makes sense.
 constexpr int64_t kStandstillLeases = 1000;
-// Of a step, a latency, a message's cost: what takes longer takes days to simulate, as servers tell of themselves all
-// the time.
+// The longest step, latency or message's cost: what takes longer takes days to simulate, as servers tell of
+// themselves all the time.
 constexpr SimNanos kLengthMax = 24 * 3600 * kNanosPerSecond;
 constexpr SimNanos kRestartMax = 365 * kLengthMax;
-// As server/rpc/attach_link.h has it.
+// How often servers tell their counters, as in server/rpc/attach_link.h.
 constexpr SimNanos kCountersInterval = kNanosPerSecond / 4;
 
+// Refuses numbers that mean nothing, and times with which the simulation would not end while a person waits.
 absl::Status Check(const SimulationOptions& options) {
   const auto check_length = [](absl::string_view what, SimNanos length, SimNanos most) {
     if (length <= most) return absl::OkStatus();
@@ -238,7 +239,7 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
   if (options_.fail_rate > 0) {
     const double hours =
         ExponentialChance(job_.seed(), kChanceFailure, k, life) / options_.fail_rate;
-    // Further off than any simulation goes is never.
+    // What is further off than any simulation goes is never.
     constexpr double kHoursMax = 24 * 365;
     if (hours < kHoursMax) {
       options.crashes_after = static_cast<SimNanos>(hours * 3600 * kNanosPerSecond);

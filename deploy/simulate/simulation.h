@@ -44,9 +44,9 @@ struct SimulationOptions {
   // Machines that the processes are dealt to, workers and servers each from the first one on; 0:
   // every process has one of its own.
   int machines = 0;
-  // Of each machine; 0: as many as are wanted.
+  // The cores of each machine; 0: as many as are wanted.
   int cores_per_machine = 0;
-  // Of every machine's link, bytes per second each way, and from any machine to any other; 0: no
+  // Every machine's link, in bytes per second each way, and the latency from any machine to any other; 0: no
   // limit, no latency.
   int64_t bandwidth = 0;
   SimNanos latency = 0;
@@ -97,9 +97,9 @@ class Simulation {
   uint64_t events() const { return world_->events.events(); }
   uint64_t exchanges() const;
   v1::JobStatus Status() const;
-  // Once the job has ended: OK, or why it failed.
+  // How the job ended, once it has: OK, or why it failed.
   absl::Status outcome() const;
-  // Once the job has ended, also where it failed: the report, with the options under "simulation".
+  // The report of a job that has ended or failed, with the options under "simulation".
   std::string Report() const;
   const Coordinator& coordinator() const { return coordinator_->state(); }
   const std::vector<std::unique_ptr<SimulatedServer>>& servers() const { return servers_; }

@@ -24,21 +24,21 @@ class StepShare {
   // Rows of data have `row_entries` inputs that count: all of them, or their entries.
   StepShare(const ModelShape& shape, double row_entries);
 
-  // In (0, 1]; 1 where `keys` are dense.
+  // The share of `keys` in a step, in (0, 1]; 1 where they are dense.
   double Of(const KeySet& keys) const;
-  // Of the layers that have these parameters; and of their way forward alone.
+  // The share of the layers that have these parameters; and that of their way forward alone.
   double Of(const ParameterRange& range) const;
   double ForwardOf(const ParameterRange& range) const;
 
  private:
-  // By parameter: multiply-adds for each of its entries, and those of the way forward.
+  // For each parameter: multiply-adds for each of its entries, and those of the way forward.
   std::vector<double> passes_, forward_;
-  // Of all entries of each.
+  // The number of entries of each parameter.
   std::vector<int64_t> sizes_;
   double whole_ = 0;
 };
 
-// Of an average row, by those that `data` begins with.
+// The stored entries of an average row, by the rows that `data` begins with.
 double RowEntries(const ModelShape& shape, const Dataset& data, const InputRows& input);
 // For such rows.
 StepShare StepShareOf(const ModelShape& shape, const Dataset& data, const InputRows& input);

@@ -16,7 +16,8 @@
 
 namespace tessera {
 
-// It exchanges as many bytes with the servers, and with the other half's workers, as a HalfReplica would.
+// A learner that exchanges as many bytes with the servers, and with the other half's workers, as a HalfReplica
+// would.
 class StubHalfLearner final : public StubLearner {
  public:
   // What all of a simulation have in common. Outlives them.
@@ -27,7 +28,7 @@ class StubHalfLearner final : public StubLearner {
     const LayerSplit split;
     const StubArrays* const arrays;
     const KeySet front, back, nothing;
-    // Of a whole batch.
+    // Arrays of a whole batch.
     std::vector<float> activations, targets;
     std::vector<int32_t> classes;
   };

@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// It asks for the subnets that a SubnetReplica would, and returns as many entries. Every one is the
+// A learner that asks for the subnets that a SubnetReplica would, and returns as many entries. Every entry is the
 // same tiny number, every loss 1, and no row is scored.
 class StubSubnetLearner final : public Learner {
  public:
@@ -26,7 +26,7 @@ class StubSubnetLearner final : public Learner {
     uint64_t seed = 0;
     int workers = 1;
     int servers = 1;
-    // Of the whole model: a subnet's arrays are the fronts of these.
+    // The arrays of the whole model: a subnet's arrays are the fronts of these.
     const StubArrays* arrays = nullptr;
   };
 

@@ -8,6 +8,7 @@
 namespace tessera {
 namespace {
 
+// A time that has been multiplied; beyond the simulation's end it is that end.
 SimNanos Scaled(SimNanos time, double factor) {
   const double scaled = static_cast<double>(time) * factor;
   return scaled < static_cast<double>(kSimEnd) ? std::llround(scaled) : kSimEnd;

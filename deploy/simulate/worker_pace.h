@@ -16,10 +16,10 @@ namespace tessera {
 
 // Where workers have halves of the layers: shares of a minibatch on the whole model.
 struct HalfPace {
-  // Of one that has data: what it does before its activations go, and once their gradient has come.
+  // For a worker that has data: what it does before its activations go, and once their gradient has come.
   double forward = 0;
   double backward = 0;
-  // Of a linear worker: what it does between a batch and its answer.
+  // For a linear worker: what it does between a batch and its answer.
   double answer = 0;
 };
 HalfPace HalfPaceOf(const StepShare& share, const LayerSplit& split, Rank rank);
@@ -50,7 +50,7 @@ class PacedWork {
   PacedWork(const WorkerPace& pace, SimulatedWorld* world, int machine, SimulatedProcess* process)
       : pace_(pace), world_(*world), machine_(machine), process_(*process) {}
 
-  // So much of minibatch `step`.
+  // Takes the time of `share` of minibatch `step`.
   absl::Status Train(uint64_t step, double share);
   absl::Status Evaluate(size_t rows);
 

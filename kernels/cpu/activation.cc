@@ -30,7 +30,7 @@ struct PhiloxCounter {
   uint64_t b;
 };
 
-// The numbers of blocks b to b + kLanes - 1 in order of element.
+// Draws the numbers of blocks b to b + kLanes - 1 in order of element.
 inline __attribute__((always_inline)) void PhiloxTile(const PhiloxCounter& counter,
                                                       uint32_t* numbers) {
   PhiloxBlocks<kLanes> blocks;
@@ -43,8 +43,8 @@ inline __attribute__((always_inline)) void PhiloxTile(const PhiloxCounter& count
   }
 }
 
-// Elements [0, n) of an array whose first one has number `first` of block counter.b. A number below
-// `drop` of its 24 upper bits drops its element.
+// Drops elements [0, n) of an array whose first one has number `first` of block counter.b. A number below `drop`
+// of its 24 upper bits drops its element.
 TESSERA_VECTOR_CLONES void DropoutLoop(int64_t n, PhiloxCounter counter, int64_t first,
                                        uint32_t drop, float scale, const float* x, float* y) {
   uint32_t numbers[kTile];

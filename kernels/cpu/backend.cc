@@ -21,12 +21,13 @@ namespace {
 
 constexpr int kThreadsMax = 1024;
 
+// Whether oneDNN may use this instruction set here: ONEDNN_MAX_CPU_ISA may forbid what the CPU has.
 bool Has(dnnl::cpu_isa isa) {
   const int have = static_cast<int>(dnnl::get_effective_cpu_isa());
   return (have & static_cast<int>(isa)) == static_cast<int>(isa);
 }
 
-// What oneDNN uses: the CPU's best, or less if DNNL_MAX_CPU_ISA says so.
+// The instruction set that oneDNN uses: the CPU's best, or less if DNNL_MAX_CPU_ISA says so.
 absl::string_view InstructionSet() {
   using dnnl::cpu_isa;
   if (Has(cpu_isa::avx512_core_amx)) return "avx512_core_amx";
@@ -49,7 +50,8 @@ absl::Status NoTf32() {
       "train.precision: got \"tf32\", want f32 or bf16 on a CPU; GPUs have tf32");
 }
 
-// Products of another team would have other bits, and of a smaller one than oneDNN expects, other values.
+// Refuses a team of another size: its products would have other bits, and those of a smaller one than oneDNN
+// expects, other values.
 absl::Status CheckTeam(int threads) {
   const absl::Status room = CheckProcessLimits({threads - 1, 0});
   if (!room.ok()) {
@@ -63,7 +65,7 @@ absl::Status CheckTeam(int threads) {
                    " here; unset OMP_THREAD_LIMIT, or set cluster.threads to ", team));
 }
 
-// There is nothing to be saved: a call is the work.
+// A sequence saves nothing on a CPU: a call is the work.
 class CpuSequence final : public Sequence {
  public:
   void Run(absl::FunctionRef<void()> queue) override { queue(); }
@@ -150,7 +152,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& opti
                                                    ", want an integer in [1, ", kThreadsMax, "]"));
   }
   TESSERA_RETURN_IF_ERROR(CheckTeam(options.threads));
-  // The environment may ask for products in bf16.
+  // The mode is set here, as the environment may ask for products in bf16.
   TESSERA_CHECK(dnnl_set_default_fpmath_mode(dnnl_fpmath_mode_strict) == dnnl_success);
   return std::make_unique<CpuBackend>(options);
 }

@@ -10,7 +10,7 @@
 namespace tessera {
 
 struct CpuOptions {
-  // Threads that one kernel may use. Holds for whichever thread calls.
+  // The threads that one kernel may use, whichever thread calls.
   int threads = 1;
 };
 

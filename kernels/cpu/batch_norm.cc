@@ -46,7 +46,7 @@ TESSERA_VECTOR_CLONES void StatisticsBlock(const MatrixShape& shape, Columns col
   }
 }
 
-// y = max(floor, factor (x - mean) + shift), where no floor is minus infinity.
+// Computes y = max(floor, factor (x - mean) + shift), where no floor is minus infinity.
 TESSERA_VECTOR_CLONES void NormalizeBlock(const MatrixShape& shape, Columns columns, const float* x,
                                           const float* mean, const float* inverse_sigma,
                                           const float* scale, const float* shift, float floor,
@@ -99,6 +99,7 @@ TESSERA_VECTOR_CLONES void BackwardSums(const MatrixShape& shape, Columns column
   }
 }
 
+// Stores sums that were formed in f64, rounded once.
 void Put(Columns columns, const double* sums, WriteMode mode, float* gradient) {
   float* const to = gradient + columns.begin;
   for (int64_t i = 0; i < columns.width; ++i) {
@@ -107,7 +108,7 @@ void Put(Columns columns, const double* sums, WriteMode mode, float* gradient) {
   }
 }
 
-// dx = scale inverse_sigma (g - mean(g) - x_hat mean(g x_hat))
+// Computes dx = scale inverse_sigma (g - mean(g) - x_hat mean(g x_hat)).
 TESSERA_VECTOR_CLONES void BackwardValues(const MatrixShape& shape, Columns columns,
                                           const BatchNormKernel::BackwardInput& in,
                                           const float* gate, float floor, const Sums& sums,

@@ -15,7 +15,7 @@ namespace {
 
 using dnnl::memory;
 
-// Shapes that stay prepared: a network has three per convolution and size of batch.
+// The most shapes that stay prepared: a network has three per convolution and size of batch.
 constexpr size_t kPreparedMax = 1024;
 // Images are gathered in pieces of so much, or one where it is larger, which is in no sum of memory.
 constexpr int64_t kGatheredBytesMax = int64_t{4} << 20;
@@ -24,7 +24,7 @@ template <typename T>
 constexpr memory::data_type kType =
     std::is_same_v<T, float> ? memory::data_type::f32 : memory::data_type::bf16;
 
-// [rows, channels, height, width] for oneDNN, which has a tag for how they lie.
+// The descriptor of images for oneDNN, [rows, channels, height, width], with its tag for how they lie.
 memory::desc Images(int64_t rows, const Image& image, memory::data_type type) {
   return memory::desc({rows, image.channels, image.height, image.width}, type,
                       memory::format_tag::nhwc);
@@ -35,6 +35,7 @@ memory::desc Weights(const ImageMap& map, memory::data_type type, memory::format
                       type, tag);
 }
 
+// An error of oneDNN's with the shape that it was about: its own words name none.
 absl::Status StatusOf(const ImagesShape& shape, const dnnl::error& error) {
   const Image& from = shape.map.from;
   const Image& to = shape.map.to;
@@ -57,7 +58,7 @@ struct CpuConvolution<T>::Engine {
   dnnl::stream stream{engine};
   dnnl::primitive_attr attributes;
   dnnl::primitive_attr adding;  // of a reorder: on top of what is there
-  // One runs after the other, so that the largest one's is all that there is.
+  // Convolutions run one after the other, so that the largest one's scratch is all that there is.
   DnnlRoom scratch;
   DnnlRoom packed;
   DnnlRoom gathered;
@@ -69,7 +70,8 @@ struct CpuConvolution<T>::Prepared {
   dnnl::primitive convolution;
   std::unordered_map<int, memory> arguments;
   int weights_argument = DNNL_ARG_WEIGHTS;
-  // Where `reorders`, between the caller's weights and those that the primitive reads or writes.
+  // If `reorders`, the primitive reads or writes weights in an order of its own, between which and the caller's
+  // they are turned.
   bool reorders = false;
   dnnl::reorder reorder;
   memory callers;

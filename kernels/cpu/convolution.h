@@ -31,7 +31,7 @@ class CpuConvolution final : public ConvolutionKernel<T> {
   void InputGradient(const ImagesShape& shape, const T* dy, const T* weight, float* dx) override;
   int64_t ScratchBytes(const ImagesShape&) const override { return 0; }
 
-  // The first failure since the last call.
+  // Takes the first failure since the last call.
   absl::Status TakeStatus();
 
  private:
@@ -45,7 +45,7 @@ class CpuConvolution final : public ConvolutionKernel<T> {
     kInputGradient
   };
   using Key = std::array<int64_t, 12>;
-  // Addresses, by oneDNN's number of the argument.
+  // The arguments' addresses, by oneDNN's number of the argument.
   using Values = std::initializer_list<std::pair<int, const void*>>;
 
   Prepared& PreparedFor(Kind kind, const ImagesShape& shape);

@@ -13,14 +13,14 @@ namespace {
 
 using dnnl::memory;
 
-// Shapes that stay prepared: a network has three per linear layer and size of batch.
+// The most shapes that stay prepared: a network has three per linear layer and size of batch.
 constexpr size_t kProductsMax = 1024;
 
 memory::desc RowMajor(int64_t rows, int64_t columns, memory::data_type type) {
   return memory::desc({rows, columns}, type, memory::format_tag::ab);
 }
 
-// The same bytes, read as their transpose: [columns, rows].
+// The descriptor that reads the bytes of a [rows, columns] matrix as their transpose: [columns, rows].
 memory::desc Transposed(int64_t rows, int64_t columns, memory::data_type type) {
   return memory::desc({columns, rows}, type, memory::format_tag::ba);
 }
@@ -45,7 +45,7 @@ struct CpuLinear<T>::Engine {
   dnnl::stream stream{engine};
   dnnl::primitive_attr attributes;
   dnnl::primitive_attr adding;  // the same, and the result comes on top of what is there
-  // Products run one after the other, so that the largest one's is all that there is.
+  // Products run one after the other, so that the largest one's scratch is all that there is.
   DnnlRoom scratch;
 };
 

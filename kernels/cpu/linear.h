@@ -37,7 +37,7 @@ class CpuLinear final : public LinearKernel<T> {
                       float* dweight) override;
   void InputGradient(const LinearShape& shape, const T* dy, const T* weight, float* dx) override;
 
-  // The first failure since the last call.
+  // Takes the first failure since the last call.
   absl::Status TakeStatus();
 
  private:

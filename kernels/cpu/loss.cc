@@ -41,6 +41,7 @@ TESSERA_VECTOR_CLONES float Largest(int64_t n, const float* z) {
   return largest;
 }
 
+// The first largest logits of a row, in one pass.
 First FirstOf(int64_t n, const float* z) {
   First first;
   for (int64_t begin = 0; begin < n; begin += kTile) {
@@ -55,13 +56,14 @@ First FirstOf(int64_t n, const float* z) {
   return first;
 }
 
+// The sum over lanes, in their order, so that it does not depend on the register's width.
 double SumOf(const double* lanes) {
   double sum = 0;
   for (int64_t i = 0; i < kTile; ++i) sum += lanes[i];
   return sum;
 }
 
-// After so many tiles no lane's product is above 2^512.
+// No lane's product is above 2^512 after so many tiles.
 constexpr int64_t kTilesMax = 512;
 
 TESSERA_VECTOR_CLONES void MovePowers(int64_t lanes, double* sums, double* products) {
@@ -69,7 +71,7 @@ TESSERA_VECTOR_CLONES void MovePowers(int64_t lanes, double* sums, double* produ
   for (int64_t i = 0; i < lanes; ++i) MovePower(&sums[i], &products[i]);
 }
 
-// The sum of exp(z - shift). Writes the terms too, unless `terms` is null.
+// Returns the sum of exp(z - shift). Writes the terms too, unless `terms` is null.
 TESSERA_VECTOR_CLONES double ExpSum(int64_t n, const float* z, float shift, float* terms) {
   double lanes[kTile] = {};
   for (int64_t begin = 0; begin < n; begin += kTile) {
@@ -192,7 +194,7 @@ void CpuLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
   ForRows(shape, piece.sums, sums, [&](int64_t row, LossSums* out) {
     const float* z = logits + row * n;
     const float* t = targets.targets == nullptr ? nullptr : targets.targets + row * n;
-    // Without targets: the one index whose target is 1, or -1.
+    // The one index whose target is 1, where there are no targets; or -1.
     const int64_t label =
         t != nullptr ? -1 : (n == 1 ? targets.labels[row] - 1 : targets.labels[row]);
     const auto is_label = [&](int64_t index) {

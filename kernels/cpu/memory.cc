@@ -16,15 +16,15 @@ constexpr size_t kLargePage = size_t{2} << 20;
 constexpr size_t kPage = 4096;
 constexpr size_t kCacheLine = 64;
 
-// Such buffers come from the system and go back to it, so that one that is gone leaves no hole.
+// Whether a buffer comes from the system and goes back to it, so that one that is gone leaves no hole.
 bool IsLarge(int64_t bytes) { return static_cast<size_t>(bytes) >= 2 * kLargePage; }
 
 size_t WholePages(int64_t bytes) {
   return (static_cast<size_t>(bytes) + kPage - 1) / kPage * kPage;
 }
 
-// A weight matrix crosses a 4 KiB page with almost every row; a large page holds hundreds. Null: no
-// room.
+// Maps memory in large pages: a weight matrix crosses a 4 KiB page with almost every row, and a large page holds
+// hundreds. Null: no room.
 void* MapLarge(int64_t bytes) {
   const size_t size = WholePages(bytes);
   void* const mapped =
@@ -36,9 +36,9 @@ void* MapLarge(int64_t bytes) {
   if (before > 0) munmap(begin, before);
   char* const kept = begin + before;
   munmap(kept + size, kLargePage - before);
-  // Best effort: without large pages it is slower, not wrong.
+  // The call is a wish: without large pages memory is slower, not wrong.
   madvise(kept, size, MADV_HUGEPAGE);
-  // It is zero, but its pages are not there yet, and no step should wait for them.
+  // The memory is zero, but its pages are not there yet, and no step should wait for them.
   std::memset(kept, 0, size);
   return kept;
 }

@@ -8,16 +8,17 @@
 namespace tessera {
 namespace {
 
-// Channels at a time.
+// The channels that are worked on at a time.
 constexpr int64_t kBlock = 256;
 
 // The part of a window that lies in the image: its places, counted from the window's first.
 struct Part {
   int64_t y_begin, y_end, x_begin, x_end;
-  // Of the window's first place.
+  // The window's first place.
   int64_t y, x;
 };
 
+// The part of a window that lies on the image.
 Part PartOf(const ImageMap& map, int64_t out_y, int64_t out_x) {
   const Window& w = map.window;
   Part part;
@@ -89,6 +90,7 @@ TESSERA_VECTOR_CLONES void Scale(int64_t n, float factor, float* x) {
   for (int64_t c = 0; c < n; ++c) x[c] *= factor;
 }
 
+// The largest value of each window. The first place is taken as it is, so that padding is never the largest.
 void MaxOf(const ImageMap& map, const float* x, float* y) {
   const int64_t channels = map.from.channels;
   ForEachOutput(map, [&](const Part& part, int64_t out) {
@@ -104,6 +106,7 @@ void MaxOf(const ImageMap& map, const float* x, float* y) {
   });
 }
 
+// Sends each gradient to the place that was the largest; of equal ones to the first, as PyTorch does.
 void MaxBackwardOf(const ImageMap& map, const float* x, const float* dy, float* dx) {
   std::fill_n(dx, map.from.size(), 0.0f);
   float best[kBlock];
@@ -130,6 +133,7 @@ void MaxBackwardOf(const ImageMap& map, const float* x, const float* dy, float* 
 
 float Share(const ImageMap& map) { return 1.0f / static_cast<float>(map.window.size()); }
 
+// The mean of each window, in which padding counts as zeros.
 void AverageOf(const ImageMap& map, const float* x, float* y) {
   const int64_t channels = map.from.channels;
   ForEachOutput(map, [&](const Part& part, int64_t out) {
@@ -139,6 +143,7 @@ void AverageOf(const ImageMap& map, const float* x, float* y) {
   });
 }
 
+// Sends each gradient, in equal shares, to all places of its window.
 void AverageBackwardOf(const ImageMap& map, const float* dy, float* dx) {
   std::fill_n(dx, map.from.size(), 0.0f);
   ForEachOutput(map, [&](const Part& part, int64_t out) {

@@ -42,7 +42,7 @@ class CpuThreads {
   void Split(int64_t n, int64_t cost, const F& f) const {
     SplitBy(16, n, cost, f);
   }
-  // The same for items that share no cache line, such as images: parts of any number of them.
+  // Like Split, for items that share no cache line, such as images: a part may have any number of them.
   template <typename F>
   void SplitWhole(int64_t n, int64_t cost, const F& f) const {
     SplitBy(1, n, cost, f);

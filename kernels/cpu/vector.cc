@@ -35,8 +35,9 @@ TESSERA_VECTOR_CLONES void ColumnSumsBlock(const MatrixShape& shape, int64_t beg
   for (int64_t i = 0; i < width; ++i) sums[begin + i] = static_cast<float>(total[i]);
 }
 
-// In squares, whose rows and columns both stay in the nearest cache.
+// The matrix is turned in squares, whose rows and columns both stay in the nearest cache.
 constexpr int64_t kSquare = 16;
+// Turns one matrix, square by square.
 void TransposeOne(const MatrixShape& shape, const float* x, float* y) {
   for (int64_t row = 0; row < shape.rows; row += kSquare) {
     const int64_t row_end = std::min(shape.rows, row + kSquare);

@@ -15,7 +15,7 @@ int64_t ColumnSumsBytes(const MatrixShape& shape) {
   return cut.parts * Op::kSums * shape.columns * static_cast<int64_t>(sizeof(double));
 }
 
-// `partial` is scratch of that size.
+// Sums the columns. `partial` is scratch of that size.
 template <typename Op>
 void SumColumns(const MatrixShape& shape, const Op& op, double* partial, cuda::Device* device) {
   if (shape.columns == 0) return;
@@ -26,7 +26,7 @@ void SumColumns(const MatrixShape& shape, const Op& op, double* partial, cuda::D
   device->Launch(finish.blocks(), finish);
 }
 
-// Four columns to a thread where rows begin at multiples of 16 bytes.
+// The sums with four columns to a thread, where rows begin at multiples of 16 bytes.
 template <typename Op>
 void MapColumns(const MatrixShape& shape, const Op& op, cuda::Device* device) {
   if (shape.size() == 0) return;

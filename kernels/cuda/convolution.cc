@@ -29,7 +29,7 @@ bool PrefersProducts(Factors factors, const ImageMap& map) {
          std::min(map.from.channels, map.to.channels) < kChannelsMin;
 }
 
-// Of the weights, and of the patches.
+// The columns of the weights, and of the patches.
 int64_t ColumnsOf(const ImageMap& map) { return map.from.channels * map.window.size(); }
 
 // The most that a launch numbers of an image.
@@ -41,15 +41,14 @@ bool AreImagesPatches(const ImageMap& map) {
   return map.window == Window() && map.from.positions() == map.to.positions();
 }
 
-// Of so many f32, up to where the device would align what it allocates: anything may lie behind
-// them.
+// The bytes of so many f32, up to where the device would align what it allocates: anything may lie behind them.
 int64_t AlignedBytes(int64_t n) {
   return cuda::CeilDiv(n * static_cast<int64_t>(sizeof(float)), 256) * 256;
 }
 
 int64_t WeightsBytes(const ImageMap& map) { return AlignedBytes(map.to.channels * ColumnsOf(map)); }
 
-// Of ConvolutionPass's a and b, those that are images, and 0 for weights.
+// The sizes of those of ConvolutionPass's a and b that are images, and 0 for weights.
 struct ImageSizes {
   int64_t a, b;
 };
@@ -58,7 +57,7 @@ ImageSizes SizesOf(Kind kind, const ImageMap& map) {
           kind == Kind::kWeightGradient ? map.to.size() : 0};
 }
 
-// Of its images as f32, where those of T have to be widened.
+// The bytes of the pass's images as f32, where those of T have to be widened.
 template <typename T>
 int64_t WidenedBytes(Kind kind, const ImagesShape& shape) {
   if (std::is_same_v<T, float>) return 0;
@@ -112,7 +111,7 @@ int64_t CudaConvolution<T>::ImagesOf(Kind kind, const ImagesShape& shape) const 
   const ImageSizes sizes = SizesOf(kind, shape.map);
   const int64_t bytes = (sizes.a + sizes.b) * static_cast<int64_t>(sizeof(float));
   int64_t images = std::max<int64_t>(1, options_.widened_bytes / bytes);
-  // Behind so many results the next ones are aligned, too.
+  // The results behind so many are aligned, too.
   constexpr int64_t kAligned = cuda::ConvolutionPass::kAlignment / sizeof(float);
   if (images > kAligned) images -= images % kAligned;
   return std::min(shape.rows, images);

@@ -20,17 +20,18 @@
 namespace tessera {
 
 struct CudaConvolutionOptions {
-  // Of patches at a time; more where a single image has them.
+  // Bytes of patches that are laid out at a time; more where a single image has more.
   int64_t patch_bytes = int64_t{64} << 20;
-  // False: products, whatever the machine has.
+  // Whether cuDNN may be used; otherwise there are products, whatever the machine has.
   bool cudnn = true;
-  // cuDNN's as well where products are known to be faster.
+  // Whether cuDNN is used even where products are known to be faster.
   bool cudnn_if_slower = false;
-  // Of images of bf16 as f32, for cuDNN, at a time; more where a single image has them.
+  // Bytes of bf16 images that are widened to f32 for cuDNN at a time; more where a single image has more.
   int64_t widened_bytes = int64_t{64} << 20;
 };
 
-// Where windows are single places one beside the other the images are the patches.
+// Convolutions on the GPU, by cuDNN or as products over patches. Where windows are single places one beside the
+// other the images themselves are the patches.
 template <typename T>
 class CudaConvolution final : public ConvolutionKernel<T> {
  public:

@@ -11,7 +11,7 @@ namespace tessera::cuda {
 // of kAlignment.
 struct ConvolutionPass {
   static constexpr int64_t kAlignment = 16;
-  // Of the library's own; an algorithm that wants more is not taken.
+  // The most workspace that the library gets; an algorithm that wants more is not taken.
   static constexpr int64_t kWorkspaceBytesMax = int64_t{64} << 20;
 
   enum class Kind {

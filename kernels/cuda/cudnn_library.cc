@@ -51,8 +51,9 @@ constexpr const char* kFile = "libcudnn.so.9";
 // Loaded by the former at the first calls that need them; where it cannot, it aborts the process.
 constexpr const char* kParts[] = {"libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9"};
 
+// Finds cuDNN's functions: the library is never linked, so that programs run where it is not installed.
 absl::StatusOr<Calls> Load() {
-  // One that the program has already comes first.
+  // A cuDNN that the program has already comes first.
   void* library = RTLD_DEFAULT;
   if (dlsym(library, "cudnnCreate") == nullptr) {
     library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
@@ -79,7 +80,7 @@ bool IsSame(const ConvolutionPass& a, const ConvolutionPass& b) {
          m.to == n.to && m.window == n.window;
 }
 
-// All its extents, and each array's size, are numbers of an int.
+// Whether all extents, and each array's size, are numbers of an int.
 bool IsSmall(const ImagesShape& shape) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   const ImageMap& map = shape.map;
@@ -95,7 +96,7 @@ bool IsSmall(const ImagesShape& shape) {
 }  // namespace
 
 struct CudnnLibrary::State {
-  // How one pass is done. Made at its first use.
+  // How one pass is done. A plan is made at the pass's first use.
   struct Plan {
     ConvolutionPass pass;
     bool refused = false;
@@ -106,7 +107,7 @@ struct CudnnLibrary::State {
     cudnnConvolutionDescriptor_t convolution = nullptr;
     cudnnConvolutionFwdAlgo_t forward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
   };
-  // Of a job's layers, with its numbers of rows, there are tens.
+  // The most plans that are kept. A job has tens, for its layers with its numbers of rows.
   static constexpr size_t kPlansMax = 1024;
 
   Calls calls;
@@ -120,10 +121,10 @@ struct CudnnLibrary::State {
   cudnnStatus_t Describe(Plan* plan) const;
   cudnnStatus_t Choose(Plan* plan) const;
   cudnnStatus_t Queue(const Plan& plan, const ConvolutionPass& pass, void* workspace) const;
-  // False: there is no other way to do this pass in the workspace that the caller has for it.
+  // Takes another algorithm for the pass. False: there is none that fits the workspace that the caller has for it.
   bool ChooseAnother(Plan* plan) const;
   void Drop(Plan* plan) const;
-  // Says so, once for each plan.
+  // Refuses the pass from now on, and logs why, once for each plan.
   void Refuse(Plan* plan, absl::string_view why) const;
   Plan& PlanOf(const ConvolutionPass& pass);
 };
@@ -155,7 +156,7 @@ cudnnStatus_t CudnnLibrary::State::Describe(Plan* plan) const {
   then(calls.cudnnSetConvolution2dDescriptor(plan->convolution, n(w.padding_y), n(w.padding_x),
                                              n(w.stride_y), n(w.stride_x), 1, 1,
                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-  // By default factors of f32 may be rounded to tf32.
+  // cuDNN may round factors of f32 to tf32 by default.
   then(calls.cudnnSetConvolutionMathType(plan->convolution,
                                          plan->pass.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
   return status;
@@ -278,7 +279,7 @@ absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void* stream) {
                                                       CUDART_VERSION / 1000));
   }
   cudnnStatus_t status = calls.cudnnCreate(&state->handle);
-  // From here on its destructor cleans up.
+  // The object is made here so that its destructor cleans up from now on.
   std::unique_ptr<CudnnLibrary> library(new CudnnLibrary(std::move(state)));
   if (status == CUDNN_STATUS_SUCCESS) {
     status = calls.cudnnSetStream(library->state_->handle, static_cast<cudaStream_t>(stream));

@@ -20,8 +20,9 @@
 namespace tessera::cuda {
 namespace {
 
-// Fixed, so that products choose the same algorithm whatever else goes on.
+// The workspace of products, fixed, so that they choose the same algorithm whatever else goes on.
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
+// What this machine has of drivers and GPUs, without making a context on any of them.
 Machine ThisMachine() {
   Machine machine;
   cudaRuntimeGetVersion(&machine.runtime);
@@ -33,13 +34,13 @@ Machine ThisMachine() {
   return machine;
 }
 
-// CUDA's own variable: a kernel is waited for where it is launched.
+// Whether CUDA's own variable has each kernel waited for where it is launched.
 bool LaunchBlocks() {
   const char* const value = std::getenv("CUDA_LAUNCH_BLOCKING");
   return value != nullptr && absl::string_view(value) == "1";
 }
 
-// cuTensorMapEncodeTiled; null: this driver has none. The driver's library itself is not linked.
+// The driver's cuTensorMapEncodeTiled; null: this driver has none. The driver's library itself is not linked.
 void* FindTensorMapEncoder() {
   constexpr unsigned kSince = 12000;  // CUDA's version that had it first
   void* found = nullptr;
@@ -103,13 +104,13 @@ struct Device::State {
     }
     return cudaSuccess;
   }
-  // Once is enough: what is wrong is wrong with all of them.
+  // One line is enough: what is wrong is wrong with all of them.
   void SayNotRecorded(absl::string_view why) {
     if (std::exchange(said_not_recorded, true)) return;
     Log(LogLevel::kWarning, absl::StrCat("cuda: steps are queued kernel by kernel device=", ordinal,
                                          " reason=\"", why, "\""));
   }
-  // The calling thread's GPU is the thread's own setting.
+  // Chooses the GPU, which is the calling thread's own setting.
   void Enter() { Note(cudaSetDevice(ordinal), "choosing the GPU"); }
 };
 
@@ -127,10 +128,10 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
   state->memory_total = static_cast<int64_t>(properties.totalGlobalMem);
   state->multiprocessors = properties.multiProcessorCount;
   TESSERA_RETURN_IF_ERROR(CheckGpu(ordinal, {state->name, properties.major, properties.minor}));
-  // From here on its destructor cleans up.
+  // The object is made here so that its destructor cleans up from now on.
   std::unique_ptr<Device> device(new Device(std::move(state)));
   State& s = *device->state_;
-  // Other workers may share the cores. Best effort.
+  // The host sleeps while it waits, as other workers may share the cores. This is a wish.
   cudaInitDevice(ordinal, spins ? cudaDeviceScheduleSpin : cudaDeviceScheduleBlockingSync,
                  cudaInitDeviceFlagsAreValid);
   cudaGetLastError();
@@ -389,7 +390,7 @@ Device::Graph Device::EndRecording() {
     if (s.status.ok()) s.SayNotRecorded(not_recorded.message());
     return kNoGraph;
   }
-  // In the place of one that was dropped.
+  // A new graph takes the place of one that was dropped.
   const auto place = std::find(s.graphs.begin(), s.graphs.end(), nullptr);
   const auto graph_index = static_cast<Graph>(place - s.graphs.begin());
   if (place == s.graphs.end()) {

@@ -26,7 +26,7 @@ enum class Stream { kCompute, kCopy };
 // c = op(a) op(b) + beta c, all row-major: c [rows, columns], op(a) [rows, terms], op(b) [terms,
 // columns]. All extents are above 0.
 struct Product {
-  // Of a and b; c and sums are f32.
+  // How the factors a and b are rounded; c and sums are f32.
   enum class Factors { kF32, kTf32, kBf16 };
   Factors factors = Factors::kF32;
   int64_t rows = 0;
@@ -59,11 +59,11 @@ class Device {
   int64_t memory_total() const;
   int64_t memory_free();
 
-  // Aligned to 256 bytes, above 0 bytes, contents undefined. kResourceExhausted.
+  // Allocates device memory, aligned to 256 bytes, above 0 bytes, contents undefined. kResourceExhausted.
   absl::StatusOr<void*> Allocate(int64_t bytes);
-  // Waits for all that is queued.
+  // Frees memory, after all that is queued.
   void Free(void* address);
-  // Page-locked host memory, zeroed.
+  // Allocates page-locked host memory, zeroed.
   absl::StatusOr<void*> AllocateHost(int64_t bytes);
   void FreeHost(void* address);  // waits, too
 
@@ -73,7 +73,8 @@ class Device {
             void* to, int64_t to_stride);
   void Zero(Stream stream, void* address, int64_t bytes);
   void Multiply(const Product& product);
-  // False: nothing was queued, as this GPU or driver has no such step, or the arrays do not fit it.
+  // Queues the step. False: nothing was queued, as this GPU or driver has no such step, or the arrays do not fit
+  // it.
   bool StepWeight(const WeightStep& step);
 
   // Convolutions by a library, if this machine has it. It is looked for at the first call.
@@ -83,10 +84,10 @@ class Device {
   // Bytes of device memory that Convolve wants for itself, kWorkspaceBytesMax at most; absent: it cannot
   // compute this pass.
   absl::optional<int64_t> ConvolutionWorkspace(const ConvolutionPass& pass);
-  // False: nothing was queued, as cuDNN cannot compute it after all.
+  // Queues the pass. False: nothing was queued, as cuDNN cannot compute it after all.
   bool Convolve(const ConvolutionPass& pass, void* workspace);
 
-  // On Stream::kCompute; none where `blocks` is 0.
+  // Launches on Stream::kCompute; nothing where `blocks` is 0.
   template <typename Kernel>
   void Launch(int64_t blocks, const Kernel& kernel) {
     if (blocks == 0 || !Admits(blocks)) return;
@@ -109,9 +110,9 @@ class Device {
   static constexpr Graph kNoGraph = -1;
   bool BeginRecording();
   Graph EndRecording();
-  // Queues all of it on Stream::kCompute.
+  // Queues all of the graph on Stream::kCompute.
   void Replay(Graph graph);
-  // It is not needed any more; waits for nothing.
+  // Tells that the graph is not needed any more; waits for nothing.
   void Drop(Graph graph);
 
   absl::Status Synchronize();

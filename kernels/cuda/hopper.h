@@ -21,7 +21,7 @@ __device__ __forceinline__ void MakeBarrier(uint32_t barrier, uint32_t arrivals)
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Behind the last MakeBarrier: TMA sees them as well.
+// Called behind the last MakeBarrier: TMA sees the barriers as well.
 __device__ __forceinline__ void PublishBarriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -92,18 +92,18 @@ __device__ __forceinline__ void StoreBox(const CUtensorMap& map, int column, int
       : "memory");
 }
 
-// This thread's stores since the last one are a group.
+// Makes a group of this thread's stores since the last group.
 __device__ __forceinline__ void EndStoreGroup() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Until no more than `groups` of this thread's groups have shared memory to read.
+// Waits until no more than `groups` of this thread's groups have shared memory to read.
 template <int groups>
 __device__ __forceinline__ void WaitForStoresToRead() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(groups) : "memory");
 }
 
-// Until all of them are done.
+// Waits until all stores are done.
 __device__ __forceinline__ void WaitForStores() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }

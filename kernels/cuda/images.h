@@ -34,7 +34,7 @@ inline cuda::ImageWindows WindowsOf(const ImageMap& map) {
   return windows;
 }
 
-// So many images, at least one, that have no more than `limit` of what each has `size` of.
+// The number of images, at least one, that have no more than `limit` of what each has `size` of.
 inline int64_t ImagesWithin(int64_t rows, int64_t size, int64_t limit) {
   return std::min(rows, std::max<int64_t>(1, limit / size));
 }

@@ -147,7 +147,7 @@ struct SoftmaxRows {
   }
 
  private:
-  // Of a row that is kept f may change values, and gets those behind its end, too.
+  // Calls f for each value. In a row that is kept f may change values, and gets those behind the row's end, too.
   template <typename F>
   TESSERA_HOST_DEVICE void ForEach(const Lane& lane, Own& own, const F& f) const {
     if constexpr (kKept > 0) {
@@ -160,7 +160,8 @@ struct SoftmaxRows {
   }
 };
 
-// Of two logits the one that ranks first has the larger key; equal ones have the same, a NaN has 0.
+// A key by which logits are ranked: the logit that ranks first has the largest key; equal ones have the same, a
+// NaN has 0.
 TESSERA_HOST_DEVICE inline uint32_t RankKey(float z) {
   const float positive_zero = z + 0.0f;
   uint32_t bits;
@@ -233,7 +234,7 @@ TESSERA_HOST_DEVICE inline First CombineFirst(const First& a, const First& b) {
   return {{v[4], v[3], v[2], v[1], v[0]}};
 }
 
-// Of d in [1, 2], within a rounding or two; a division would be three times as long.
+// 1 / d for d in [1, 2], within a rounding or two; a division would be three times as long.
 TESSERA_HOST_DEVICE inline float ReciprocalOf(float d) {
 #ifdef __CUDA_ARCH__
   float rough;
@@ -322,7 +323,7 @@ struct SigmoidRows {
           slope -= part * target;
           Offer(RankKey(logit), first_index + behind, &first);
         } else {
-          const Index ahead = label - first_index;  // Of the label: one for several entries.
+          const Index ahead = label - first_index;  // where the label is, for several entries
           before += RanksBefore(logit, behind, label_z, ahead) ? 1 : 0;
           if (behind == ahead) slope -= part;
         }

@@ -37,8 +37,7 @@ class CudaMemory final : public Memory {
     char* bytes = nullptr;
     cuda::Device::Event sent = 0;
   };
-  // Those of two steps on sparse rows, which are sent as a dozen lists, so that the host may be a step
-  // ahead.
+  // Places for the lists of two steps on sparse rows, a dozen each, so that the host may be a step ahead.
   static constexpr int kSlots = 32;
   static constexpr int64_t kSlotBytes = int64_t{256} << 10;
 

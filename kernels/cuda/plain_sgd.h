@@ -7,7 +7,7 @@
 
 namespace tessera::cuda {
 
-// Of a rule with a learning rate: what all entries share.
+// What all entries share under a rule with a learning rate.
 struct Rates {
   float scale, eta;
 };

@@ -165,7 +165,8 @@ struct SetOfPlaces {
   const uint64_t* steps;
 };
 
-// Of the places [begin, end) a warp has a group of kRankPlaces at a time, the first one of which holds `begin`.
+// Deals the places [begin, end) to warps: each has a group of kRankPlaces at a time, the first one of which holds
+// `begin`.
 struct GroupsOfPlaces : OnePhase {
   static constexpr int kLanes = 32;
   static constexpr int kGroups = kThreads / kLanes;  // of a block
@@ -249,7 +250,7 @@ struct GatherPlaces : GroupsOfPlaces {
         TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
           if ((four[half] >> k & 1u) != 0) v[half][k] = source[place + k];
         }
-        // Those of the word that are not meant count all the same.
+        // Marks of the word that are not meant count all the same.
         four[half] |= (word >> shift & 15u) << 4;
       }
     }

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Of a panel; the least has 32 outputs.
+// The most bytes of a panel; the least panel has 32 outputs.
 constexpr int64_t kPanelBytes = int64_t{64} << 20;
 
 // Cuts a piece of so many values off the front of what is left.

@@ -48,7 +48,8 @@ struct PanelTile {
       if (first + y < outputs) f(step, (first + y) * inputs + column, shared.square[y][x]);
     }
   }
-  // The same behind loads of w: all are in flight together. Calls f(place in w, value there, place in the square).
+  // Like AlongColumns, behind loads of w: all are in flight together. Calls f(place in w, value there, place in
+  // the square).
   template <typename F>
   TESSERA_HOST_DEVICE void AlongColumnsOf(const float* w, const Lane& lane, Shared& shared,
                                           const F& f) const {

@@ -97,7 +97,8 @@ struct Elementwise : OnePhase {
   int64_t n;
   bool aligned;
 
-  // Of a thread. With one of a single input too few bytes are in flight, unless there is more to compute.
+  // How many groups of four elements a thread has. With one group of a single input too few bytes are in flight,
+  // unless there is more to compute.
   static constexpr int kFours = Op::kIn == 1 && std::is_empty_v<typename Op::Common> ? 2 : 1;
   static constexpr int64_t kStride = 4 * OnePhase::kThreads;
 
@@ -160,7 +161,7 @@ struct Elementwise : OnePhase {
     }
   }
 
-  // Of the last elements, three at most.
+  // Does the last elements, three at most.
   TESSERA_HOST_DEVICE void Rest(int64_t i) const {
     const typename Op::Common common = op.Prepare(i);
     TESSERA_UNROLL for (int k = 0; k < 3; ++k) {
@@ -237,7 +238,7 @@ struct ColumnCut {
     ColumnCut cut;
     cut.tiles = CeilDiv(columns, kWidth);
     cut.parts = 1;
-    // As few rounds as there can be, and the last of them as full.
+    // The cut with as few rounds as there can be, and the last of them as full.
     double best = 0;
     for (int64_t rounds = 1; cut.tiles > 0 && rounds <= kRoundsMax; ++rounds) {
       const int64_t by_blocks = kAtOnce * rounds / cut.tiles, by_rows = rows / kRowsMin;

@@ -13,7 +13,7 @@
 
 namespace tessera::cuda {
 
-// Of elements in f32.
+// A map of elements in f32.
 template <int inputs, int outputs>
 struct Floats : Alone {
   using In = float;
@@ -97,7 +97,7 @@ struct TransposeSquares {
   const float* x;
   float* y;
 
-  // Of a matrix.
+  // The blocks that a matrix takes.
   int64_t blocks() const { return CeilDiv(columns, kSide) * CeilDiv(rows, kSide); }
 
   template <int phase>
@@ -126,7 +126,7 @@ struct TransposeSquares {
 // Optimizers. Inputs g, w and the states; outputs w and the states. `numbers` are read when the kernel
 // runs. Those that RoundsToo write 2n bytes more.
 
-// Of a rule with a learning rate.
+// A map of elements in f32 for a rule with a learning rate.
 template <int inputs, int outputs>
 struct RatedFloats : Floats<inputs, outputs> {
   using Common = Rates;

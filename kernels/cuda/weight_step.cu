@@ -94,7 +94,8 @@ struct Extents {
   int rows, inputs, outputs;
 };
 
-// Those of this block, in order: blocks that are at work at a time have tiles beside one another, which share dy.
+// The tiles of this block, in order: blocks that are at work at a time have tiles beside one another, which share
+// dy.
 struct Tiles {
   int across, first, step, count;
   __device__ __forceinline__ explicit Tiles(const Extents& of) {
@@ -310,7 +311,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const Tiles tiles(extents);
   const int steps = static_cast<int>(CeilDiv(extents.rows, kStageRows));
-  // The same in all lanes, and known to be: otherwise the compiler keeps registers for both roles.
+  // The warpgroup's number is the same in all lanes, and known to be: otherwise the compiler keeps registers for
+  // both roles.
   const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / kWarpgroup, 0);
   if (warpgroup == 0) {
     GiveRegisters<40>();
@@ -328,14 +330,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-// Of a row-major matrix, in boxes.
+// How a row-major matrix is cut into boxes for TMA.
 struct Boxes {
   CUtensorMapDataType type;
   CUtensorMapSwizzle swizzle;
   CUtensorMapL2promotion promotion;
   uint32_t value_bytes, columns, rows;
 };
-// Of factors. What a row has of a box is as long as the swizzle, in all of them.
+// The boxes of factors. What a row has of a box is as long as the swizzle, in all of them.
 constexpr Boxes kFactorBoxes = {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
                                 CU_TENSOR_MAP_SWIZZLE_128B,
                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B,

@@ -24,7 +24,8 @@ struct WeightStep {
   float decay = 0;
 };
 
-// Its products are Hopper's (wgmma), which neither an older nor a newer generation has.
+// Whether the kernel can run: its products are Hopper's (wgmma), which neither an older nor a newer generation
+// has.
 constexpr bool StepsWeights(int major, int minor) { return major == 9 && minor == 0; }
 
 // What TMA asks of arrays: addresses and rows of whole 16 bytes. Extents are coordinates of 32 bits there.

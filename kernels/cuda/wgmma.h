@@ -39,7 +39,7 @@ __device__ __forceinline__ void EndProductGroup() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Until no more than `groups` groups are at work.
+// Waits until no more than `groups` groups are at work.
 template <int groups>
 __device__ __forceinline__ void WaitForProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");

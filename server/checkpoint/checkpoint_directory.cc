@@ -39,6 +39,8 @@ bool Exists(const std::string& path) {
   return stat(path.c_str(), &info) == 0;
 }
 
+// Refuses a file that a process said it wrote and that is not here in this size: the folder is then not the same
+// for all processes.
 absl::Status CheckFile(const std::string& path, int64_t bytes) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -104,7 +106,7 @@ absl::Status CheckpointDirectory::NameFiles(const std::string& folder, const Man
   for (const CheckpointFile& file : manifest.files) {
     const std::string path = absl::StrCat(folder, "/", file.name);
     const absl::Status named = ReplaceFile(absl::StrCat(folder, "/", WrittenName(file)), path);
-    // An earlier try may have come so far.
+    // A file that is not found may have got its name by an earlier try.
     if (!named.ok() && !absl::IsNotFound(named)) return named;
     TESSERA_RETURN_IF_ERROR(CheckFile(path, file.bytes));
     listed.insert(file.name);
@@ -114,7 +116,7 @@ absl::Status CheckpointDirectory::NameFiles(const std::string& folder, const Man
     if (listed.count(name) > 0) continue;
     const absl::Status removed = RemoveFile(absl::StrCat(folder, "/", name));
     if (removed.ok()) continue;
-    // Nobody reads it, and it goes with the checkpoint.
+    // A part that stays is read by nobody, and goes with the checkpoint.
     Log(LogLevel::kWarning,
         absl::StrCat("checkpoint: a leftover stays why=\"", removed.message(), "\""));
   }
@@ -124,7 +126,7 @@ absl::Status CheckpointDirectory::NameFiles(const std::string& folder, const Man
 absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begun) {
   const std::string folder = PathOf(PartialFolderName(begun));
   const std::string name = StepFolderName(manifest.step);
-  // Whoever asked was not told that it was done, and asks again.
+  // A commit that was done may be asked for again, where whoever asked did not hear of it.
   if (Has(manifest)) return absl::OkStatus();
   if (Exists(PathOf(name))) {
     if (Checkpoint::Open(PathOf(name)).ok()) {
@@ -160,8 +162,8 @@ void CheckpointDirectory::Abandon(uint64_t step, const Manifest& committed) {
   Log(LogLevel::kWarning, absl::StrCat("checkpoint: a part stays why=\"", removed.message(), "\""));
 }
 
-// Broken ones count: they are somebody's to look at, for as long as they would have stayed. Later ones
-// are of a life of the job that was gone back behind: broken, or it would go on from them.
+// Broken checkpoints count: they are somebody's to look at, for as long as they would have stayed. Later ones are
+// of a past of the job behind which it was restored: they are broken, or it would go on from them.
 absl::Status CheckpointDirectory::RemoveOld(uint64_t newest) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path_));
   std::vector<std::string> steps;

@@ -30,7 +30,7 @@
 
 namespace tessera {
 
-// The one process that takes the steps above, but for the second. One thread.
+// Used by the one process that takes the steps above, but for the second. One thread.
 class CheckpointDirectory {
  public:
   // Makes the folder, but not those above it, and tries to write. FileError's codes. Leftovers are removed, unless
@@ -47,11 +47,11 @@ class CheckpointDirectory {
   // On an error nothing has come into being, and the folder is still there.
   absl::Status Commit(const Manifest& manifest, uint64_t begun);
   absl::Status Commit(const Manifest& manifest) { return Commit(manifest, manifest.step); }
-  // Step 6, where `newest` is the step of the newest. Only the log tells of an error.
+  // Step 6: removes old checkpoints, where `newest` is the step of the newest. Only the log tells of an error.
   void Prune(uint64_t newest);
-  // Gives up what Begin began for `step`; frees the disk. Also where it became the whole checkpoint of
-  // `committed` meanwhile: its job went back behind it, and would find its name taken. A manifest without files
-  // stands for none.
+  // Gives up what Begin began for `step`, and frees the disk. If it became the whole checkpoint of `committed`
+  // meanwhile, that is removed, too: its job was restored behind it, and would find its name taken. A manifest
+  // without files stands for none.
   void Abandon(uint64_t step, const Manifest& committed);
 
   const std::string& path() const { return path_; }
@@ -60,9 +60,9 @@ class CheckpointDirectory {
   CheckpointDirectory(std::string path, int64_t keep) : path_(std::move(path)), keep_(keep) {}
   absl::Status RemoveLeftovers(const std::string& except);
   absl::Status MoveAway(const std::string& name);
-  // Step 3.
+  // Step 3: gives the files the names that the manifest has.
   absl::Status NameFiles(const std::string& folder, const Manifest& manifest);
-  // There is a whole checkpoint of this very manifest.
+  // Whether there is a whole checkpoint of this very manifest.
   bool Has(const Manifest& manifest) const;
   absl::Status RemoveOld(uint64_t newest);
   std::string PathOf(const std::string& name) const { return path_ + "/" + name; }
@@ -71,19 +71,19 @@ class CheckpointDirectory {
   const int64_t keep_;
 };
 
-// What is named like a checkpoint in a directory.
+// A folder that has a checkpoint's name.
 struct ListedCheckpoint {
   uint64_t step = 0;
   std::string path;
-  // OK, or what is broken.
+  // OK, or what is broken in it.
   absl::Status status;
 };
 
-// Newest first. `verify`: all bytes are read and compared with their sums. An empty list where there
-// is no such folder.
+// The checkpoints in a folder, newest first. `verify`: all bytes are read and compared with their sums. The list
+// is empty where there is no such folder.
 absl::StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::string& path, bool verify);
 
-// The newest whole one. `broken` are those that were passed over on the way. kNotFound: there is none.
+// The newest whole checkpoint. `broken` gets those that were passed over on the way. kNotFound: there is none.
 absl::StatusOr<std::unique_ptr<Checkpoint>> NewestCheckpoint(const std::string& path,
                                                              std::vector<ListedCheckpoint>* broken);
 // The checkpoint in the folder `path`, read and compared with its sums; where `path` has checkpoints, the

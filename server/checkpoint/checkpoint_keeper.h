@@ -21,7 +21,7 @@ class CheckpointKeeper {
   // `done` is called on this object's thread after each task but those that give a checkpoint up.
   using Done = std::function<void(const DiskTask& task, const absl::Status& status)>;
   CheckpointKeeper(std::unique_ptr<CheckpointDirectory> directory, Done done);
-  // Finishes what it was given.
+  // Finishes all tasks that it was given.
   ~CheckpointKeeper();
 
   void Do(DiskTask task);

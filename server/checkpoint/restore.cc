@@ -32,7 +32,7 @@ std::string Describe(const CheckpointParameter& parameter) {
   return absl::StrCat("\"", parameter.name, "\" [", absl::StrJoin(parameter.Extents(), ", "), "]");
 }
 
-// What the servers' states mean, which the job tells.
+// What the servers' states mean, in words; the job that made the checkpoint tells.
 std::string StatesIn(const Manifest& manifest) {
   if (manifest.states == 0) return "none";
   const absl::StatusOr<Recipe> recipe = RecipeFor(JobOfText(manifest.job_text));
@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& pa
 
 namespace {
 
-// Those that decide what a model's parameters and states are. Empty: none of them differ.
+// The differing keys that decide what a model's parameters and states are. Empty: none of them differ.
 std::string DifferencesOfModel(const Manifest& saved, const Manifest& model) {
   std::vector<KeyDifference> differences = DifferencesOf(model.job_text, saved.job_text);
   const auto is_other = [](const KeyDifference& key) {

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Each holds the parameters of another moment.
+// Tasks are bounded because each holds the parameters of another moment.
 constexpr size_t kTasksMax = 2;
 
 }  // namespace
@@ -76,7 +76,7 @@ void ShardSaver::Run() {
       task = std::move(tasks_.front());
     }
     const absl::StatusOr<CheckpointFile> file = Write(task.copy);
-    // The shard may write the blocks in place again.
+    // The copy is let go of here, so that the shard may write the blocks in place again.
     task.copy.values.snapshot.reset();
     task.copy.states.clear();
     {

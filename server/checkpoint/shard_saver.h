@@ -20,10 +20,10 @@ namespace tessera {
 // Runs a thread from construction to destruction, which writes one file at a time.
 class ShardSaver {
  public:
-  // `model` says which parameters and states there are and how many shards; `directory` is the
+  // Starts the thread. `model` says which parameters and states there are and how many shards; `directory` is the
   // checkpoints'.
   ShardSaver(std::string directory, Manifest model, int64_t shard);
-  // What is being written is finished; what waits is not begun.
+  // Finishes what is being written; what waits is not begun.
   ~ShardSaver();
 
   using Done = std::function<void(const ShardCopy& copy, const absl::StatusOr<CheckpointFile>& file,

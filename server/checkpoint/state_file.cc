@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kSumBytes = 8;
 
+// The sum that stands in front of the state, lowest byte first.
 std::string SumOf(const std::string& bytes) {
   uint64_t sum = XXH3_64bits(bytes.data(), bytes.size());
   std::string text;
@@ -53,7 +54,7 @@ absl::StatusOr<std::optional<v1::CoordinatorState>> StateFile::Read() const {
 }
 
 absl::Status StateFile::WriteWhole(const v1::CoordinatorState& state) {
-  // Of more than 2 GiB protobuf makes nothing at all. Without its size, so that the log says it once.
+  // Protobuf makes nothing at all of more than 2 GiB. The message has no size in it, so that the log says it once.
   if (state.ByteSizeLong() + kSumBytes > static_cast<size_t>(bytes_max_)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("\"", path(), "\": state is too large, want at most ", bytes_max_, " bytes"));

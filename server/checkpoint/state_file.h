@@ -22,7 +22,7 @@
 
 namespace tessera {
 
-// Whoever goes on from it reads no more.
+// The most bytes of a state: a process that goes on from it reads no more.
 constexpr int64_t kStateBytesMax = int64_t{1} << 30;
 
 class StateFile final : public StateStore {
@@ -33,7 +33,7 @@ class StateFile final : public StateStore {
   static absl::StatusOr<std::unique_ptr<StateFile>> Open(std::string folder,
                                                          int64_t bytes_max = kStateBytesMax);
 
-  // What was written last; nullopt: nothing. kDataLoss: it is not what was written.
+  // The state that was written last; nullopt: nothing was. kDataLoss: the file is not what was written.
   absl::StatusOr<std::optional<v1::CoordinatorState>> Read() const;
 
   // A disk that fails does not end the job, nor does a state that is too large to be read again, so that this never

@@ -15,7 +15,7 @@ namespace {
 
 using Serves = std::function<bool()>;
 
-// The library gives its callbacks nothing but the server that they are of.
+// The server's pages are found by the server, as the library gives its callbacks nothing else.
 class Pages {
  public:
   void Add(const mg_context* server, Serves serves) {
@@ -37,6 +37,7 @@ class Pages {
   std::map<const mg_context*, Serves> servers_ ABSL_GUARDED_BY(mutex_);
 };
 
+// The pages of all endpoints. They are never destroyed, as the library's threads may ask until the process ends.
 Pages& AllPages() {
   static auto* const pages = new Pages;
   return *pages;

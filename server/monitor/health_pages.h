@@ -13,10 +13,10 @@ struct mg_connection;
 
 namespace tessera {
 
-// The HTTP server that this thread starts while the object is there has the pages, until it ends.
+// While the object is there, the HTTP server that this thread starts gets the pages, until that server ends.
 class HealthPages {
  public:
-  // `serves` is asked on the HTTP server's threads, several at once; empty: yes.
+  // Gives the pages their answer: `serves` is asked on the HTTP server's threads, several at once; empty: yes.
   HealthPages(std::function<bool()> serves, CivetCallbacks* callbacks);
   ~HealthPages();
   HealthPages(const HealthPages&) = delete;

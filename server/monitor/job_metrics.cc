@@ -10,6 +10,7 @@ namespace {
 
 constexpr absl::string_view kStates[] = {"waiting", "training", "evaluating", "draining", "done"};
 
+// Adds how far the job is.
 void AddProgress(const v1::JobStatus& status, MetricSet* set) {
   set->Gauge("tessera_job_step", "Minibatches behind the worker that has done most.",
              status.step());
@@ -42,6 +43,7 @@ void AddProgress(const v1::JobStatus& status, MetricSet* set) {
   }
 }
 
+// Adds who takes part, and who is waited for.
 void AddMembership(const v1::JobStatus& status, MetricSet* set) {
   set->Counter("tessera_job_members_joined_total",
                "Workers that have ever taken part. Falls when the job goes back to a checkpoint, "
@@ -68,7 +70,7 @@ void AddMembership(const v1::JobStatus& status, MetricSet* set) {
              status.lease_timeout_seconds());
 }
 
-// As the report sums it up: those that have told their share, and what the others told last.
+// Sums up traffic as the report does: the workers that have told their share, and what the others told last.
 void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
   v1::Traffic sum = status.unreported();
   for (const v1::WorkerReport& worker : status.worker_reports()) {
@@ -98,6 +100,7 @@ void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
                {{"direction", "push"}});
 }
 
+// Adds the newest evaluation; before the first one there is nothing to tell.
 void AddEvaluation(const v1::JobStatus& status, MetricSet* set) {
   set->Counter("tessera_evaluations_total",
                "Evaluations so far. Falls when the job goes back to a checkpoint.",
@@ -141,7 +144,7 @@ void AddJobMetrics(const v1::JobStatus& status, MetricSet* set) {
                "How many names the status has of those whom the job waits for.",
                status.waiting_for_size());
   }
-  // The rest is the coordinator's to say.
+  // Only the coordinator's status has the rest.
   if (status.job().empty()) return;
   set->Gauge("tessera_job_info", "Always 1: which job this is.", 1,
              {{"method", status.method()}, {"digest", status.job_digest()}});

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// A part of MetricsOf (status_metrics.h).
+// Adds this part of MetricsOf (status_metrics.h).
 void AddJobMetrics(const v1::JobStatus& status, MetricSet* set);
 
 }  // namespace tessera

@@ -12,13 +12,13 @@ namespace tessera {
 
 class LastScrape {
  public:
-  // A client was sent this status. Any thread.
+  // Tells that a client was sent this status. Any thread.
   void OnSent(const v1::JobStatus& status);
-  // Somebody asks the process to end, and waits for that. True: it was waiting here, and does so no longer. Any
-  // thread.
+  // Tells that somebody asks the process to end, and waits for that. True: it was waiting here, and does so no
+  // longer. Any thread.
   bool OnAskedToEnd();
-  // Once. Returns when a status of the job's end was sent, also before this call, after `limit`, and where the process
-  // was asked to end.
+  // Waits, once, until a status of the job's end was sent (also before this call), for `limit` at most, and no
+  // longer than until the process is asked to end.
   void Await(absl::Duration limit);
 
  private:

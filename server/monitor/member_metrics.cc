@@ -16,15 +16,16 @@ bool IsHere(const v1::MemberStatus& member) {
   return member.state() != "left" && member.state() != "lost";
 }
 
-// Of all members that ever had one rank: only together do these never fall.
+// Sums over all members that ever had one rank: only together do these never fall.
 struct RankSums {
   uint64_t examples = 0;
   v1::Phases phases;
 };
 
-// Seconds that a worker tells of itself may be anything.
+// Seconds as a counter may have them: what a worker tells of itself may be any number.
 double Seconds(double value) { return value > 0 ? value : 0; }
 
+// Adds the phases of one worker to the sum of its rank.
 void Add(const v1::Phases& phases, v1::Phases* sum) {
   sum->set_compute_seconds(sum->compute_seconds() + Seconds(phases.compute_seconds()));
   sum->set_pull_seconds(sum->pull_seconds() + Seconds(phases.pull_seconds()));
@@ -33,6 +34,7 @@ void Add(const v1::Phases& phases, v1::Phases* sum) {
   sum->set_evaluate_seconds(sum->evaluate_seconds() + Seconds(phases.evaluate_seconds()));
 }
 
+// Adds the counters of a rank, which go on when another worker takes the rank over.
 void AddSums(const std::string& rank, const RankSums& sums, MetricSet* set) {
   set->Counter("tessera_member_examples_total",
                "Rows that workers of this rank have trained on. Falls when the job goes back to a "
@@ -51,7 +53,7 @@ void AddSums(const std::string& rank, const RankSums& sums, MetricSet* set) {
   seconds("evaluate", sums.phases.evaluate_seconds());
 }
 
-// Of one that is here; a rank has at most one.
+// Adds the gauges of a worker that is here; a rank has at most one.
 void AddMember(const v1::MemberStatus& member, MetricSet* set) {
   const std::string rank = absl::StrCat(member.rank());
   const auto gauge = [&](absl::string_view name, absl::string_view help, double value) {

@@ -1,4 +1,4 @@
-// Its workers, by rank.
+// The metrics of the job's workers, by rank.
 #ifndef TESSERA_SERVER_MONITOR_MEMBER_METRICS_H_
 #define TESSERA_SERVER_MONITOR_MEMBER_METRICS_H_
 
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// A part of MetricsOf (status_metrics.h).
+// Adds this part of MetricsOf (status_metrics.h).
 void AddMemberMetrics(const v1::JobStatus& status, MetricSet* set);
 
 }  // namespace tessera

@@ -13,10 +13,10 @@ namespace {
 
 using prometheus::MetricType;
 
-// Of histograms: dense where most pushes are. Every bucket is a series of each server.
+// The bounds of histograms: dense where most pushes are. Every bucket is a series of each server.
 constexpr uint64_t kBounds[] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 63};
 
-// Prometheus' parser takes a zero for the end.
+// A label's value in UTF-8, and without zeros, which Prometheus' parser takes for the end.
 std::string LabelValue(absl::string_view value) {
   return absl::StrReplaceAll(ToUtf8(value), {{absl::string_view("\0", 1), "\\x00"}});
 }
@@ -32,7 +32,7 @@ prometheus::ClientMetric* MetricSet::Add(MetricType type, absl::string_view name
   prometheus::MetricFamily& family = families_[place->second];
   TESSERA_CHECK(family.type == type);
   prometheus::ClientMetric& metric = family.metric.emplace_back();
-  // Not `job`: that is what Prometheus calls its own list of targets.
+  // The label is not called `job`, which is what Prometheus calls its own list of targets.
   if (!job_name_.empty()) metric.label.push_back({"job_name", LabelValue(job_name_)});
   for (const MetricLabel& label : labels) {
     metric.label.push_back({std::string(label.name), LabelValue(label.value)});
@@ -46,7 +46,7 @@ void MetricSet::Gauge(absl::string_view name, absl::string_view help, double val
 
 void MetricSet::Counter(absl::string_view name, absl::string_view help, double value,
                         Labels labels) {
-  // Some are what a worker says of itself.
+  // A counter may be what a worker says of itself, which may be any number.
   Add(MetricType::Counter, name, help, labels)->counter.value =
       std::isfinite(value) && value > 0 ? value : 0;
 }

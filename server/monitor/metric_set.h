@@ -18,7 +18,7 @@ namespace tessera {
 
 struct MetricLabel {
   absl::string_view name;
-  // Any bytes: what is not UTF-8, and a zero, is written as \xe9.
+  // The value may have any bytes: what is not UTF-8, and a zero, is written as \xe9.
   absl::string_view value;
 };
 
@@ -35,17 +35,17 @@ class MetricSet {
 
   // A value that goes up and down.
   void Gauge(absl::string_view name, absl::string_view help, double value, Labels labels = {});
-  // One that only grows. A value that is no number, infinite or negative counts as 0.
+  // A value that only grows. One that is no number, infinite or negative counts as 0.
   void Counter(absl::string_view name, absl::string_view help, double value, Labels labels = {});
-  // 1 for the one of `choices` that is `present`, 0 for the others, by the label `label`; 0 for all where it
-  // is none of them.
+  // A gauge for each of `choices`, told apart by the label `label`: 1 for the one that is `present`, 0 for the
+  // others; 0 for all where it is none of them.
   void OneHot(absl::string_view name, absl::string_view help, absl::string_view label,
               absl::Span<const absl::string_view> choices, absl::string_view present);
-  // Of whole numbers: entry i of `counts` is how many were i; the last one counts all above, too.
+  // A histogram of whole numbers: entry i of `counts` is how many were i; the last one counts all above, too.
   void Histogram(absl::string_view name, absl::string_view help, absl::Span<const uint64_t> counts,
                  uint64_t sum, Labels labels = {});
 
-  // In the order of their first values. Empty afterwards.
+  // All families, in the order of their first values. The set is empty afterwards.
   std::vector<prometheus::MetricFamily> Take();
 
  private:

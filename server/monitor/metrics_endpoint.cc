@@ -25,13 +25,14 @@
 namespace tessera {
 namespace {
 
-// Between two nudges of a server that is to stop.
+// The pause between two nudges of a server that is to stop.
 constexpr absl::Duration kNudgeInterval = absl::Milliseconds(10);
 constexpr absl::string_view kMetricsPath = "/metrics";
 
-// As civetweb names sockets of IPv4.
+// The address by which civetweb names sockets of IPv4.
 constexpr char kV4Loopback[] = "127.0.0.1";
 
+// Reads the flag's address; the error says what it may be.
 absl::StatusOr<HostPort> Parse(absl::string_view address) {
   const absl::optional<HostPort> parsed = ParseHostPort(address);
   if (parsed.has_value()) return *parsed;
@@ -65,13 +66,14 @@ absl::Status CannotListen(const HostPort& where, absl::string_view why) {
       absl::StrCat("--metrics: \"", where.ToString(), "\" cannot be listened on: ", why));
 }
 
+// The error of a start by what the library logged, as it says nothing else of why.
 absl::Status StartError(const HostPort& where, absl::string_view log) {
   if (absl::StrContains(log, "Address already in use")) return IsTaken(where);
   if (absl::StrContains(log, "invalid port spec")) return IsUnknown(where);
   return CannotListen(where, log.substr(0, log.find('\n')));
 }
 
-// A socket where the library knows none; -1: it knows the address.
+// A socket to listen at, where the library cannot make one; -1: the library knows the address.
 absl::StatusOr<int> ListenWhereV6(const HostPort& where) {
   if (!absl::StrContains(where.host, ":") && !IsV6Alone(where.host)) return -1;
   const absl::StatusOr<int> fd = ListenV6(where.host, where.port);
@@ -93,7 +95,7 @@ class Scrapes final : public prometheus::Collectable {
     return metrics;
   }
 
-  // The request that this thread was at is over.
+  // Tells that the request which this thread was at is over.
   static void OnAnswered() {
     const auto [scrapes, status] = std::exchange(answered_, {});
     if (scrapes != nullptr && scrapes->options_.on_scraped) scrapes->options_.on_scraped(status);
@@ -113,7 +115,7 @@ thread_local Scrapes::Answered Scrapes::answered_;
 
 void OnEndOfRequest(const mg_connection*, int) { Scrapes::OnAnswered(); }
 
-// The library knows GET alone. 0: it is left to that.
+// Answers what the library does not, which knows GET alone. 0: the request is left to the library.
 int OnRequest(mg_connection* connection) {
   if (const int answered = AnswerHealth(connection); answered != 0) return answered;
   const mg_request_info& request = *mg_get_request_info(connection);
@@ -131,7 +133,7 @@ int OnRequest(mg_connection* connection) {
   return 405;
 }
 
-// Connects, and goes.
+// Connects and closes at once: the library's thread wakes up and looks whether it is to stop.
 void Nudge(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

@@ -9,6 +9,7 @@
 namespace tessera {
 namespace {
 
+// Adds what one server counts.
 void AddCounters(const std::string& server, const v1::ServerCounters& counters, MetricSet* set) {
   const auto gauge = [&](absl::string_view name, absl::string_view help, double value) {
     set->Gauge(name, help, value, {{"server", server}});
@@ -23,7 +24,7 @@ void AddCounters(const std::string& server, const v1::ServerCounters& counters, 
                  value, {{"server", server}, {"direction", direction}});
   };
   gauge("tessera_server_version", "Updates committed.", counters.version());
-  // Where members advance on their own there is none that all have been in.
+  // Where members advance on their own there is no exchange that all have been in.
   if (counters.exchange_committed() > 0) {
     gauge("tessera_server_exchange", "The last exchange that is committed.",
           counters.exchange_committed());

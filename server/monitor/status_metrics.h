@@ -4,7 +4,8 @@
 // for, rather than one that is 0: a server other than the coordinator's has only its own share.
 //
 // Workers are told apart by rank, never by member, description or host: a worker that dies and joins again
-// goes on with its series, so that there are only so many. docs/operating.md has the table of all of them.
+// goes on with its series, so that there are only so many. docs/operating/reference/metrics.md has the table of all of
+// them.
 #ifndef TESSERA_SERVER_MONITOR_STATUS_METRICS_H_
 #define TESSERA_SERVER_MONITOR_STATUS_METRICS_H_
 

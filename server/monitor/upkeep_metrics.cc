@@ -7,6 +7,7 @@
 namespace tessera {
 namespace {
 
+// Adds what became of checkpoints in this run.
 void AddCheckpoint(const v1::CheckpointStatus& checkpoint, MetricSet* set) {
   set->Counter("tessera_checkpoints_total", "Checkpoints that were written whole.",
                checkpoint.count());
@@ -34,6 +35,7 @@ void AddCheckpoint(const v1::CheckpointStatus& checkpoint, MetricSet* set) {
              checkpoint.write_seconds());
 }
 
+// Adds who leads each shard and whether it is protected.
 void AddStandbys(const v1::JobStatus& status, MetricSet* set) {
   for (const v1::ShardOwner& owner : status.owners()) {
     const std::string shard = absl::StrCat(owner.shard());
@@ -50,6 +52,7 @@ void AddStandbys(const v1::JobStatus& status, MetricSet* set) {
              *status.takeover_seconds().rbegin());
 }
 
+// Adds the coordinator as this server sees it.
 void AddCoordinator(const v1::CoordinatorStatus& coordinator, MetricSet* set) {
   if (coordinator.term() > 0) {
     set->Gauge("tessera_coordinator_term",

@@ -18,6 +18,7 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
+// The addresses that a name stands for, to listen at.
 Addresses Find(int family, const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_family = family;
@@ -28,7 +29,7 @@ Addresses Find(int family, const std::string& host, int port) {
   return {code == 0 ? found : nullptr, freeaddrinfo};
 }
 
-// It listens at 127.0.0.1:port.
+// Whether the socket listens at 127.0.0.1:port.
 bool Listens(int fd, int port) {
   int listens = 0;
   socklen_t size = sizeof(listens);

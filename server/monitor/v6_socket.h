@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// The host has IPv6 addresses and no other.
+// Whether the host has IPv6 addresses and no other.
 bool IsV6Alone(const std::string& host);
 
 // A listening socket that blocks nobody, at the first IPv6 address of `host`; "::" is all addresses of the machine,

@@ -227,7 +227,7 @@ class Shard {
   // are the same.
   void FoldAccepted(absl::Time now);
 
-  // --- membership: the coordinator's plan (docs/architecture.md) ---
+  // --- membership: the coordinator's plan (docs/design/control.md) ---
 
   using Removed = RemovedMember;
   // `plan` counts from now on. Pushes of removed members that were not folded are dropped, but for

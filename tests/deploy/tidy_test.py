@@ -48,6 +48,11 @@ def files(root):
     return sorted(found)
 
 
+def anchor(heading):
+    """What a link to a heading says."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
 class Tidy(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -112,7 +117,7 @@ class Tidy(unittest.TestCase):
                   if not path.startswith(("tests/", "bench/")) and path not in may for word in day.finditer(text))
 
     def test_every_cell_about_a_failure_names_a_test_that_exists(self):
-        text = self.texts["docs/operating.md"].split("## What happens when\n")[1].split("\n## ")[0]
+        text = self.texts["docs/operating/failures.md"].split("## What happens when\n")[1]
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
         failures = [row[2:] for row in rows if len(row) == 5][2:]
         listed = [row for row in rows if len(row) == 2 and re.fullmatch("[A-Z]+", row[0])]
@@ -131,6 +136,39 @@ class Tidy(unittest.TestCase):
             source = re.sub(r'"\s+"', "", self.texts["tests/" + path])
             python, catch = r"def %s\(self\)", r'TEST_CASE(_METHOD\(\w+, |\()"%s"'
             self.assertRegex(source, (python if path.endswith(".py") else catch) % re.escape(name))
+
+    def test_the_version_is_the_changelogs_newest(self):
+        released = re.findall(r"^## (\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)$", self.texts["CHANGELOG.md"], re.M)
+        constant = re.search(r'kVersion\[\] = "(.*)";', self.texts["common/base/process.h"]).group(1)
+        self.assertEqual(constant, released[0])
+        self.assertEqual(released, sorted(released, key=lambda name: [int(part) for part in name.split(".")],
+                                          reverse=True))
+
+    def headings(self):
+        """What links to each page may name behind a #."""
+        return {path: {anchor(line) for line in re.findall(r"^#+ (.*)$", text, re.M)}
+                for path, text in self.of(".md").items()}
+
+    def test_every_link_of_a_page_leads_to_a_file_and_a_heading(self):
+        headings, places = self.headings(), set(self.paths)
+        for path in self.paths:
+            while path:
+                path = os.path.dirname(path)
+                places.add(path)
+
+        def broken(page, target):
+            path, _, heading = target.partition("#")
+            path = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+            return path not in places or (heading and heading not in headings.get(path, ()))
+
+        self.none((page, target) for page, text in self.of(".md").items()
+                  for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text) if broken(page, target))
+
+    def test_every_page_that_a_file_names_is_there(self):
+        headings = self.headings()
+        self.none((path, page, heading) for path, text in self.texts.items()
+                  for page, heading in re.findall(r"(?<![\w/.])(docs/[\w/]+\.md)(?:#([\w-]+))?", text)
+                  if page not in headings or (heading and heading not in headings[page]))
 
     def test_no_tabs_and_no_spaces_at_the_end_of_a_line(self):
         self.none("%s:%d" % (path, number) for path, text in self.of(*CODE).items()

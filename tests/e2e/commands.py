@@ -5,7 +5,8 @@ import re
 
 from cluster import ROOT
 
-PAGES = ["README.md"] + sorted("docs/" + os.path.basename(page) for page in glob.glob(ROOT + "/docs/*.md"))
+PAGES = ["README.md"] + sorted(os.path.relpath(page, ROOT)
+                               for page in glob.glob(ROOT + "/docs/**/*.md", recursive=True))
 # After what is set for it alone: a program by name, or by a path.
 PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ )*(?:tessera(?:-server|-worker)?|bazel|curl|docker|echo|etcd|git|ip|kubectl|"
                      r"openssl|promtool|python3?|sh|sudo|systemctl|tar|useradd|[\w.$-]*/[\w./-]+)(?: |$)")

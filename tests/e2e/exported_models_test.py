@@ -26,8 +26,8 @@ OTHER_ROWS = "data.train: the rows are not those that the checkpoint was trained
 
 
 def docs_loader():
-    """The reader that docs/operating.md shows."""
-    with open(os.path.join("docs", "operating.md")) as file:
+    """The reader that docs/operating/models.md shows."""
+    with open(os.path.join("docs", "operating", "models.md")) as file:
         lines = file.read().split("    # model.py\n")[1].split("\n")
     block = itertools.takewhile(lambda line: not line or line.startswith("    "), lines)
     scope = {}

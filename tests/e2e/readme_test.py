@@ -14,7 +14,9 @@ from cluster import free_ports
 from commands import PAGES, blocks, commands_of, text_of
 from machines import Network, wanted, why_not
 
-README, OPERATING, METHODS, SIMULATING = "README.md", "docs/operating.md", "docs/methods.md", "docs/simulating.md"
+README, TUTORIAL, METHODS, SIMULATING = "README.md", "docs/tutorial.md", "docs/methods.md", "docs/simulating.md"
+STARTING, JOB = "docs/operating/starting.md", "docs/operating/job.md"
+SECURITY, METRICS = "docs/operating/security.md", "docs/operating/metrics.md"
 # How commands that are not run begin, and why.
 NOT_RUN = {
     "bazel ": "builds, tests and benchmarks: Bazel runs this test",
@@ -31,6 +33,8 @@ NOT_RUN = {
     "deploy/bundle.sh": "builds; tests/deploy/bundle_test.py runs what it packs",
     "deploy/fuzz.sh ": "builds with clang",
     "tar -C /opt ": "writes to /opt; tests/deploy/bundle_test.py does it elsewhere",
+    "tar xzf gpu_bundle.tar.gz": "wants a machine with a GPU; tests/deploy/gpu_check_test.py",
+    "RESULTS=": "wants a machine with a GPU; tests/deploy/gpu_check_test.py",
     "/opt/tessera/fetch_data.sh ": "downloads",
     "bazel-bin/deploy/cli/tessera": "no command, but where the programs are",
     "kernels/": "no command, but a file",
@@ -50,11 +54,19 @@ RUN = {
         "bazel-bin/deploy/cli/tessera run JOB.yaml --set train.epochs=5 --report report.json",
         "bazel-bin/deploy/cli/tessera status HOST:PORT --watch",
         "bazel-bin/deploy/cli/tessera doctor JOB.yaml",
-        "tessera-server --job JOB.yaml --rank 0",
-        "tessera-server --job JOB.yaml --rank 1",
-        "tessera-worker --job JOB.yaml",
     ],
-    OPERATING: [
+    TUTORIAL: [
+        "tessera check ist.yaml",
+        "tessera run ist.yaml --report report.json --set checkpoint.directory=ckpt",
+        "tessera eval ckpt ist.yaml",
+        "tessera export ckpt model.safetensors",
+        "tessera doctor ist.yaml",
+        "tessera-server --job ist.yaml --rank 0 --report report.json",
+        "tessera-server --job ist.yaml --rank 1",
+        "tessera-worker --job ist.yaml",
+        "tessera status 10.0.0.1:7000",
+    ],
+    STARTING: [
         "tessera check job.yaml",
         "tessera run job.yaml --report report.json",
         "tessera run job.yaml --set cluster.workers=4 --logs logs",
@@ -73,6 +85,8 @@ RUN = {
         "tessera-server --job job.yaml --rank 4 --listen 10.0.0.9:7000",
         "tessera-worker --job job.yaml --rank 4",
         "tessera doctor job.yaml",
+    ],
+    SECURITY: [
         "openssl req -x509 -newkey rsa:3072 -nodes -keyout ca.key -out ca.pem -days 365 -subj /CN=tessera",
         "openssl req -newkey rsa:3072 -nodes -keyout host.key -out host.csr -subj /CN=host",
         "echo subjectAltName=IP:10.0.0.1,DNS:host > names",
@@ -80,6 +94,9 @@ RUN = {
         "-out host.pem",
         "tessera status 10.0.0.1:7000 --authority ca.pem --certificate host.pem --private-key host.key "
         "--token-file viewer",
+    ],
+    METRICS: [
+        "tessera run job.yaml --metrics 127.0.0.1:9464",
         "tessera-server --job job.yaml --rank 0 --metrics 10.0.0.1:9464",
         "curl http://10.0.0.1:9464/metrics",
     ],
@@ -112,13 +129,14 @@ class Commands(Test):
         os.symlink(TESSERA, self.path("jobs/bazel-bin/deploy/cli/tessera"))
         os.symlink(os.path.join(ROOT, "deploy/data"), self.path("data"))
         os.symlink(os.path.join(ROOT, "deploy"), self.path("jobs/deploy"))
+        os.symlink(os.path.join(ROOT, "deploy/data"), self.path("jobs/data"))
         self.env = dict(os.environ, PATH=self.bin + ":" + os.environ["PATH"])
 
     def job(self, page, after, *more, name="job.yaml", **keys):
-        """The job that a page shows behind `after`, with the keys of other blocks of it."""
+        """The job that a page shows behind `after`, with the keys of other blocks of it or of "Starting"."""
         job = yaml.safe_load(blocks(page, after)[0])
         for text in more:
-            found = [block for block in blocks(page) if re.match(text, block)]
+            found = [block for shown in (page, STARTING) for block in blocks(shown) if re.match(text, block)]
             self.assertEqual(len(found), 1, text)
             job.update(yaml.safe_load(found[0]))
         job.update(keys)
@@ -171,61 +189,87 @@ class Commands(Test):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_one_machine(self):
-        self.job(OPERATING, "## The job file\n")
+        self.job(JOB, "# The job file\n")
         for command in ("tessera check job.yaml", "tessera doctor job.yaml",
                         "tessera run job.yaml --set cluster.workers=4 --logs logs",
                         "tessera plan job.yaml --nodes 8 --bandwidth 10Gbit"):
-            self.end_well(OPERATING, command)
-        self.run_and_watch(OPERATING, "tessera run job.yaml --report report.json",
+            self.end_well(STARTING, command)
+        self.run_and_watch(STARTING, "tessera run job.yaml --report report.json",
                            "tessera status 127.0.0.1:40643 --watch", "127.0.0.1:40643")
 
     def test_a_method_of_another_page(self):
         self.end_well(METHODS, *RUN[METHODS])
 
+    def test_the_tutorial_on_one_machine(self):
+        self.job(TUTORIAL, "## 2. Write a job\n", name="ist.yaml")
+        self.end_well(TUTORIAL, "tessera check ist.yaml")
+        run = self.end_well(TUTORIAL, "tessera run ist.yaml --report report.json --set checkpoint.directory=ckpt")
+        # Other processors round otherwise.
+        line = re.compile(r"^ +(\d+\.0) +[0-9.]+ +([0-9.]+) +([0-9.]+) +([0-9.]+)$", re.M)
+        found, shown = line.findall(run), line.findall(text_of(TUTORIAL))
+        self.assertEqual([each[0] for each in found], [each[0] for each in shown])
+        for ours, theirs in zip(found, shown):
+            for value, figure in zip(ours, theirs):
+                self.assertAlmostEqual(float(value), float(figure), delta=0.02)
+        self.assertIn("450 test rows", self.end_well(TUTORIAL, "tessera eval ckpt ist.yaml"))
+        self.assertIn(self.end_well(TUTORIAL, "tessera export ckpt model.safetensors").split("\n")[0],
+                      text_of(TUTORIAL))
+
     @wanted
-    def test_several_machines_as_the_readme_has_them(self):
-        self.job(README, "## A job\n", r"cluster: \{servers: \[10", name="JOB.yaml")
-        network = Network(self, first="10.0.0.1", second="10.0.0.2")
+    def test_the_tutorial_on_three_machines(self):
+        changed = yaml.safe_load(blocks(TUTORIAL, "## 4. Make it")[0])
+        self.assertEqual(sorted(changed), ["cluster", "security", "train"])
+        self.job(TUTORIAL, "## 2. Write a job\n", name="ist.yaml", **changed)
+        network = Network(self, first="10.0.0.1", second="10.0.0.2", third="10.0.0.3")
+        code, out = network.third.run(self.command(TUTORIAL, "tessera doctor ist.yaml"))
+        self.assertEqual(code, 0, out)
+        begin = "tessera-server --job ist.yaml --rank "
         started = [
-            network.first.start("server 0", self.command(README, "tessera-server --job JOB.yaml --rank 0")),
-            network.second.start("server 1", self.command(README, "tessera-server --job JOB.yaml --rank 1")),
-            network.first.start("worker", self.command(README, "tessera-worker --job JOB.yaml")),
-            network.second.start("worker", self.command(README, "tessera-worker --job JOB.yaml"))]
+            network.first.start("server 0", self.command(TUTORIAL, begin + "0 --report report.json")),
+            network.second.start("server 1", self.command(TUTORIAL, begin + "1"))]
+        for machine in (network.first, network.second, network.third):
+            started.append(machine.start("worker on " + machine.name,
+                                         self.command(TUTORIAL, "tessera-worker --job ist.yaml")))
+        for worker in started[2:]:
+            worker.await_output("joined rank=")
+        code, out = network.third.run(self.command(TUTORIAL, "tessera status 10.0.0.1:7000"))
+        self.assertEqual(code, 0, out)
+        self.assertIn("independent subnets", out)
         for process in started:
             process.expect_exit(0, within=TEST_MAX)
 
     @wanted
     def test_several_machines(self):
-        self.job(OPERATING, "## The job file\n", r"cluster: \{servers: \[10\S+ \S+\], workers: 3")
+        self.job(JOB, "# The job file\n", r"cluster: \{servers: \[10\S+ \S+\], workers: 3")
         network = Network(self, first="10.0.0.1", second="10.0.0.2", third="10.0.0.3")
         network.third.shell("mount -t tmpfs none /mnt && mkdir /mnt/data && mount --bind %s /mnt/data" %
                             os.path.realpath(DIGITS))
         start = "tessera-server --job job.yaml --rank "
         started = [
-            network.first.start("server 0", self.command(OPERATING, start + "0 --report report.json")),
-            network.second.start("server 1", self.command(OPERATING, start + "1")),
-            network.first.start("worker", self.command(OPERATING, "tessera-worker --job job.yaml")),
-            network.second.start("worker", self.command(OPERATING, "tessera-worker --job job.yaml")),
+            network.first.start("server 0", self.command(STARTING, start + "0 --report report.json")),
+            network.second.start("server 1", self.command(STARTING, start + "1")),
+            network.first.start("worker", self.command(STARTING, "tessera-worker --job job.yaml")),
+            network.second.start("worker", self.command(STARTING, "tessera-worker --job job.yaml")),
             network.third.start("worker", self.command(
-                OPERATING, "tessera-worker --job job.yaml --set data.directory=/mnt/data --set cluster.threads=2"))]
+                STARTING, "tessera-worker --job job.yaml --set data.directory=/mnt/data --set cluster.threads=2"))]
         for process in started:
             process.expect_exit(0, within=TEST_MAX)
         self.assertTrue(os.path.exists(self.path("jobs/report.json")))
 
     @wanted
     def test_workers_that_train_different_layers(self):
-        self.job(OPERATING, "## The job file\n", r"cluster: \{servers: \[10\S+ \S+\], workers: 3",
+        self.job(JOB, "# The job file\n", r"cluster: \{servers: \[10\S+ \S+\], workers: 3",
                  method={"layer_separation": {"linear_workers": 1}},
                  model={"input": [1, 8, 8], "layers": [{"conv2d": {"channels": 4, "kernel": [3]}}, "relu",
                                                        {"linear": {"units": 10}}]})
         network = Network(self, first="10.0.0.1", second="10.0.0.2", third="10.0.0.3")
         begin = "tessera-server --job job.yaml --rank "
         started = [
-            network.first.start("server 0", self.command(OPERATING, begin + "0 --report report.json")),
-            network.second.start("server 1", self.command(OPERATING, begin + "1"))]
+            network.first.start("server 0", self.command(STARTING, begin + "0 --report report.json")),
+            network.second.start("server 1", self.command(STARTING, begin + "1"))]
         for machine, rest in ((network.first, "0"), (network.second, "1"), (network.third, "2 --listen 10.0.0.3:7100")):
             started.append(machine.start("worker " + rest[0], self.command(
-                OPERATING, "tessera-worker --job job.yaml --rank " + rest)))
+                STARTING, "tessera-worker --job job.yaml --rank " + rest)))
         for process in started:
             process.expect_exit(0, within=TEST_MAX)
 
@@ -233,13 +277,13 @@ class Commands(Test):
     def test_without_central_servers(self):
         # It would end before a fourth site has joined.
         train = {"batch_size": 32, "epochs": ENDLESS, "optimizer": {"sgd": {"learning_rate": 0.2}}, "evaluate_every": 0}
-        self.job(OPERATING, "## The job file\n", method={"decentralized": {}}, security={"insecure": True}, train=train,
+        self.job(JOB, "# The job file\n", method={"decentralized": {}}, security={"insecure": True}, train=train,
                  cluster={"servers": ["10.0.0.%d:7000" % (1 + rank) for rank in range(3)], "workers": 3})
         network = Network(self, one="10.0.0.1", two="10.0.0.2", three="10.0.0.3", nine="10.0.0.9")
         servers, workers = [], []
         for rank, machine in enumerate((network.one, network.two, network.three)):
             # As the page says of rank 2.
-            commands = [self.command(OPERATING, "tessera-%s --job job.yaml --rank 2" % part)
+            commands = [self.command(STARTING, "tessera-%s --job job.yaml --rank 2" % part)
                         for part in ("server", "worker")]
             if rank != 2:
                 commands = [each[:2] + [each[2].replace("--rank 2", "--rank %d" % rank)] for each in commands]
@@ -248,9 +292,9 @@ class Commands(Test):
         for worker in workers:
             worker.await_output("joined rank=")
         servers.append(network.nine.start("server 4", self.command(
-            OPERATING, "tessera-server --job job.yaml --rank 4 --listen 10.0.0.9:7000")))
+            STARTING, "tessera-server --job job.yaml --rank 4 --listen 10.0.0.9:7000")))
         workers.append(network.nine.start("worker 4", self.command(
-            OPERATING, "tessera-worker --job job.yaml --rank 4")))
+            STARTING, "tessera-worker --job job.yaml --rank 4")))
         workers[-1].await_output("joined rank=4")
         servers[0].signal(signal.SIGTERM)
         for process in workers + servers:
@@ -258,30 +302,31 @@ class Commands(Test):
 
     @wanted
     def test_certificates_and_metrics(self):
-        for command in commands_of(OPERATING):
+        for command in commands_of(SECURITY):
             if command.startswith(("openssl ", "echo subjectAltName=")):
-                self.end_well(OPERATING, command)
+                self.end_well(SECURITY, command)
         with open(os.path.join(self.jobs, "viewer"), "w") as file:
             file.write("viewer 0123456789abcdef0123\n")
-        self.job(OPERATING, "## The job file\n", cluster={"servers": ["10.0.0.1:7000"], "workers": 1},
+        self.job(JOB, "# The job file\n", cluster={"servers": ["10.0.0.1:7000"], "workers": 1},
                  security={"certificate": "host.pem", "private_key": "host.key", "authority": "ca.pem",
                            "token_file": "viewer"})
         network = Network(self, first="10.0.0.1", second="10.0.0.2")
         server = network.first.start("server 0", self.command(
-            OPERATING, "tessera-server --job job.yaml --rank 0 --metrics 10.0.0.1:9464"))
+            METRICS, "tessera-server --job job.yaml --rank 0 --metrics 10.0.0.1:9464"))
         server.await_output("server: serving rank=0")
         code, out = network.second.run(self.command(
-            OPERATING, "tessera status 10.0.0.1:7000 --authority ca.pem --certificate host.pem --private-key host.key "
+            SECURITY, "tessera status 10.0.0.1:7000 --authority ca.pem --certificate host.pem --private-key host.key "
             "--token-file viewer"))
         self.assertEqual(code, 0, out)
         self.assertIn("waiting", out)
-        code, out = network.second.run(self.command(OPERATING, "curl http://10.0.0.1:9464/metrics"))
+        code, out = network.second.run(self.command(METRICS, "curl http://10.0.0.1:9464/metrics"))
         self.assertEqual(code, 0, out)
         self.assertIn("tessera_job_info", out)
         # In a network of its own the port is free.
-        self.job(OPERATING, "## The job file\n")
-        code, out = network.second.run(self.command(OPERATING, "tessera run job.yaml --metrics 127.0.0.1:9464"))
-        self.assertEqual(code, 0, out)
+        self.job(JOB, "# The job file\n")
+        for page in (METRICS, STARTING):
+            code, out = network.second.run(self.command(page, "tessera run job.yaml --metrics 127.0.0.1:9464"))
+            self.assertEqual(code, 0, out)
 
     def test_the_python_clients_own_words(self):
         with open(os.path.join(ROOT, "deploy/examples/python_client.py")) as file:

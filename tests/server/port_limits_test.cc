@@ -1,4 +1,4 @@
-// Held to the table of docs/operating.md, What a stranger can do.
+// Held to the table of docs/operating/security.md, What a stranger can do.
 #include "server/port_limits.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// The sums of docs/operating.md, Memory, held to jobs.
+// The sums of docs/operating/resources.md, held to jobs.
 #include "server/server_memory.h"
 
 #include <catch2/catch.hpp>

@@ -14,7 +14,7 @@ namespace {
 
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
 
-// Metadata, as numbers.
+// The file's metadata, as numbers.
 class Facts {
  public:
   Facts(const SafetensorsReader& file) : file_(file) {}
@@ -27,7 +27,7 @@ class Facts {
     const std::string text = Find(key);
     if (!absl::SimpleAtod(text, value)) Wrong(key, text);
   }
-  // These need not be there.
+  // Reads a number that need not be there.
   void GetAny(const char* key, std::optional<double>* value) {
     if (!Find(key).empty()) Get(key, &value->emplace());
   }
@@ -97,7 +97,7 @@ absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const Priva
   facts.Get("loss_sum", &cursor.loss_sum);
   facts.Get("loss_count", &cursor.loss_count);
   facts.Get("local_steps", &local_steps);
-  // A file of before it said so leaves it to the job.
+  // A file of an older build, which does not say it, leaves it to the job.
   cursor.evaluation_due = !facts.Is("evaluation_due", "0");
   TESSERA_RETURN_IF_ERROR(facts.status());
   for (const PrivateState::Array& array : state.arrays) {

@@ -38,11 +38,11 @@ struct WorkerCopy {
 // A part (SafetensorsWriter::CreatePart) of a checkpoint in `folder`, which is there. DurableFile's codes.
 absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
                                                const WorkerCopy& copy);
-// Of a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this
+// Reads a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this
 // size are kInvalidArgument, and `state` may then be filled in part.
 absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state);
 
-// A file that `listed`, of a manifest, names, and whose sum is the one there.
+// Opens the file that `listed`, an entry of a manifest, names, and whose sum is the one there.
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListed(const std::string& path,
                                                               const CheckpointFile& listed);
 

@@ -33,7 +33,7 @@ constexpr absl::string_view kLearned = "codec";
 constexpr absl::string_view kStillWriting =
     "the file of an earlier checkpoint is still being written";
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
-// Until whoever waits for a file says so, and says it again.
+// The time after which whoever waits for a file says so, and says it again.
 constexpr absl::Duration kTellOfWait = absl::Seconds(2);
 constexpr absl::Duration kTellOfWaitAgain = absl::Seconds(30);
 
@@ -43,18 +43,21 @@ bool IsOfCodec(const PrivateState::Array& array) {
   return IsResidual(array.name) || array.name == kLearned;
 }
 
+// Whether the worker's codec keeps residuals.
 bool HoldsBack(const PrivateState& state) {
   return std::any_of(state.arrays.begin(), state.arrays.end(),
                      [](const PrivateState::Array& array) { return IsResidual(array.name); });
 }
 
+// Whether the file has residuals that are not empty.
 bool HoldsBack(const SafetensorsReader& file) {
   return std::any_of(file.tensors().begin(), file.tensors().end(), [](const TensorSpec& tensor) {
     return IsResidual(tensor.name) && tensor.size() > 0;
   });
 }
 
-// Of the round that was trained before: what evaluation multiplies sums over the sites' neurons by is 1 over it.
+// The sites of the round that was trained before: evaluation multiplies sums over the sites' neurons by 1 over
+// this number.
 uint32_t SitesOf(const Manifest& manifest) {
   double share = 1;
   for (const CheckpointParameter& parameter : manifest.parameters) {
@@ -63,7 +66,7 @@ uint32_t SitesOf(const Manifest& manifest) {
   return static_cast<uint32_t>(std::lround(std::min(1 / share, 1.0 * kJobWorkersMax)));
 }
 
-// Of the optimizer's state that an array is of; empty: it is of none.
+// The name of the optimizer's state that an array belongs to; empty: it belongs to none.
 absl::string_view StateOf(absl::string_view array) {
   return absl::ConsumePrefix(&array, kStatePrefix) ? array.substr(0, array.find('.')) : "";
 }
@@ -96,6 +99,7 @@ std::string OtherStates(const std::map<std::string, std::string>& saved,
                       absl::StrJoin(are, ", "));
 }
 
+// Gives the arrays of the optimizer's states the names that the file has for them: an older build numbered them.
 void NameAsIn(const std::map<std::string, std::string>& saved, PrivateState* state) {
   for (PrivateState::Array& array : state->arrays) {
     const absl::string_view name = StateOf(array.name);
@@ -112,6 +116,7 @@ struct HeldHalves {
   bool linear = false;
 };
 
+// Which halves of the layers the file holds residuals of.
 HeldHalves HalvesIn(const SafetensorsReader& file, const LayerCut& cut) {
   HeldHalves held;
   for (int p = 0; p < cut.parameters; ++p) {
@@ -421,7 +426,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::TakeUp(const Manifest& 
                                                                 const PrivateState& state) const {
   const std::string path = absl::StrCat(options_.restored, "/", listed.name);
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenListed(path, listed));
-  // Also where the rest is dropped: each worker does so, for its own.
+  // Residuals are cleared even where the rest is dropped: each worker does so, for its own.
   for (const PrivateState::Array& array : state.arrays) {
     if (IsResidual(array.name)) std::fill(array.values.begin(), array.values.end(), 0.0f);
   }
@@ -467,7 +472,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
   }
   if (!options_.goes_back) {
     Deal deal;
-    // Where nothing is held back the other files are nothing to this worker.
+    // Where nothing is held back the other workers' files are nothing to this worker.
     if (options_.split && HoldsBack(state)) {
       TESSERA_ASSIGN_OR_RETURN(deal, DealInHalves(*checkpoint));
     } else {

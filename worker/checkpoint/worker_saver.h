@@ -98,7 +98,7 @@ class WorkerSaver final : public WorkerStore {
   // What was held back is taken up times this; `in_mean` of those that were saved were in the mean of their pushes, of
   // which `takers` are now.
   float FactorFrom(const Manifest& manifest, int64_t in_mean, int64_t takers) const;
-  // From the file of its own rank.
+  // Takes up the state in the file of its own rank.
   absl::StatusOr<std::optional<WorkerCursor>> TakeUp(const Manifest& manifest,
                                                      const CheckpointFile& listed,
                                                      const PrivateState& state) const;

@@ -19,6 +19,7 @@ struct Part {
 
 double Seconds(double bytes, double rate) { return rate > 0 ? bytes / rate : 0; }
 
+// The part of the machines that is busiest, which bounds the exchange.
 Part Longest(std::initializer_list<Part> parts) {
   return *std::max_element(parts.begin(), parts.end(),
                            [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
@@ -42,7 +43,7 @@ class Sequence {
   std::array<double, kLimits> by_limit_ = {};
 };
 
-// What each of `customers` waits at queues that take these times of each, and `elsewhere` between two rounds.
+// How long each of `customers` waits at queues that take these times of each, with `elsewhere` between two rounds.
 std::array<double, 3> WaitsAt(const std::array<double, 3>& times, double elsewhere,
                               int64_t customers) {
   std::array<double, 3> lengths = {}, waits = {};
@@ -178,7 +179,7 @@ int64_t BestLinearWorkers(const HalvesWork& work, const Machines& machines, int6
   int64_t best = 1;
   double best_seconds = std::numeric_limits<double>::infinity();
   for (int64_t linear = 1; linear <= std::min(most, machines.workers / 2); ++linear) {
-    // Of a minibatch.
+    // The seconds of one minibatch.
     const double seconds =
         TimeOf(work, machines, linear).seconds / static_cast<double>(machines.workers - linear);
     if (seconds >= best_seconds) continue;

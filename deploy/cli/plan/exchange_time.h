@@ -42,7 +42,7 @@ struct Machines {
   double memory_rate = 0;  // M; 0: it takes no time
 };
 
-// Of one worker.
+// What one worker does and moves.
 struct ExchangeWork {
   double local_steps = 1;    // J
   double step_seconds = 0;   // c
@@ -55,9 +55,9 @@ struct ExchangeWork {
   bool between_workers = false;
 };
 
-// What takes the most of a cycle.
+// The part of a cycle that takes the most.
 enum class Limit { kComputing, kLatency, kWorkerLinks, kServerLinks, kFolding, kMemory };
-// "workers' links".
+// The limit in words: "workers' links".
 const char* Describe(Limit limit);
 
 struct CycleTime {
@@ -68,7 +68,7 @@ struct CycleTime {
 
 CycleTime TimeOf(const ExchangeWork& work, const Machines& machines);
 
-// Of one worker that has this half.
+// What one worker that has this half does and moves.
 struct HalfWork {
   double batch_seconds = 0;  // c_c or c_f, of one minibatch
   double push_bytes = 0;
@@ -83,11 +83,11 @@ struct HalvesWork {
   double gradient_bytes = 0;    // Y
 };
 
-// Of one step, with so many of machines.workers linear ones, between 1 and all but one. `computing` is the mean over
-// the workers.
+// The time of one step, with so many of machines.workers linear ones, between 1 and all but one. `computing` is
+// the mean over the workers.
 CycleTime TimeOf(const HalvesWork& work, const Machines& machines, int64_t linear_workers);
-// With which most minibatches are trained a second; of several the fewest. At most half of the workers, of which there
-// are 2 or more, and at most `most`.
+// The number of linear workers with which most minibatches are trained a second; of several such numbers the
+// least. At most half of the workers, of which there are 2 or more, and at most `most`.
 int64_t BestLinearWorkers(const HalvesWork& work, const Machines& machines, int64_t most);
 
 }  // namespace tessera

@@ -19,11 +19,13 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using Certainty = TrafficForecast::Certainty;
 
-// As many as a job file may ask for; with more the job is read and its number is set afterwards.
+// The number of workers that the job is read with: at most as many as a job file may ask for. If there are more,
+// their number is set afterwards.
 int64_t ReadWorkers(const PlanQuestion& question) {
   return std::min<int64_t>(question.machines.workers, kJobWorkersMax);
 }
 
+// What takes the place of the job's workers and servers.
 std::vector<std::string> MachinesOverrides(const PlanQuestion& question) {
   std::vector<std::string> overrides = question.overrides;
   overrides.push_back(absl::StrCat("cluster.workers=", ReadWorkers(question)));
@@ -31,7 +33,8 @@ std::vector<std::string> MachinesOverrides(const PlanQuestion& question) {
   return overrides;
 }
 
-// "{softsync: {pushes: 4}}": what has no default is a number of pushes, half of the workers'.
+// The method with its defaults, as a job has it: "{softsync: {pushes: 4}}". What has no default is a number of
+// pushes, half of the workers'.
 std::string MethodText(const PlanQuestion& question, const FieldDescriptor& method) {
   std::string keys;
   for (int i = 0; i < method.message_type()->field_count(); ++i) {
@@ -43,6 +46,7 @@ std::string MethodText(const PlanQuestion& question, const FieldDescriptor& meth
   return absl::StrCat("{", method.name(), ": {", keys, "}}");
 }
 
+// Reads the job with another method and other machines in place of its own.
 JobReading ReadWith(const PlanQuestion& question, const FieldDescriptor& method, bool is_own,
                     const JobOptions& options) {
   std::vector<std::string> overrides = MachinesOverrides(question);
@@ -54,12 +58,12 @@ JobReading ReadWith(const PlanQuestion& question, const FieldDescriptor& method,
   JobReading reading = ReadJobFile(question.job_path, overrides, options);
   const absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
   if (!recipe.ok() || recipe->placement != Placement::kReplicated) return reading;
-  // A server beside every worker.
+  // The method wants a server beside every worker.
   overrides.push_back(absl::StrCat("cluster.servers=", ReadWorkers(question)));
   return ReadJobFile(question.job_path, overrides, options);
 }
 
-// Of a job that was read with fewer workers than there are.
+// The words of `error`, for a job that was read with fewer workers than there are.
 std::string Refusal(const PlanQuestion& question, const JobError& error) {
   std::string text =
       error.key.empty() ? error.message : absl::StrCat(error.key, ": ", error.message);
@@ -80,11 +84,12 @@ double StepsOf(const v1::Job& job, int64_t train_rows) {
   }
   const double batches =
       static_cast<double>(train_rows) / static_cast<double>(job.train().batch_size());
-  // Where rows are each worker's own the others may have as many.
+  // Where rows are each worker's own the other workers may have as many.
   const int64_t sharers = job.data().partition() == "local" ? 1 : job.cluster().workers();
   return static_cast<double>(job.train().epochs()) * batches / static_cast<double>(sharers);
 }
 
+// The share of the entries that the server with most of them has: its link is the narrow one.
 double BusiestShare(const KeySet& keys) {
   int64_t most = 0, all = 0;
   for (const ShardSlices& slices : keys.slices) {
@@ -94,13 +99,13 @@ double BusiestShare(const KeySet& keys) {
   return all > 0 ? static_cast<double>(most) / static_cast<double>(all) : 1;
 }
 
-// What servers add up of a push: all entries, or those that came where these are a part.
+// The bytes that servers add up of a push: all entries, or those that came where these are a part.
 double FoldBytes(const Recipe& recipe, const ModelShape& shape, const TrafficForecast& push) {
   const bool is_part = recipe.subnets || (recipe.core && !recipe.core->is_whole());
   return is_part ? static_cast<double>(push.bytes) : 4.0 * static_cast<double>(shape.size);
 }
 
-// Of a job that is all of this recipe, which makes `steps` minibatches.
+// Predicts a job that trains by this one recipe and makes `steps` minibatches.
 void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe,
              const ModelShape& shape, double steps, PlannedMethod* planned) {
   planned->push = PushForecast(job, recipe, shape);
@@ -141,6 +146,7 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   planned->limit = time.limit;
 }
 
+// The work of one worker of a half, from what the half exchanges.
 HalfWork WorkOf(const HalfForecast& half, double batch_seconds) {
   int64_t entries = 0;
   for (const ShardSlices& slices : half.keys.slices) entries += slices.size;
@@ -153,7 +159,8 @@ HalfWork WorkOf(const HalfForecast& half, double batch_seconds) {
   return work;
 }
 
-// Of the job's own as many workers are linear as it says; elsewhere as many as are best.
+// Predicts a job whose layers are dealt to workers. In the job's own row as many workers are linear as it says;
+// elsewhere as many as are best.
 void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
                    const ModelShape& shape, PlannedMethod* planned) {
   const Machines& machines = question.machines;
@@ -202,7 +209,7 @@ void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe reci
   planned->halves = halves;
 }
 
-// The last steps are those of another method: means over all of them.
+// Adds a job's tail, whose steps are those of another method: all numbers become means over both.
 void AddTail(const PlannedMethod& tail, double part, PlannedMethod* planned) {
   const auto mean = [part](double of_most, double of_tail) {
     return (1 - part) * of_most + part * of_tail;
@@ -222,6 +229,7 @@ void AddTail(const PlannedMethod& tail, double part, PlannedMethod* planned) {
   }
 }
 
+// Fills in what the recipe moves and takes, or why that is not known.
 void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe,
              PlannedMethod* planned) {
   const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), recipe);
@@ -259,7 +267,7 @@ JobReading ReadPlannedJob(const PlanQuestion& question, const JobOptions& option
   const FieldDescriptor* const own = methods.FindFieldByNumber(as_it_is.job.method().kind_case());
   JobReading planned =
       own == nullptr ? as_it_is : ReadWith(question, *own, /*is_own=*/true, options);
-  // A job that is right on its own machines is one, whatever these make of its method.
+  // A job that is right on its own machines counts as right, whatever these make of its method.
   return !planned.ok() && as_it_is.ok() ? as_it_is : planned;
 }
 

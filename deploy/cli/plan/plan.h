@@ -18,51 +18,53 @@ struct PlanQuestion {
   std::string job_path;
   // "a.b=v", as given by --set.
   std::vector<std::string> overrides;
-  // Absent: the job's own.
+  // The number of servers; absent: the job's own.
   std::optional<int> servers;
-  // Of all methods that have them; absent: the job's own, and of the others their defaults.
+  // The local steps of all methods that have them. Absent: the job's own number, and the defaults of the other
+  // methods.
   std::optional<int> local_steps;
-  // Their workers take the place of the job's.
+  // The machines; their workers take the place of the job's.
   Machines machines;
-  // Of one minibatch on the whole model; and as it follows from one on a subnet.
+  // The seconds of one minibatch on the whole model; and those that follow from one on a subnet.
   double step_seconds = 0;
   double step_seconds_of_subnets = 0;
-  // Inputs of an average row that count; 0: all; nullopt: not known.
+  // The inputs of an average row that count; 0: all; nullopt: not known.
   std::optional<double> row_entries = 0;
-  // Of the training data; 0: not known.
+  // The number of training rows; 0: not known.
   int64_t train_rows = 0;
 };
 
-// Where workers have halves of the layers.
+// What is planned where workers have halves of the layers.
 struct PlannedHalves {
   int64_t linear_workers = 1;
-  // With which most rows are trained a second, and how many these are; of machines in which nothing takes time any.
+  // The number of linear workers with which most rows are trained a second, and how many these are; any number
+  // where nothing takes time.
   int64_t best_linear_workers = 1;
   double best_rows_per_second = 0;
-  // That pass the link of one worker, both ways, in a step; the mean of the linear ones.
+  // Bytes that pass the link of one worker, both ways, in a step; the mean of the linear ones.
   double front_bytes = 0;
   double linear_bytes = 0;
 };
 
 struct PlannedMethod {
   std::string name;
-  // It is the job's own; the others have their defaults.
+  // Whether this is the job's own method; the others have their defaults.
   bool is_own = false;
-  // Not empty: the job cannot be trained so, and nothing below means anything.
+  // Why the job cannot be trained so, where this is not empty: nothing below means anything then.
   std::string refused;
-  // Not empty: why time, and what is per step, is not known.
+  // Why time, and what is per step, is not known, where this is not empty.
   std::string unknown;
-  // Between exchanges; 0: there is one exchange in the whole job.
+  // Minibatches between exchanges; 0: there is one exchange in the whole job.
   int64_t local_steps = 1;
   int64_t servers = 1;
-  // A server is beside every worker, and what that one pulls leaves no machine.
+  // Whether a server is beside every worker, so that what a worker pulls leaves no machine.
   bool between_workers = false;
-  // Of one worker and one exchange: the mean over workers, where these have halves.
+  // The traffic of one worker and one exchange: the mean over workers, where these have halves.
   TrafficForecast push, pull;
   std::optional<PlannedHalves> halves;
-  // That pass a worker's link, both ways, of one minibatch; a mean as above.
+  // Bytes that pass a worker's link, both ways, for one minibatch; the mean over workers, where these have halves.
   double step_bytes = 0;
-  // Of one minibatch, with its part of the exchange.
+  // The seconds of one minibatch, with its part of the exchange.
   double step_seconds = 0;
   double computing = 0;
   Limit limit = Limit::kComputing;
@@ -73,7 +75,7 @@ struct PlannedMethod {
 // The job with the question's machines in place of its own.
 JobReading ReadPlannedJob(const PlanQuestion& question, const JobOptions& options);
 
-// In the order of the schema. The job has been read once without errors.
+// All methods, in the order of the schema. The job has been read once without errors.
 std::vector<PlannedMethod> PlanMethods(const PlanQuestion& question);
 
 }  // namespace tessera

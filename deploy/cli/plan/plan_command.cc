@@ -41,7 +41,7 @@ std::string ThreeDigits(double value) {
   return value >= 1000 ? Thousands(value) : absl::StrFormat("%.3g", value);
 }
 
-// "1.23ms": three digits are more than a prediction is worth.
+// A time in three digits, "1.23ms", which are more than a prediction is worth.
 std::string Time(double seconds) {
   constexpr double kYear = 365.25 * 24 * 3600;
   if (!(seconds > 0)) return "0";
@@ -51,6 +51,7 @@ std::string Time(double seconds) {
       static_cast<int64_t>(std::llround(std::round(seconds / digit) * digit * 1e9)));
 }
 
+// A bandwidth in the bits in which links are sold.
 std::string BitsPerSecond(double bytes) {
   if (bytes == 0) return "no limit";
   double bits = 8 * bytes;
@@ -74,6 +75,7 @@ std::string Label(const PlannedMethod& method) {
   return absl::StrCat(method.is_own ? "* " : "  ", method.name, steps);
 }
 
+// Prints what was assumed, as all numbers below follow from it.
 void PrintHeader(const PlanQuestion& question, const v1::Job& job, bool measured) {
   const Machines& machines = question.machines;
   const std::string text = absl::StrCat(
@@ -85,6 +87,7 @@ void PrintHeader(const PlanQuestion& question, const v1::Job& job, bool measured
   for (const std::string& line : Wrap(text, TextWidth())) std::printf("%s\n", line.c_str());
 }
 
+// One method's row of the table.
 std::vector<std::string> Cells(const PlannedMethod& method) {
   if (!method.unknown.empty()) return {Label(method), "?", "?", "?", "?", "?"};
   return {Label(method),
@@ -95,6 +98,7 @@ std::vector<std::string> Cells(const PlannedMethod& method) {
           Describe(method.limit)};
 }
 
+// Prints the methods that can be trained, in columns as wide as their widest cell.
 void PrintTable(const std::vector<PlannedMethod>& methods) {
   std::vector<std::vector<std::string>> rows = {
       {"", "bytes/step", "step", "rows/s", "computes", "limited by"}};
@@ -115,7 +119,8 @@ void PrintTable(const std::vector<PlannedMethod>& methods) {
   }
 }
 
-// "layer_separation: 6 workers with the layers in front, 33.4 KiB a step each, and 2 of 8 linear, ..."
+// The halves in words: "layer_separation: 6 workers with the layers in front, 33.4 KiB a step each, and 2 of 8
+// linear, ..."
 std::string DescribeHalves(const PlannedMethod& method, int64_t workers) {
   const PlannedHalves& halves = *method.halves;
   std::string text = absl::StrCat(
@@ -130,7 +135,7 @@ std::string DescribeHalves(const PlannedMethod& method, int64_t workers) {
                       ThreeDigits(halves.best_rows_per_second), " rows/s");
 }
 
-// What the table leaves open.
+// Prints what the table leaves open.
 void PrintNotes(const PlanQuestion& question, const v1::Job& job,
                 const std::vector<PlannedMethod>& methods) {
   const auto say = [](const std::string& text) {
@@ -158,6 +163,7 @@ void PrintNotes(const PlanQuestion& question, const v1::Job& job,
       "What a step teaches differs between methods: tessera simulate trains them.");
 }
 
+// One method as JSON; what is not known is absent.
 Json Describe(const PlannedMethod& method) {
   Json row = {{"method", method.name}, {"is_own", method.is_own}};
   if (!method.refused.empty()) {
@@ -170,7 +176,7 @@ Json Describe(const PlannedMethod& method) {
     return forecast.certainty == Certainty::kUnknown ? Json() : Json(forecast.bytes);
   };
   if (!knows) row["unknown"] = method.unknown;
-  // null: once in the whole job.
+  // null stands for one exchange in the whole job.
   row["local_steps"] = method.local_steps == 0 ? Json() : Json(method.local_steps);
   row["servers"] = method.servers;
   row["between_workers"] = method.between_workers;
@@ -192,6 +198,7 @@ Json Describe(const PlannedMethod& method) {
   return row;
 }
 
+// Prints all numbers, in bytes and seconds, for programs.
 void PrintJson(const PlanQuestion& question, const v1::Job& job,
                const std::vector<PlannedMethod>& methods) {
   const Machines& machines = question.machines;
@@ -207,6 +214,7 @@ void PrintJson(const PlanQuestion& question, const v1::Job& job,
   std::printf("%s\n", plan.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
+// Reads the flags; errors are collected, so that all are told at once.
 PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
   PlanQuestion question;
   question.job_path = options.job_path;
@@ -231,7 +239,7 @@ PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
   return question;
 }
 
-// What only the data tell.
+// Reads the data, for what only they tell.
 absl::StatusOr<Datasets> Load(const v1::Job& job, PlanQuestion* question) {
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(Datasets data, LoadDatasets(job, EndsOf(job.model(), shape)));
@@ -245,7 +253,8 @@ absl::StatusOr<double> MeasureSeconds(const v1::Job& job, const Datasets& data) 
   return 1e-9 * static_cast<double>(step);
 }
 
-// On the whole model and, where it can be cut for so many, on a part of it: small products are slower than large ones.
+// Times a step on the whole model and, where it can be cut for so many, on a part of it: small products are slower
+// than large ones.
 absl::Status Measure(v1::Job job, const Datasets& data, PlanQuestion* question) {
   job.mutable_method()->mutable_data_parallel();
   TESSERA_ASSIGN_OR_RETURN(question->step_seconds, MeasureSeconds(job, data));

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// As text, the way they were given.
+// The flags as text, the way they were given.
 struct PlanOptions {
   std::string job_path;
   std::vector<std::string> overrides;
@@ -17,7 +17,7 @@ struct PlanOptions {
   std::optional<int> local_steps;
   std::string bandwidth;
   std::string latency = "0";
-  // Or "measured".
+  // A duration, or "measured".
   std::string step_time = "measured";
   std::string server_rate = "4GB";
   std::string loopback_bandwidth = "1GB";

@@ -22,7 +22,7 @@ int64_t CodedBytes(const Codec& codec, const KeySet& keys, const ModelShape& sha
   return bytes;
 }
 
-// Of core and explorer, as if each server had its share of either.
+// The bytes of core and explorer, as if each server had its share of either.
 int64_t SparseBytes(const Codec& codec, const Recipe& recipe, const KeySet& keys,
                     const ModelShape& shape) {
   const int64_t on_all = EntriesOf(recipe.core->alpha, shape.size);
@@ -36,14 +36,15 @@ int64_t SparseBytes(const Codec& codec, const Recipe& recipe, const KeySet& keys
   return bytes;
 }
 
-// A core's keys, were they anywhere: a gap takes a byte, and one more for each 128 places, or all take a bit a place.
+// The bytes of a core's keys, if its entries were spread evenly: a gap takes a byte, and one more for each 128
+// places, or all take a bit a place.
 int64_t CoreKeyBytes(const CoreShare& share, int64_t entries) {
   const double further = std::pow(1 - share.beta, 128);
   const double gaps = static_cast<double>(CoreCount(share, entries)) * (1 + further);
   return std::min(static_cast<int64_t>(gaps), KeyBytesMax(entries));
 }
 
-// A place and a sign take four bytes, the head of a payload eight.
+// The bytes of a threshold's payload: a place and a sign take four bytes, the head of a payload eight.
 TrafficForecast ThresholdForecast(const Codec& codec, const KeySet& keys) {
   if (codec.tau > 0) return {0, Certainty::kUnknown};
   TrafficForecast forecast;
@@ -55,6 +56,7 @@ TrafficForecast ThresholdForecast(const Codec& codec, const KeySet& keys) {
   return forecast;
 }
 
+// What a worker pushes in an exchange, of these entries.
 TrafficForecast PushOf(const Recipe& recipe, const KeySet& keys, const ModelShape& shape) {
   const Codec& codec = recipe.codecs.push;
   if (codec.kind == CodecKind::kThreshold) return ThresholdForecast(codec, keys);
@@ -69,6 +71,7 @@ TrafficForecast PushOf(const Recipe& recipe, const KeySet& keys, const ModelShap
   return forecast;
 }
 
+// What a worker pulls in an exchange; a core's keys come once for each core, and count for their share of it.
 TrafficForecast PullOf(const Recipe& recipe, const KeySet& keys, const ModelShape& shape) {
   const Codec& codec = recipe.codecs.pull;
   if (!recipe.core || recipe.core->is_whole()) return {CodedBytes(codec, keys, shape)};
@@ -91,6 +94,7 @@ void DoubtParts(const v1::Job& job, const Recipe& recipe, const ModelShape& shap
   if (differ) forecast->certainty = Certainty::kAbout;
 }
 
+// The mean over all workers of what the two halves' workers move.
 TrafficForecast MeanOfHalves(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                              TrafficForecast HalfForecast::*which) {
   const LayerSplit& split = *recipe.split;
@@ -132,7 +136,7 @@ TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const Mod
   if (recipe.split) return MeanOfHalves(job, recipe, shape, &HalfForecast::push);
   TrafficForecast forecast = PushOf(recipe, WorkerKeys(job, recipe, shape), shape);
   DoubtParts(job, recipe, shape, &forecast);
-  // To every peer, and none to oneself.
+  // A push goes to every peer, and none to oneself.
   if (recipe.placement == Placement::kReplicated) {
     forecast.bytes *= job.cluster().servers().count() - 1;
   }
@@ -161,7 +165,7 @@ ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& s
                                          const ModelShape& shape) {
   const int64_t values =
       job.train().batch_size() * shape.widths[static_cast<size_t>(split.cut.layer)];
-  // Only the data tell of what kind a sigmoid's labels are.
+  // The loss decides where it can: only the data tell of what kind a sigmoid's labels are.
   const bool has_classes = job.model().loss() == kSoftmax || shape.outputs() == 1;
   const int64_t labels = job.train().batch_size() * (has_classes ? 1 : shape.outputs());
   return {4 * (values + labels), 4 * values};

@@ -22,7 +22,7 @@ struct TrafficForecast {
 // "153608 bytes", "about 307214 bytes", "what grows to tau".
 std::string Describe(const TrafficForecast& forecast);
 
-// All that a worker has on the servers: of subnets the part of site 0 in round 1.
+// The entries that a worker exchanges with the servers: of subnets the part of site 0 in round 1.
 KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 
 // `shape` is of what is exchanged (ExchangedShape). A subnet's are those of site 0 in round 1, where all have the
@@ -31,14 +31,15 @@ KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& sh
 TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 TrafficForecast PullForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape);
 
-// Where workers have halves of the layers: of one that has this one, a minibatch for each worker with data.
+// The traffic of one worker that has this half, where workers have halves of the layers, for a minibatch of each
+// worker with data.
 struct HalfForecast {
   KeySet keys;
   TrafficForecast push, pull;
 };
 HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                             bool is_linear);
-// And what a worker with data sends of a whole minibatch, with its labels, and gets back.
+// The bytes that a worker with data sends of a whole minibatch, with its labels, and gets back.
 struct ActivationForecast {
   int64_t there_bytes = 0;
   int64_t back_bytes = 0;

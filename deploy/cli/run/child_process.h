@@ -19,13 +19,14 @@ namespace tessera {
 class ChildProcess {
  public:
   struct Options {
-    // For messages: "server 0".
+    // The child's name in messages: "server 0".
     std::string name;
     std::string program;
     std::vector<std::string> arguments;
-    // Both output streams go here.
+    // The file that both output streams go to.
     std::string log_path;
-    // Asked once where SIGKILL ended it, which leaves no last words: who sent that, if it is known. Null: nobody knows.
+    // Asked once where SIGKILL ended the child, which leaves no last words: who sent that, if it is known. Null:
+    // nobody knows.
     std::function<std::string()> why_killed;
   };
 
@@ -40,13 +41,13 @@ class ChildProcess {
 
   const std::string& name() const { return options_.name; }
   pid_t pid() const { return pid_; }
-  // Does not wait. nullopt while it runs.
+  // How the child has ended; nullopt while it runs. Does not wait.
   struct Exit {
     int code = 0;     // exit code, where signal is 0
     int signal = 0;   // the signal that ended it
     std::string why;  // of the signal, where that is known
     bool ok() const { return code == 0 && signal == 0; }
-    // "exit code 2", "signal 9 (Killed)", "signal 9 (Killed): out of memory"
+    // The end in words: "exit code 2", "signal 9 (Killed)", "signal 9 (Killed): out of memory"
     std::string ToString() const;
   };
   std::optional<Exit> Poll();
@@ -63,10 +64,10 @@ class ChildProcess {
   std::optional<Exit> exit_;
 };
 
-// "server 1, worker 0": those that have not ended.
+// The names of those that have not ended: "server 1, worker 0".
 std::string NamesOfRunning(const std::vector<std::vector<ChildProcess>*>& groups);
 
-// Where the reason ends in the text of ChildError.
+// The words behind which the last lines stand in the text of ChildError.
 constexpr absl::string_view kLastLines = "; its last lines:\n";
 
 // "server 1 ended with exit code 1<so>; its last lines:\n...".

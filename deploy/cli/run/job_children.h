@@ -24,7 +24,7 @@ namespace tessera {
 
 // After the job's end, or the second Ctrl-C: how long children may take before they are killed.
 constexpr absl::Duration kChildEndMax = absl::Seconds(10);
-// For the coordinator to say how the job stands, once another process has ended.
+// The time that the coordinator has to say how the job stands, once another process has ended.
 constexpr absl::Duration kLastWordsMax = absl::Seconds(1);
 
 // Owns the processes, and kills those that are left when it goes: workers first. One thread.
@@ -37,31 +37,32 @@ class JobChildren {
       const v1::Job& job, const RunFolders* folders, std::function<void(const std::string&)> tell);
   ~JobChildren();
 
-  // The file that they read the job from, and "a.b=v" on top of it.
+  // Sets the file that the children read the job from, and "a.b=v" on top of it.
   void SetJob(std::string path, std::vector<std::string> overrides);
-  // Flags of server 0 beside those that all have.
+  // Sets flags of server 0 beside those that all have.
   void SetFirstServerFlags(std::vector<std::string> flags) {
     first_server_flags_ = std::move(flags);
   }
-  // Where those that are started from now on find the coordinator.
+  // Tells where children that are started from now on find the coordinator.
   void SetCoordinator(std::string address) { coordinator_ = std::move(address); }
 
-  // In the order of ranks. Codes as ChildProcess::Start.
+  // Starts the next child, in the order of ranks. The codes are those of ChildProcess::Start.
   absl::Status StartServer();
   absl::Status StartWorker();
 
-  // Which has the coordinator. Once it was started.
+  // The server that has the coordinator; there is one once it was started.
   ChildProcess& first_server() { return servers_[0]; }
-  // Where it writes its addresses and, at the end, the report.
+  // The files to which the first server writes its addresses and, at the end, the report.
   std::string AddressPath() const;
   std::string ReportPath() const;
-  // It has said how the job ended: how it ends itself matters no more, unless by a signal.
+  // The first server has said how the job ended: how it ends itself matters no more, unless by a signal.
   void ForgiveFirstServer();
 
   // An error of a server that has ended with one, where the job cannot go on without it. `status` is the latest that
   // is known of the job.
   absl::Status CheckServers(const std::optional<v1::JobStatus>& status);
-  // The same of workers; and where all have ended, but the servers do not for long.
+  // An error that says which worker's end ends the job, as CheckServers for servers; also where all workers have
+  // ended, but the servers do not for long.
   absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
   // Tells of each child that a signal has ended, unless it was told, or `known` says so.
   void TellDeaths(absl::string_view known);
@@ -72,7 +73,7 @@ class JobChildren {
 
   // Whether all have ended; `but_first_server`, whether that has or not.
   bool HaveEnded(bool but_first_server = false);
-  // "server 1, worker 0": those that have not.
+  // The names of the children that have not ended: "server 1, worker 0".
   std::string NamesOfRunning();
   void Kill();
 
@@ -91,10 +92,11 @@ class JobChildren {
     return absl::StrCat(folders_.logs(), "/", name, ".log");
   }
   ChildProcess::Options Options(std::string name, const std::string& program, size_t rank);
-  // All workers have died, and nobody else takes part whom the coordinator knows: it need not wait for their leases.
-  // OK: it may know better.
+  // An error where all workers have died, and nobody else takes part whom the coordinator knows: it need not wait
+  // for their leases. OK: it may know better.
   absl::Status CheckDeadWorkers(const v1::JobStatus& status);
-  // `rank` has ended, and members have made steps since the coordinator knew it; or the job has ended.
+  // Whether the others go on without `rank`, which has ended: members have made steps since the coordinator knew
+  // it; or the job has ended.
   bool OthersGoOn(size_t rank, const v1::JobStatus& status);
 
   const v1::Job& job_;

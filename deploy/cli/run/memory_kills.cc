@@ -18,6 +18,7 @@ namespace {
 // Version 1 has no word for no limit, but a number of pages that no machine has.
 constexpr int64_t kUnlimitedFrom = int64_t{1} << 60;
 
+// How many processes the kernel says it has killed for want of memory; nothing where the file does not tell.
 std::optional<int64_t> CounterIn(const std::string& path) {
   const std::string text = KernelText(path);
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -27,7 +28,7 @@ std::optional<int64_t> CounterIn(const std::string& path) {
   return std::nullopt;
 }
 
-// The least that a group of this process may have, in words.
+// The least memory limit of this process's groups, in words.
 std::string LimitOf(const std::vector<MemoryGroup>& groups) {
   std::string text;
   int64_t least = kUnlimitedFrom;

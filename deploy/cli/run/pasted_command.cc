@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As one word of a shell's.
+// Quotes `text` so that a shell reads it as one word.
 std::string ShellWord(const std::string& text) {
   const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(c) ||

@@ -48,18 +48,18 @@
 namespace tessera {
 namespace {
 
-// The closing table says so without checkpoints: the model was only in this command's processes.
+// What the closing table says without checkpoints: the model was only in this command's processes.
 constexpr absl::string_view kModelNotKept = "not kept; --set checkpoint.directory=DIR keeps it";
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kServerStartMax = absl::Seconds(60);
 constexpr absl::Duration kConnectMax = absl::Seconds(20);
-// For the end to be heard of a job that was asked to end and did not answer.
+// How long the end of a job is waited for that was asked to end and did not answer.
 constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
-// For server 0 to be asked to end the job where it does not answer, again and again.
+// How long server 0 is asked to end the job where it does not answer, again and again.
 constexpr absl::Duration kUnheardMax = absl::Seconds(10);
 
-// Those that have come.
+// The signals that have come.
 struct Signals {
   std::atomic<int> count{0};
   std::atomic<int> last{0};
@@ -110,6 +110,8 @@ class JobRun {
   std::unique_ptr<StatusStream> status_;
 };
 
+// Checks limits, security and outputs while there is no child yet, so that an error ends the run with 2 and
+// nothing to clean up.
 absl::Status JobRun::Prepare() {
   TESSERA_RETURN_IF_ERROR(CheckProcessLimits(RunNeeds(job_)));
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
@@ -127,15 +129,17 @@ absl::Status JobRun::Prepare() {
   return WriteOutput("the job", copy, PrintJob(job_));
 }
 
+// The flags that only the first server gets.
 std::vector<std::string> JobRun::FirstServerFlags() const {
   std::vector<std::string> flags = {"--origin", OriginText(options_.origin)};
-  // It has the coordinator, and so the whole job's metrics.
+  // The first server has the coordinator, and therefore the whole job's metrics.
   if (options_.metrics.empty()) return flags;
   flags.insert(flags.end(), {"--metrics", options_.metrics, "--metrics-linger",
                              absl::FormatDuration(options_.metrics_linger)});
   return flags;
 }
 
+// Starts the first server, whose port the others are told, then the other servers, then the workers.
 absl::Status JobRun::StartAll(const Signals& signals) {
   TESSERA_RETURN_IF_ERROR(children_->StartServer());
   TESSERA_RETURN_IF_ERROR(AwaitFirstServer(signals));
@@ -149,6 +153,7 @@ absl::Status JobRun::StartAll(const Signals& signals) {
   return absl::OkStatus();
 }
 
+// Waits until the first server has written its addresses; its port may be any free one.
 absl::Status JobRun::AwaitFirstServer(const Signals& signals) {
   const absl::Time limit = SteadyNow() + kServerStartMax;
   while (true) {
@@ -187,7 +192,7 @@ void JobRun::OpenStatus() {
   status_ = std::make_unique<StatusStream>(coordinator_, absl::Milliseconds(200), kConnectMax);
 }
 
-// Until the job has ended: shows progress, notices children that die, passes signals on.
+// Shows progress, notices children that die and passes signals on, until the job has ended.
 absl::Status JobRun::Follow(const Signals& signals) {
   bool draining = false;
   absl::Status drained;
@@ -299,6 +304,7 @@ void JobRun::AwaitLastScrape(const Signals& signals) {
   }
 }
 
+// Writes the report and keeps the error: how the job ended is told first.
 void JobRun::WriteReport(const v1::JobStatus& status) {
   is_report_told_ = true;
   if (!options_.report_path.empty()) {
@@ -310,6 +316,8 @@ std::optional<v1::JobStatus> JobRun::LastStatus() const {
   return WithReport(status_->latest(), children_->ReportPath());
 }
 
+// Waits for the children, reads the report and decides how the run ended: what the first server said counts for
+// more than how it ended.
 absl::Status JobRun::Conclude(const Signals& signals) {
   std::optional<v1::JobStatus> status = status_->latest();
   if (status.has_value() && !options_.quiet) progress_.Show(*status);
@@ -322,7 +330,7 @@ absl::Status JobRun::Conclude(const Signals& signals) {
   if (status.has_value() && !status->failure().empty()) {
     return absl::AbortedError(FailureText(*status));
   }
-  // Without server 0 nobody goes on: how the workers ended says no more.
+  // Nobody goes on without server 0: how the workers ended says no more.
   if (const auto exit = children_->first_server().Poll();
       !reported && exit.has_value() && !exit->ok()) {
     const std::string lost =
@@ -330,7 +338,7 @@ absl::Status JobRun::Conclude(const Signals& signals) {
     return ChildError(children_->first_server(), *exit, ", and with it the job" + lost);
   }
   TESSERA_RETURN_IF_ERROR(children_->CheckWorkers(status));
-  // Its own copy of the report may have had no room.
+  // There may have been no room for the server's own copy of the report.
   if (reported) children_->ForgiveFirstServer();
   TESSERA_RETURN_IF_ERROR(children_->CheckServers(status));
   if (!reported) {
@@ -351,7 +359,8 @@ absl::Status JobRun::Conclude(const Signals& signals) {
   return written_;
 }
 
-// Of a job that this process ends: nobody is told as soon as it that a child is gone, and the lease is not waited for.
+// Writes the report of a job that this process ends: no server knows as soon as it that a child is gone, and the
+// lease is not waited for.
 void JobRun::ReportFailure(const absl::Status& why) {
   const bool is_wanted = !options_.report_path.empty() || lingers();
   if (!is_wanted || children_->first_server().Poll().has_value()) return;
@@ -380,13 +389,14 @@ absl::Status JobRun::TellOfNoReport(const absl::Status& status, absl::string_vie
   if (status.ok() || absl::IsCancelled(status) || !is_wanted) return status;
   std::string text = absl::StrCat(status.message(), "\ntessera: no report is written: ", why);
   std::error_code error;
-  // It would be taken for this job's.
+  // A report that is there already would be taken for this job's.
   if (std::filesystem::is_regular_file(options_.report_path, error)) {
     absl::StrAppend(&text, "; \"", options_.report_path, "\" is an earlier job's");
   }
   return absl::Status(status.code(), text);
 }
 
+// Trains, and then says where the logs are and removes what nobody wants.
 absl::Status JobRun::Run(const Signals& signals) {
   absl::Status status = Train(signals);
   // Whoever keeps a folder says so, however the run ends.
@@ -396,6 +406,7 @@ absl::Status JobRun::Run(const Signals& signals) {
   return status;
 }
 
+// Starts the children and follows the job to its end.
 absl::Status JobRun::Train(const Signals& signals) {
   constexpr absl::string_view kNotBegun = "the job has not begun";
   TESSERA_RETURN_IF_ERROR(Prepare());

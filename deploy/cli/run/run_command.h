@@ -11,20 +11,20 @@
 namespace tessera {
 
 struct RunOptions {
-  // As this program was called: argv[0].
+  // The name by which this program was called: argv[0].
   std::string program;
   std::string job_path;
   // "a.b=v", as given by --set.
   std::vector<std::string> overrides;
-  // Where the report is written; empty: nowhere.
+  // The file that the report is written to; empty: none.
   std::string report_path;
   // HOST:PORT where server 0 serves the job's metrics over plain HTTP, port 0 for a free one; empty: nowhere.
   std::string metrics;
-  // For so long at most it serves the end of the job, until that is scraped.
+  // How long server 0 serves the end of the job there at most, until that is scraped.
   absl::Duration metrics_linger;
-  // No progress and no table; errors only.
+  // If set, there is no progress and no table, and only errors are printed.
   bool quiet = false;
-  // Folder for the children's logs; empty: a temporary one, kept only when something went wrong.
+  // The folder of the children's logs; empty: a temporary one, kept only when something went wrong.
   std::string log_directory;
   // How this run was started, for the report.
   v1::JobOrigin origin;

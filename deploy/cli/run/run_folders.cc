@@ -25,7 +25,7 @@ absl::Status LogsError(const std::string& path, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("--logs: \"", path, "\": ", why));
 }
 
-// "server-0.log", as job_children.h names them.
+// Whether the name is that of a log, as job_children.h names them: "server-0.log".
 bool IsLog(absl::string_view name) {
   if (!absl::ConsumeSuffix(&name, ".log")) return false;
   if (!absl::ConsumePrefix(&name, "server-") && !absl::ConsumePrefix(&name, "worker-")) {
@@ -39,7 +39,7 @@ bool IsLog(absl::string_view name) {
 absl::StatusOr<std::unique_ptr<RunFolders>> RunFolders::Open(const std::string& log_directory) {
   auto folders = absl::WrapUnique(new RunFolders(log_directory));
   if (!log_directory.empty()) TESSERA_RETURN_IF_ERROR(folders->TakeLogs());
-  // Beside logs that somebody wants, so that no other folder need be writable.
+  // The folder is made beside logs that somebody wants, so that no other folder need be writable.
   const char* temporary = getenv("TMPDIR");
   const std::string parent = !log_directory.empty() ? log_directory
                              : temporary != nullptr ? temporary
@@ -70,7 +70,7 @@ absl::Status RunFolders::TakeLogs() {
   return LogsError(logs_, "another `tessera run` writes its logs there; name another folder");
 }
 
-// Of an earlier run with more processes they would be taken for this one's.
+// Logs of an earlier run with more processes would be taken for this run's.
 absl::Status RunFolders::RemoveOldLogs() {
   std::error_code error;
   std::vector<std::filesystem::path> old;

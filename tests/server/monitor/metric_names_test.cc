@@ -1,4 +1,4 @@
-// Whoever names a metric names one that there is: the dashboard, the alerts, the table in docs/operating.md.
+// Whoever names a metric names one that there is: the dashboard, the alerts, the tables in docs/operating.
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -102,7 +102,7 @@ TEST_CASE("alerts are rules as Prometheus reads them, and ask for metrics that t
     }
   }
   // What the documentation promises.
-  const std::string docs = TextOfFile("docs/operating.md");
+  const std::string docs = TextOfFile("docs/operating/metrics.md");
   for (const std::string& name : alerts) {
     INFO(name);
     CHECK(docs.find("`" + name + "`") != std::string::npos);
@@ -139,7 +139,7 @@ TEST_CASE("every panel of the dashboard asks for metrics that there are, of one 
 }
 
 TEST_CASE("the table of metrics in the documentation has all of them and no other", "[monitor]") {
-  const std::string docs = TextOfFile("docs/operating.md");
+  const std::string docs = TextOfFile("docs/operating/reference/metrics.md");
   static const std::regex kRow(R"(\n\| `(tessera_[a-z0-9_]+)(\{([a-z_, ]+)\})?` \|)"
                                R"( (gauge|counter|histogram) \| [^|]+ \|)");
   std::map<std::string, std::string> documented;
