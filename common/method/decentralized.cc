@@ -9,6 +9,7 @@
 #include "common/method/methods.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/codec/threshold.h"
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
 
@@ -30,8 +31,9 @@ Recipe Decentralized(const v1::Job& job) {
     absl::StrAppend(&recipe.description, "; worker 0 trains ", recipe.warmup_steps,
                     " steps before the others begin");
   }
-  recipe.codecs.push.kind = CodecKind::kThreshold;
-  recipe.codecs.push.density = keys.density();
+  ThresholdNumbers numbers;
+  numbers.density = keys.density();
+  recipe.codecs.push = ThresholdCodec(numbers);
   recipe.lockstep = false;
   recipe.push_weight = PushWeight::kWhole;
   recipe.aligned = false;

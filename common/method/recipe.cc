@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/codec/codecs.h"
 #include "common/method/largest_exchanged.h"
 #include "common/method/methods.h"
 #include "common/rule/optimizer.h"
@@ -32,11 +33,10 @@ constexpr Entry kMethods[] = {
     {v1::Method::kLayerSeparation, LayerSeparation},
 };
 
-// A job whose parameters are all too small for qsgd moves f32, whatever it names; one without a model is described as
-// if they were not.
+// A job whose parameters are all too small for a codec moves f32, whatever it names; one without a model is described
+// as if they were not.
 bool IsIdle(const Codec& codec, const absl::StatusOr<int64_t>& largest) {
-  return codec.kind == CodecKind::kQsgd && largest.ok() && *largest > 0 &&
-         *largest < kQsgdEntriesMin;
+  return largest.ok() && *largest > 0 && *largest < codec->traits().parameter_entries_min;
 }
 
 std::string DescribeCodecs(const v1::Model& model, const Recipe& recipe) {
@@ -45,7 +45,8 @@ std::string DescribeCodecs(const v1::Model& model, const Recipe& recipe) {
   std::string idle;
   for (Codec* const codec : {&moved.push, &moved.pull}) {
     if (!IsIdle(*codec, largest)) continue;
-    idle = absl::StrCat(" (", Describe(*codec), " rounds parameters of ", kQsgdEntriesMin,
+    idle = absl::StrCat(" (", (*codec)->name(), " rounds parameters of ",
+                        (*codec)->traits().parameter_entries_min,
                         " entries and more, and the largest has ", *largest, ")");
     *codec = Codec();
   }
