@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "common/codec/codec.h"
+#include "common/codec/threshold.h"
 #include "common/consistency/none.h"
 #include "common/method/catalog.h"
 #include "common/rule/add.h"
@@ -36,8 +36,9 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
     absl::StrAppend(&recipe.description, "; worker 0 trains ", recipe.warmup_steps,
                     " steps before the others begin");
   }
-  recipe.codecs.push.kind = CodecKind::kThreshold;
-  recipe.codecs.push.density = keys.density();
+  ThresholdNumbers numbers;
+  numbers.density = keys.density();
+  recipe.codecs.push = ThresholdCodec(numbers);
   recipe.lockstep = false;
   recipe.push_weight = PushWeight::kWhole;
   recipe.aligned = false;

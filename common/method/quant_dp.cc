@@ -4,9 +4,8 @@
 //   consistency  barrier                        rule     the job's optimizer, fed the mean gradient
 // Rounding has no bias, so that steps go where data_parallel's go, with some noise. Per worker and
 // step: up (bits/8 + 4/bucket) n bytes, down 4n bytes, or as the job's codec.pull has it.
-#include "absl/status/statusor.h"
-#include "common/method/catalog.h"
-#include "common/method/shared_parts.h"
+#include "common/codec/qsgd.h"
+#include "common/method/methods.h"
 
 namespace tessera {
 namespace {
@@ -15,10 +14,8 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   Recipe recipe = MeanOfGradients(job);
   recipe.name = "quant_dp";
   const v1::QuantDp& quant = job.method().quant_dp();
-  recipe.codecs.push.kind = CodecKind::kQsgd;
-  recipe.codecs.push.bits = static_cast<int>(quant.bits());
-  recipe.codecs.push.bucket = quant.bucket();
-  recipe.codecs.push.l2_norm = quant.norm() == "l2";
+  recipe.codecs.push =
+      QsgdCodec(static_cast<int>(quant.bits()), quant.bucket(), quant.norm() == "l2");
   return recipe;
 }
 

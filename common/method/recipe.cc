@@ -4,17 +4,37 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/method/catalog.h"
+#include "common/codec/codecs.h"
 #include "common/method/largest_exchanged.h"
 
 namespace tessera {
 namespace {
 
-// A job whose parameters are all too small for qsgd moves f32, whatever it names; one without a model is described as
-// if they were not.
+struct Entry {
+  v1::Method::KindCase kind;
+  Recipe (*make)(const v1::Job& job);
+};
+
+// The catalog.
+constexpr Entry kMethods[] = {
+    {v1::Method::kDataParallel, DataParallel},
+    {v1::Method::kLocalSgd, LocalSgd},
+    {v1::Method::kDiloco, Diloco},
+    {v1::Method::kAsyncSgd, AsyncSgd},
+    {v1::Method::kSoftsync, Softsync},
+    {v1::Method::kSsp, Ssp},
+    {v1::Method::kIst, Ist},
+    {v1::Method::kEnsemble, Ensemble},
+    {v1::Method::kQuantDp, QuantDp},
+    {v1::Method::kDecentralized, Decentralized},
+    {v1::Method::kSlimDp, SlimDp},
+    {v1::Method::kLayerSeparation, LayerSeparation},
+};
+
+// A job whose parameters are all too small for a codec moves f32, whatever it names; one without a model is described
+// as if they were not.
 bool IsIdle(const Codec& codec, const absl::StatusOr<int64_t>& largest) {
-  return codec.kind == CodecKind::kQsgd && largest.ok() && *largest > 0 &&
-         *largest < kQsgdEntriesMin;
+  return largest.ok() && *largest > 0 && *largest < codec->traits().parameter_entries_min;
 }
 
 // The codecs in words, with a remark where the model's parameters are too small for the codec that the job names.
@@ -24,7 +44,8 @@ std::string DescribeCodecs(const v1::Model& model, const Recipe& recipe) {
   std::string idle;
   for (Codec* const codec : {&moved.push, &moved.pull}) {
     if (!IsIdle(*codec, largest)) continue;
-    idle = absl::StrCat(" (", Describe(*codec), " rounds parameters of ", kQsgdEntriesMin,
+    idle = absl::StrCat(" (", (*codec)->name(), " rounds parameters of ",
+                        (*codec)->traits().parameter_entries_min,
                         " entries and more, and the largest has ", *largest, ")");
     *codec = Codec();
   }
