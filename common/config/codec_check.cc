@@ -2,9 +2,11 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/codec/codecs.h"
-#include "common/codec/qsgd.h"
+#include "common/config/key_errors.h"
+#include "common/method/catalog.h"
 
 namespace tessera {
 namespace {
@@ -27,136 +29,92 @@ const char* WhyNoFeedback(CodecLoss loss) {
 
 class CodecChecker {
  public:
-  CodecChecker(const Positions& positions, const v1::Job& job, JobErrors* errors)
-      : positions_(positions), job_(job), errors_(*errors) {}
+  CodecChecker(const v1::CodecPair& pair, const Method& method, const Recipe& recipe,
+               KeyErrors errors)
+      : pair_(pair), method_(method), recipe_(recipe), errors_(errors) {}
 
   void Check() {
-    if (errors_.Touches("codec") || errors_.Touches("method")) return;
     Push();
     Pull();
-    AveragedState("codec.push", pair().push());
-    AveragedState("codec.pull", pair().pull());
     ErrorFeedback();
     Flush();
   }
 
  private:
-  void Fail(absl::string_view key, absl::string_view message) {
-    errors_.Add(PositionOf(positions_, key), key, message);
-  }
-
   // Whether pushes are values, which replace what the servers have, where other payloads are added to it.
-  bool sends_values() const { return job_.method().has_ist() || job_.method().has_ensemble(); }
-  std::string method() const { return job_.method().has_ist() ? "ist" : "ensemble"; }
-  const v1::CodecPair& pair() const { return job_.codec(); }
+  bool sends_values() const { return recipe_.payload == PayloadKind::kValue; }
   // The job leaves codec.push to its method.
-  bool push_is_own() const { return pair().push().kind_case() == v1::Codec::KIND_NOT_SET; }
-  // What is not sent is held back.
-  bool pushes_some() const {
-    if (push_is_own()) return job_.method().has_decentralized();
-    return CodecOf(pair().push())->selective() != nullptr;
-  }
+  bool push_is_own() const { return pair_.push().kind_case() == v1::Codec::KIND_NOT_SET; }
+  // The codec that pushes have.
+  Codec push() const { return push_is_own() ? recipe_.codecs.push : CodecOf(pair_.push()); }
 
   void Push() {
     if (push_is_own()) return;
-    const Codec push = CodecOf(pair().push());
-    const CodecRemark wrong = WrongIn(pair().push());
-    if (!wrong.message.empty()) Fail(absl::StrCat("codec.push.", wrong.key), wrong.message);
-    const bool is_selective = push->selective() != nullptr;
-    if (is_selective && sends_values()) {
-      Fail("codec.push",
-           absl::StrCat("got ", push->kind(), ", want another codec with method ", method(),
-                        ": it sends parts of changes, and a push of ", method(),
-                        " brings values, all of which replace what is there"));
+    const CodecRemark wrong = WrongIn(pair_.push());
+    if (!wrong.message.empty()) {
+      errors_.Add(absl::StrCat("codec.push.", wrong.key), wrong.message);
     }
-    if (is_selective && job_.method().has_slim_dp()) {
-      Fail("codec.push", absl::StrCat("got ", push->kind(),
-                                      ", want another codec with method slim_dp, which chooses the "
-                                      "entries that a push moves by itself"));
-    }
-    if (!job_.method().has_quant_dp()) return;
-    const v1::QuantDp& quant = job_.method().quant_dp();
-    const Codec own =
-        QsgdCodec(static_cast<int>(quant.bits()), quant.bucket(), quant.norm() == "l2");
-    if (push == own) return;
-    Fail("codec.push",
-         absl::StrCat("got ", push->name(), ", want no codec.push with method quant_dp, which has ",
-                      own->name(), "; for another codec use data_parallel"));
+    if (push()->selective() == nullptr || !sends_values()) return;
+    errors_.Add("codec.push",
+                absl::StrCat("got ", push()->kind(), ", want another codec with method ",
+                             recipe_.name, ": it sends parts of changes, and a push of ",
+                             recipe_.name, " brings values, all of which replace what is there"));
   }
 
   void Pull() {
-    const Codec pull = CodecOf(pair().pull());
+    const Codec pull = CodecOf(pair_.pull());
     if (pull->selective() == nullptr) return;
     const std::string others =
         KindsThat([](const CodecDefinition& codec) { return codec.selective() == nullptr; });
-    Fail("codec.pull", absl::StrCat("got ", pull->kind(), ", want ", others,
-                                    ": it sends parts of changes, and a pull brings values"));
-  }
-
-  // Refuses codecs that ruin averaged states: Adam divides by the root of its squares, and one that is rounded to
-  // 0 beside a mean that is not makes a step of mean / epsilon. In bf16 every square keeps its size.
-  void AveragedState(const std::string& key, const v1::Codec& codec) {
-    if (!job_.method().local_sgd().average_state() || errors_.Touches("train.optimizer")) return;
-    const bool adamw = job_.train().optimizer().has_adamw();
-    if (!adamw && !job_.train().optimizer().has_adam()) return;
-    const Codec named = CodecOf(codec);
-    if (named->traits().keeps_small || errors_.Touches(key)) return;
-    const std::string others =
-        KindsThat([](const CodecDefinition& other) { return other.traits().keeps_small; });
-    Fail(key,
-         absl::StrCat("got ", named->name(), ", want ", others, " with ", adamw ? "adamw" : "adam",
-                      " and method.local_sgd.average_state: it makes small squares of gradients 0, "
-                      "and a step divides by their root; with average_state false it is welcome"));
+    errors_.Add("codec.pull",
+                absl::StrCat("got ", pull->kind(), ", want ", others,
+                             ": it sends parts of changes, and a pull brings values"));
   }
 
   void ErrorFeedback() {
-    if (!pair().error_feedback()) return;
+    if (!pair_.error_feedback()) return;
     const std::string key = "codec.error_feedback";
     if (sends_values()) {
-      return Fail(key, absl::StrCat("got true, want false with method ", method(),
-                                    ": it corrects sums of changes, and a push of ", method(),
-                                    " brings values"));
+      return errors_.Add(key, absl::StrCat("got true, want false with method ", recipe_.name,
+                                           ": it corrects sums of changes, and a push of ",
+                                           recipe_.name, " brings values"));
     }
-    const Codec push = CodecOf(pair().push());
-    const std::string idle = WhyNoFeedback(push->traits().loss);
-    if (idle.empty()) return;
-    // Where f32 is pushed a method may still hold entries back.
-    if (push != Codec()) {
-      return Fail(key, absl::StrCat("got true, want false with codec.push ", push->kind(), idle));
-    }
-    if (pushes_some()) {
-      return Fail(
-          key,
-          "got true, want false with method decentralized, whose codec, threshold, keeps what "
-          "it does not send by itself");
-    }
-    if (job_.method().has_quant_dp()) {
-      return Fail(key, "got true, want false with method quant_dp: qsgd's rounding has no bias");
-    }
-    // With slim_dp even f32 holds something back: the entries that an exchange does not move.
-    if (job_.method().has_slim_dp()) return;
-    Fail(key, absl::StrCat("got true, want false with codec.push ", push->kind(), idle));
+    const std::string idle = WhyNoFeedback(push()->traits().loss);
+    if (idle.empty() || (push() == Codec() && method_.moves_some_entries)) return;
+    const bool is_chosen = push_is_own() && push() != Codec();
+    errors_.Add(key,
+                absl::StrCat("got true, want false with ",
+                             is_chosen ? absl::StrCat("method ", recipe_.name, ", whose codec is ")
+                                       : "codec.push ",
+                             push()->kind(), idle));
   }
 
   void Flush() {
-    if (!pair().flush() || pair().error_feedback() || pushes_some()) return;
+    if (!pair_.flush() || pair_.error_feedback() || push()->selective() != nullptr) return;
     const std::string some =
         KindsThat([](const CodecDefinition& codec) { return codec.selective() != nullptr; });
-    Fail("codec.flush",
-         absl::StrCat("got true, want false: with this codec.push nothing is held back that a last "
-                      "push could bring; that is so of ",
-                      some, ", and with error_feedback"));
+    errors_.Add(
+        "codec.flush",
+        absl::StrCat("got true, want false: with this codec.push nothing is held back that a last "
+                     "push could bring; that is so of ",
+                     some, ", and with error_feedback"));
   }
 
-  const Positions& positions_;
-  const v1::Job& job_;
-  JobErrors& errors_;
+  const v1::CodecPair& pair_;
+  const Method& method_;
+  const Recipe& recipe_;
+  KeyErrors errors_;
 };
 
 }  // namespace
 
 void CheckCodecs(const Positions& positions, const v1::Job& job, JobErrors* errors) {
-  CodecChecker(positions, job, errors).Check();
+  const KeyErrors keys(positions, errors);
+  const Method* const method = MethodOf(job);
+  if (!keys.Sound("codec") || !keys.Sound("method") || method == nullptr) return;
+  // A method that cannot be had with this model was refused for that.
+  const absl::StatusOr<Recipe> recipe = method->recipe(job);
+  if (recipe.ok()) CodecChecker(job.codec(), *method, *recipe, keys).Check();
 }
 
 }  // namespace tessera

@@ -142,8 +142,8 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Schedule(job->train().schedule());
   checker.Checkpoints(job->checkpoint());
   if (job->has_cluster()) checker.Servers(job->mutable_cluster()->mutable_servers());
-  checker.Method(*job);
   CheckCodecs(positions, *job, errors);
+  checker.Method(*job);
   checker.Device(job->cluster().device());
   checker.Etcd(job->cluster().coordinator());
   checker.Standbys(job->cluster());

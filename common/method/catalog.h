@@ -1,7 +1,7 @@
 // The methods of this build.
 //
-// A method is one file of this folder, which holds all that the program knows of it by name: its recipe, what it refuses in
-// a job file, and what it says about jobs that are right and yet may do less than their authors expect.
+// A method is one file of this folder, which holds all that the program knows of it by name: its recipe, what it refuses
+// in a job file, and what it says about jobs that are right and yet may do less than their authors expect.
 #ifndef TESSERA_COMMON_METHOD_CATALOG_H_
 #define TESSERA_COMMON_METHOD_CATALOG_H_
 
@@ -30,17 +30,20 @@ struct LengthNote {
 
 struct Method {
   v1::Method::KindCase kind;
-  // The recipe of a job without errors, before the job's codecs are taken into it. kInvalidArgument: RecipeFor says when.
+  // The recipe of a job without errors, before the job's codecs are taken into it. RecipeFor has the status codes.
   absl::StatusOr<Recipe> (*recipe)(const v1::Job& job);
   // Adds an error for each key that contradicts the method. Any key of `job` may be unsound. Null: nothing is refused.
   void (*check)(const v1::Job& job, KeyErrors* errors) = nullptr;
   // What a job of `steps` minibatches for each worker makes of the method's numbers. Null: nothing is said.
   std::vector<LengthNote> (*length_notes)(const v1::Job& job, int64_t steps) = nullptr;
-  // Whether the job gives a number of steps that should be compared with the job's length. Where that is given in epochs
-  // only the training rows tell. Null: no.
+  // Whether the job gives a number of steps that should be compared with the job's length. Where that is given in
+  // epochs only the training rows tell. Null: no.
   bool (*counts_steps)(const v1::Job& job) = nullptr;
   // Sentences on keys of the method that have no effect in `job`. Null: none.
   std::vector<std::string> (*idle_keys)(const v1::Job& job) = nullptr;
+  // An exchange moves some of the entries, so that error feedback has something to hold back even where the codec
+  // loses nothing.
+  bool moves_some_entries = false;
 };
 
 absl::Span<const Method* const> Methods();

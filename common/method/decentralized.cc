@@ -12,6 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/codec/codecs.h"
+#include "common/codec/selective_codec.h"
 #include "common/codec/threshold.h"
 #include "common/consistency/none.h"
 #include "common/method/catalog.h"
@@ -48,8 +50,6 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
 }
 
 constexpr char kWarmupSteps[] = "method.decentralized.warmup_steps";
-// The value of both keys that say the density, where a job file does not (proto/job.proto).
-constexpr double kDensityDefault = 0.002;
 
 // Worker 0 trains alone at first, and the rest of the job follows.
 void CheckWarmup(const v1::Job& job, KeyErrors* errors) {
@@ -111,11 +111,13 @@ std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
 std::vector<std::string> IdleKeys(const v1::Job& job) {
   const v1::Codec& push = job.codec().push();
   const double density = job.method().decentralized().density();
-  if (push.kind_case() == v1::Codec::KIND_NOT_SET || density == kDensityDefault) return {};
+  // A resolved job has a density of the method even where its file does not: the default of the codec's.
+  if (push.kind_case() == v1::Codec::KIND_NOT_SET || density == ThresholdNumbers().density)
+    return {};
   const Codec codec = CodecOf(push);
-  if (codec.kind == CodecKind::kThreshold && codec.tau == 0 && codec.density == density) return {};
+  if (codec->selective() != nullptr && codec->selective()->sent_share() == density) return {};
   return {absl::StrCat("method.decentralized.density ", density,
-                       ": without effect beside codec.push ", Describe(codec))};
+                       ": without effect beside codec.push ", codec->name())};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/codec/codecs.h"
 #include "common/consistency/barrier.h"
 #include "common/method/catalog.h"
 #include "common/method/shared_parts.h"
@@ -41,6 +42,23 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   return recipe;
 }
 
+// Refuses codecs that ruin averaged states: Adam divides by the root of its squares, and one that is rounded to 0 beside
+// a mean that is not makes a step of mean / epsilon. In bf16 every square keeps its size.
+void CheckStateCodec(const v1::Job& job, const std::string& key, const v1::Codec& codec,
+                     KeyErrors* errors) {
+  const bool adamw = job.train().optimizer().has_adamw();
+  if (!adamw && !job.train().optimizer().has_adam()) return;
+  const Codec named = CodecOf(codec);
+  if (named->traits().keeps_small) return;
+  const std::string others =
+      KindsThat([](const CodecDefinition& other) { return other.traits().keeps_small; });
+  errors->Add(key, absl::StrCat("got ", named->name(), ", want ", others, " with ",
+                                adamw ? "adamw" : "adam",
+                                " and method.local_sgd.average_state: it makes small squares of "
+                                "gradients 0, and a step divides by their root; with average_state "
+                                "false it is welcome"));
+}
+
 void Check(const v1::Job& job, KeyErrors* errors) {
   const v1::LocalSgd& keys = job.method().local_sgd();
   if (!keys.average_state()) return;
@@ -55,6 +73,10 @@ void Check(const v1::Job& job, KeyErrors* errors) {
     errors->Add(average,
                 "got true, want false: sgd without momentum has no state, so that there is nothing "
                 "to average");
+  }
+  if (errors->Sound("codec") && errors->Sound("method") && errors->Sound("train.optimizer")) {
+    CheckStateCodec(job, "codec.push", job.codec().push(), errors);
+    CheckStateCodec(job, "codec.pull", job.codec().pull(), errors);
   }
 }
 

@@ -5,31 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/codecs.h"
+#include "common/method/catalog.h"
 #include "common/method/largest_exchanged.h"
 
 namespace tessera {
 namespace {
-
-struct Entry {
-  v1::Method::KindCase kind;
-  Recipe (*make)(const v1::Job& job);
-};
-
-// The catalog.
-constexpr Entry kMethods[] = {
-    {v1::Method::kDataParallel, DataParallel},
-    {v1::Method::kLocalSgd, LocalSgd},
-    {v1::Method::kDiloco, Diloco},
-    {v1::Method::kAsyncSgd, AsyncSgd},
-    {v1::Method::kSoftsync, Softsync},
-    {v1::Method::kSsp, Ssp},
-    {v1::Method::kIst, Ist},
-    {v1::Method::kEnsemble, Ensemble},
-    {v1::Method::kQuantDp, QuantDp},
-    {v1::Method::kDecentralized, Decentralized},
-    {v1::Method::kSlimDp, SlimDp},
-    {v1::Method::kLayerSeparation, LayerSeparation},
-};
 
 // A job whose parameters are all too small for a codec moves f32, whatever it names; one without a model is described
 // as if they were not.

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/codec/codecs.h"
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/keyset/core_share.h"
@@ -54,7 +55,17 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   return recipe;
 }
 
+void CheckCodec(const v1::Job& job, KeyErrors* errors) {
+  if (!errors->Sound("codec") || !errors->Sound("method")) return;
+  const Codec push = CodecOf(job.codec().push());
+  if (push->selective() == nullptr) return;
+  errors->Add("codec.push", absl::StrCat("got ", push->kind(),
+                                         ", want another codec with method slim_dp, which chooses "
+                                         "the entries that a push moves by itself"));
+}
+
 void Check(const v1::Job& job, KeyErrors* errors) {
+  CheckCodec(job, errors);
   const v1::SlimDp& keys = job.method().slim_dp();
   if (!errors->Sound("method.slim_dp")) return;
   if (keys.beta() > keys.alpha()) {
@@ -92,6 +103,9 @@ std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
 
 }  // namespace
 
-extern const Method kSlimDp = {v1::Method::kSlimDp, RecipeOf, Check, LengthNotes};
+extern const Method kSlimDp = {v1::Method::kSlimDp,        RecipeOf, Check, LengthNotes,
+                               /*counts_steps=*/nullptr,
+                               /*idle_keys=*/nullptr,
+                               /*moves_some_entries=*/true};
 
 }  // namespace tessera

@@ -6,8 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/codec/codecs.h"
-#include "common/codec/selective_codec.h"
-#include "common/codec/threshold.h"
+#include "common/method/catalog.h"
 #include "common/method/largest_exchanged.h"
 #include "deploy/cli/length_notes.h"
 
@@ -67,20 +66,15 @@ void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
                                 " are not rounded"));
 }
 
-// The share that a push sends is said in two places, of which one has no effect. A resolved job has both defaults.
-void OnDensity(const v1::Job& job, Notes* notes) {
+// Notes keys of the codec and of the method that have no effect beside others.
+void OnIdleKeys(const v1::Job& job, Notes* notes) {
   const CodecRemark idle = IdleIn(job.codec().push());
   if (!idle.message.empty()) {
     notes->push_back(absl::StrCat("codec.push.", idle.key, " ", idle.message));
   }
-  const v1::Codec& push = job.codec().push();
-  if (!job.method().has_decentralized() || push.kind_case() == v1::Codec::KIND_NOT_SET) return;
-  const double density = job.method().decentralized().density();
-  if (density == ThresholdNumbers().density) return;
-  const Codec codec = CodecOf(push);
-  if (codec->selective() != nullptr && codec->selective()->sent_share() == density) return;
-  notes->push_back(absl::StrCat("method.decentralized.density ", density,
-                                ": without effect beside codec.push ", codec->name()));
+  const Method* const method = MethodOf(job);
+  if (method == nullptr || method->idle_keys == nullptr) return;
+  for (std::string& note : method->idle_keys(job)) notes->push_back(std::move(note));
 }
 
 // Notes a folder that is not used: with etcd the coordinator goes where the servers elect it, and its state with

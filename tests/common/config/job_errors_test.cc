@@ -388,8 +388,9 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "(8 bits, buckets of 512, max norm); for another codec use data_parallel\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: quant_dp\ncodec: {error_feedback: true}",
-       "x.yaml:20:25: codec.error_feedback: got true, want false with method quant_dp: qsgd's "
-       "rounding has no bias\n"},
+       "x.yaml:20:25: codec.error_feedback: got true, want false with method quant_dp, whose codec "
+       "is qsgd: its rounding has no bias to correct, and what is held back would only add to the "
+       "noise\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: ist\ncodec: {push: threshold}",
        "x.yaml:20:9: codec.push: got threshold, want another codec with method ist: it sends parts "
