@@ -7,9 +7,8 @@
 
 #include <cstdint>
 
-#include "common/codec/codec.h"
-#include "common/codec/coded_keys.h"
 #include "common/codec/stochastic.h"
+#include "common/codec/stretch.h"
 #include "common/codec/threshold_run.h"
 
 namespace tessera {
@@ -45,8 +44,8 @@ class ExchangeKernel {
   // The bytes of `stretch`, whose entries these are: as Encoder writes them, or, unless `residual` is
   // null, FeedbackEncoder, with as many entries of what was held back. Of a stretch without headers
   // `stretch` may be any part.
-  virtual void Encode(const Codec& codec, const Stretch& stretch, const PayloadRandom& random,
-                      const float* entries, float* residual, char* out) = 0;
+  virtual void Encode(const Stretch& stretch, const PayloadRandom& random, const float* entries,
+                      float* residual, char* out) = 0;
   // What Decoder assigns with weight 1.
   virtual void Decode(const Stretch& stretch, const char* in, float* entries) = 0;
 

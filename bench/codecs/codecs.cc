@@ -22,13 +22,20 @@
 #include "common/base/check.h"
 #include "common/base/philox.h"
 #include "common/codec/arrival_check.h"
+#include "common/codec/bf16.h"
 #include "common/codec/coded_keys.h"
 #include "common/codec/decoder.h"
 #include "common/codec/encoder.h"
 #include "common/codec/error_feedback.h"
+#include "common/codec/f16.h"
+#include "common/codec/f32.h"
+#include "common/codec/int8.h"
 #include "common/codec/payload.h"
+#include "common/codec/qsgd.h"
 #include "common/codec/residual.h"
+#include "common/codec/tau.h"
 #include "common/codec/threshold.h"
+#include "common/codec/threshold_payload.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 
@@ -44,15 +51,6 @@ struct Flags {
   bool tiny = false;
 };
 
-Codec Of(CodecKind kind, int bits = 8, bool l2_norm = false) {
-  Codec codec;
-  codec.kind = kind;
-  codec.bits = bits;
-  codec.l2_norm = l2_norm;
-  return codec;
-}
-
-// A model of one matrix, so that the cost of a codec is not that of many small parameters.
 ModelShape OneMatrix(int64_t rows) {
   ModelShape shape;
   ParameterSpec spec;
@@ -186,7 +184,7 @@ bool Agrees(const Codec& codec) {
     error += (seen[i] - a.values[i]) * (seen[i] - a.values[i]);
     size += a.values[i] * a.values[i];
   }
-  return codec.kind == CodecKind::kF32 ? error == 0 : error < 2 * size && error > 0;
+  return codec == Codec() ? error == 0 : error < 2 * size && error > 0;
 }
 
 // Times encoding, decoding and adding, and where the codec has it error feedback.
@@ -194,17 +192,14 @@ void Measure(const Codec& codec, const Flags& flags, Arrays* a) {
   const int64_t count = static_cast<int64_t>(a->values.size());
   const ModelShape shape = OneMatrix(count / kColumns);
   const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
-  const std::string name = Describe(codec);
-  const int narrow = codec.kind == CodecKind::kF32                                     ? 4
-                     : codec.kind == CodecKind::kBf16 || codec.kind == CodecKind::kF16 ? 2
-                                                                                       : 1;
+  const std::string name = codec->name();
+  // Codes are about a byte an entry.
+  const int narrow = std::max(1, codec->traits().entry_bytes);
   const double n = static_cast<double>(count);
   Compare(
       name, "encode", n * (4 + narrow), flags.seconds, [&] { EncodeAll(keys, a); },
       [&] { Narrow(a->values.data(), count, narrow, a->coded.data()); });
-  // Codecs with a bias, but for f32, which loses nothing.
-  if (codec.kind == CodecKind::kBf16 || codec.kind == CodecKind::kF16 ||
-      codec.kind == CodecKind::kInt8) {
+  if (codec->traits().loss == CodecLoss::kBiased) {
     Feedback feedback(shape);
     std::vector<float> held(count);
     Compare(
@@ -234,15 +229,14 @@ bool MeasureThreshold(double density, const Flags& flags, Arrays* a) {
     encoder.Encode(a->values.data(), a->sum.data(), count);
     return encoder.Finish();
   };
-  Codec codec = Of(CodecKind::kThreshold);
-  codec.density = density;
+  const Codec codec = ThresholdCodec({0, density, false});
   const double n = static_cast<double>(count);
   std::vector<float> other(count);
   for (const bool packs : {false, true}) {
     std::fill(a->sum.begin(), a->sum.end(), 0.0f);
     size_t bytes = 0;
     Compare(
-        Describe(codec) + (packs ? ", packed" : ""), "encode", 12 * n, flags.seconds,
+        codec->name() + (packs ? ", packed" : ""), "encode", 12 * n, flags.seconds,
         [&] { bytes = encode(packs).size(); },
         [&] { AddOnto(a->values.data(), count, other.data()); });
     const std::vector<char> payload = encode(packs);
@@ -255,14 +249,13 @@ bool MeasureThreshold(double density, const Flags& flags, Arrays* a) {
 }
 
 int Run(const Flags& flags) {
-  std::vector<Codec> codecs = {Of(CodecKind::kF32),     Of(CodecKind::kBf16),
-                               Of(CodecKind::kF16),     Of(CodecKind::kInt8),
-                               Of(CodecKind::kQsgd),    Of(CodecKind::kQsgd, 8, true),
-                               Of(CodecKind::kQsgd, 4), Of(CodecKind::kQsgd, 2)};
+  const std::vector<Codec> codecs = {F32Codec(),   Bf16Codec(), F16Codec(),
+                                     Int8Codec(),  QsgdCodec(), QsgdCodec(8, 512, true),
+                                     QsgdCodec(4), QsgdCodec(2)};
   for (const Codec& codec : codecs) {
     if (Agrees(codec) && HoldsBack(codec)) continue;
     std::fprintf(stderr, "codecs: %s: the reader does not see what the encoder said\n",
-                 Describe(codec).c_str());
+                 codec->name().c_str());
     return 1;
   }
   std::printf("%zu codecs checked: readers see what encoders say\n", codecs.size());

@@ -27,6 +27,7 @@
 #include "common/codec/codec.h"
 #include "common/codec/payload.h"
 #include "common/codec/threshold.h"
+#include "common/codec/threshold_payload.h"
 #include "common/codec/threshold_run.h"
 #include "common/codec/update_reader.h"
 #include "common/layout/parameters.h"
@@ -187,7 +188,7 @@ int Run(const Flags& flags) {
       std::snprintf(name, sizeof(name), "sent, density %g%s", density, packs ? ", packed" : "");
       pairs.push_back({name,
                        [=, &update](const UpdateTarget& target) {
-                         UpdateReader reader(nullptr, *payload);
+                         UpdateReader reader(ThresholdCodec(), nullptr, *payload);
                          FoldAndApplyRun(all, true, 1, &reader, update, nullptr, target);
                        },
                        [=, &update](const UpdateTarget& target) {
@@ -211,7 +212,7 @@ int Run(const Flags& flags) {
                      ApplyRun(all, update, pending, target);
                    },
                    [&](const UpdateTarget& target) {
-                     UpdateReader reader(&f32, *received);
+                     UpdateReader reader(Codec(), &f32, *received);
                      FoldAndApplyRun(all, true, 1, &reader, update, nullptr, target);
                    }});
   for (const Pair& pair : pairs) {

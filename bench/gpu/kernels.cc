@@ -9,7 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/codec/bf16.h"
 #include "common/codec/coded_keys.h"
+#include "common/codec/int8.h"
+#include "common/codec/qsgd.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "kernels/devices.h"
@@ -89,12 +92,6 @@ Kernel Optimizer(const std::string& kind, double bytes, bool rounds = false) {
           kAim};
 }
 
-Codec CodecOf(CodecKind kind) {
-  Codec codec;
-  codec.kind = kind;
-  return codec;
-}
-
 // All of the matrix as one parameter.
 Stretch StretchOf(const Codec& codec, const MatrixShape& shape) {
   ModelShape model;
@@ -106,32 +103,28 @@ Stretch StretchOf(const Codec& codec, const MatrixShape& shape) {
   return CodedKeys(codec, SlicesOf(model, ShardId(0), 1), model).stretches().front();
 }
 
-// A codec's encoder, with the bytes that it must move for each entry.
-Kernel Encoding(const std::string& name, CodecKind kind, bool holds_back, double bytes) {
-  return {name, bytes, [kind, holds_back](Backend& b, Arrays& a) {
-            const Codec codec = CodecOf(kind);
-            b.exchange().Encode(codec, StretchOf(codec, a.shape), {7, 8}, a.matrix[0].data(),
+Kernel Encoding(const std::string& name, const Codec& codec, bool holds_back, double bytes) {
+  return {name, bytes, [codec, holds_back](Backend& b, Arrays& a) {
+            b.exchange().Encode(StretchOf(codec, a.shape), {7, 8}, a.matrix[0].data(),
                                 holds_back ? a.matrix[2].data() : nullptr, a.bytes.data());
           }};
 }
 
-// A codec's decoder, with the bytes that it must move for each entry.
-Kernel Decoding(const std::string& name, CodecKind kind, double bytes) {
-  return {name, bytes, [kind](Backend& b, Arrays& a) {
-            b.exchange().Decode(StretchOf(CodecOf(kind), a.shape), a.bytes.data(),
-                                a.matrix[2].data());
+Kernel Decoding(const std::string& name, const Codec& codec, double bytes) {
+  return {name, bytes, [codec](Backend& b, Arrays& a) {
+            b.exchange().Decode(StretchOf(codec, a.shape), a.bytes.data(), a.matrix[2].data());
           }};
 }
 
 std::vector<Kernel> ExchangeKernels() {
   std::vector<Kernel> kernels;
-  kernels.push_back(Encoding("encode bf16", CodecKind::kBf16, false, 6));
-  kernels.push_back(Decoding("decode bf16", CodecKind::kBf16, 6));
+  kernels.push_back(Encoding("encode bf16", Bf16Codec(), false, 6));
+  kernels.push_back(Decoding("decode bf16", Bf16Codec(), 6));
   // Rows fit a block's registers: read once.
-  kernels.push_back(Encoding("encode int8", CodecKind::kInt8, false, 5));
-  kernels.push_back(Decoding("decode int8", CodecKind::kInt8, 5));
-  kernels.push_back(Encoding("encode qsgd, buckets of 512", CodecKind::kQsgd, false, 5));
-  kernels.push_back(Encoding("encode qsgd, held back", CodecKind::kQsgd, true, 13));
+  kernels.push_back(Encoding("encode int8", Int8Codec(), false, 5));
+  kernels.push_back(Decoding("decode int8", Int8Codec(), 5));
+  kernels.push_back(Encoding("encode qsgd, buckets of 512", QsgdCodec(), false, 5));
+  kernels.push_back(Encoding("encode qsgd, held back", QsgdCodec(), true, 13));
   kernels.push_back({"threshold: marks, held back", 12, [](Backend& b, Arrays& a) {
                        b.exchange().FindMarks(a.shape.size(), kTau, a.matrix[0].data(),
                                               a.matrix[2].data(), a.tiles.data(), a.bits.data());

@@ -5,14 +5,7 @@
 #include <cstring>
 
 namespace tessera {
-namespace {
-
-constexpr int64_t kHeaderBytes = 4;
-
-}  // namespace
-
-ArrivalCheck::ArrivalCheck(const CodedKeys& keys, CodecPath path)
-    : keys_(keys), loops_(LoopsOf(path)) {}
+ArrivalCheck::ArrivalCheck(const CodedKeys& keys, CodecPath path) : keys_(keys), path_(path) {}
 
 bool ArrivalCheck::Feed(const char* data, int64_t size) {
   while (bad_entry_ < 0 && size > 0 && stretch_ < keys_.stretches().size()) {
@@ -45,7 +38,7 @@ bool ArrivalCheck::Carry(const char** data, int64_t* size, int64_t wanted) {
 void ArrivalCheck::FeedPlain(const char** data, int64_t* size) {
   const Stretch& s = keys_.stretches()[stretch_];
   const int64_t entry_bytes = s.bits / 8;
-  const RunLoops::AnyNotFinite any = loops_.any_not_finite[static_cast<int>(s.form)];
+  const auto any = s.form->at(path_).any_not_finite;
   const int64_t whole = std::min(s.entries - done_, *size / entry_bytes);
   if (carry_size_ > 0 || whole == 0) {
     if (!Carry(data, size, entry_bytes)) return;

@@ -1,8 +1,8 @@
 // Finds the first entry of a payload that is no finite number, in bytes that arrive piece by piece.
 //
-//   f32, bf16, f16  an entry whose exponent is all ones
-//   int8, qsgd      a bucket whose header is no finite number or below 0, or so large that a code
-//                   could stand for an infinite one
+//   an entry that stands by itself  that entry
+//   a bucket with a header          one whose header is no finite number or below 0, or so large that a code could
+//                                   stand for an infinite entry
 #ifndef TESSERA_COMMON_CODEC_ARRIVAL_CHECK_H_
 #define TESSERA_COMMON_CODEC_ARRIVAL_CHECK_H_
 
@@ -11,7 +11,6 @@
 #include "common/codec/coded_keys.h"
 #include "common/codec/path.h"
 #include "common/codec/payload.h"
-#include "common/codec/run_loops.h"
 
 namespace tessera {
 
@@ -33,7 +32,7 @@ class ArrivalCheck {
   bool Carry(const char** data, int64_t* size, int64_t wanted);
 
   const CodedKeys& keys_;
-  const RunLoops& loops_;
+  const CodecPath path_;
   size_t stretch_ = 0;
   int64_t done_ = 0;        // entries of the stretch
   int64_t before_ = 0;      // entries of the stretches before

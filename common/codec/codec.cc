@@ -2,90 +2,38 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/codec/f32.h"
 
 namespace tessera {
 
-bool operator==(const Codec& a, const Codec& b) {
-  if (a.kind != b.kind) return false;
-  switch (a.kind) {
-    case CodecKind::kQsgd:
-      return a.bits == b.bits && a.bucket == b.bucket && a.l2_norm == b.l2_norm;
-    case CodecKind::kThreshold:
-      return a.tau == b.tau && a.density == b.density && a.packed == b.packed;
-    default:
-      return true;
-  }
+CodecDefinition::CodecDefinition(absl::string_view kind, absl::string_view numbers,
+                                 const CodecTraits& traits)
+    : kind_(kind),
+      name_(numbers.empty() ? std::string(kind) : absl::StrCat(kind, " (", numbers, ")")),
+      traits_(traits) {}
+
+Stretch CodecDefinition::Write(const ParameterRows&) const {
+  TESSERA_CHECK(false);
+  return {};
 }
 
-bool IsPlain(const Codec& codec) {
-  return codec.kind == CodecKind::kF32 || codec.kind == CodecKind::kBf16 ||
-         codec.kind == CodecKind::kF16;
-}
-
-Codec CodecOf(const v1::Codec& message) {
-  Codec codec;
-  switch (message.kind_case()) {
-    case v1::Codec::kBf16:
-      codec.kind = CodecKind::kBf16;
-      break;
-    case v1::Codec::kF16:
-      codec.kind = CodecKind::kF16;
-      break;
-    case v1::Codec::kInt8:
-      codec.kind = CodecKind::kInt8;
-      break;
-    case v1::Codec::kQsgd:
-      codec.kind = CodecKind::kQsgd;
-      codec.bits = static_cast<int>(message.qsgd().bits());
-      codec.bucket = message.qsgd().bucket();
-      codec.l2_norm = message.qsgd().norm() == "l2";
-      break;
-    case v1::Codec::kThreshold:
-      codec.kind = CodecKind::kThreshold;
-      codec.tau = message.threshold().tau();
-      codec.density = message.threshold().density();
-      codec.packed = message.threshold().packed();
-      break;
-    case v1::Codec::kF32:
-    case v1::Codec::KIND_NOT_SET:
-      break;
-  }
-  return codec;
-}
-
-std::string Describe(const Codec& codec) {
-  switch (codec.kind) {
-    case CodecKind::kF32:
-      return "f32";
-    case CodecKind::kBf16:
-      return "bf16";
-    case CodecKind::kF16:
-      return "f16";
-    case CodecKind::kInt8:
-      return "int8";
-    case CodecKind::kQsgd:
-      return absl::StrCat("qsgd (", codec.bits, " bits, buckets of ", codec.bucket, ", ",
-                          codec.l2_norm ? "l2" : "max", " norm)");
-    case CodecKind::kThreshold:
-      break;
-  }
-  return absl::StrCat("threshold (", codec.tau > 0 ? "tau " : "density ",
-                      codec.tau > 0 ? codec.tau : codec.density, codec.packed ? ", packed)" : ")");
-}
+Codec::Codec() : Codec(F32Codec()) {}
 
 absl::StatusOr<Codec> NamedCodec(absl::string_view name, const Codec& own) {
   constexpr size_t kQuotedMax = 64;
-  if (name.empty() || name == Describe(Codec())) return Codec();
-  if (name == Describe(own)) return own;
+  const Codec f32;
+  if (name.empty() || name == f32->name()) return f32;
+  if (name == own->name()) return own;
   return absl::InvalidArgumentError(
       absl::StrCat("codec is \"", absl::CEscape(name.substr(0, kQuotedMax)), "\", want ",
-                   Describe(own), own == Codec() ? "" : " or f32"));
+                   own->name(), own == f32 ? "" : " or f32"));
 }
 
 std::string Describe(const CodecChoice& codecs) {
-  return absl::StrCat("pushes as ", Describe(codecs.push),
+  return absl::StrCat("pushes as ", codecs.push->name(),
                       codecs.error_feedback ? " with error feedback" : "", ", pulls as ",
-                      Describe(codecs.pull));
+                      codecs.pull->name());
 }
 
 }  // namespace tessera

@@ -6,12 +6,10 @@
 //
 //   f32, bf16, f16  one stretch, one row, one bucket: no header, entries of 4 or 2 bytes
 //   int8            a stretch for each parameter; a bucket is a row: header, then 8 bits an entry
-//   qsgd            the same with buckets of at most Codec::bucket entries of Codec::bits, but for
-//                   parameters of fewer than kQsgdEntriesMin entries, which are stretches of f32
+//   qsgd            a stretch for each parameter, too, with buckets of as many entries, at most, and bits as the codec
+//                   says; those of parameters of fewer than kQsgdEntriesMin entries are f32's
 //
-// The rows are those of the matrix. A vector, and a matrix of one column, counts as rows of
-// kVectorRow entries. A header is an f32; entries of b bits follow each other without gaps, the
-// first in the lowest bits; a bucket fills up its last byte. All numbers are little-endian.
+// The rows are those of the matrix (stretch.h). All numbers are little-endian.
 #ifndef TESSERA_COMMON_CODEC_CODED_KEYS_H_
 #define TESSERA_COMMON_CODEC_CODED_KEYS_H_
 
@@ -19,48 +17,22 @@
 #include <vector>
 
 #include "common/codec/codec.h"
+#include "common/codec/stretch.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 
 namespace tessera {
 
-constexpr int64_t kVectorRow = 1024;
-
-enum class EntryForm { kF32, kBf16, kF16, kCode };
-
-struct Stretch {
-  EntryForm form = EntryForm::kF32;
-  int bits = 32;  // of an entry; a kCode's 2 to 8
-  int64_t entries = 0;
-  int64_t row = 0;     // entries; at least 1
-  int64_t bucket = 0;  // entries; at least 1, at most row
-  // The payload's buckets before this stretch.
-  int64_t first_bucket = 0;
-  // kCode: an entry is its code times header / divisor. `reach`: the largest magnitude that its
-  // bits can hold.
-  float divisor = 1;
-  float reach = 128;
-
-  bool has_headers() const { return form == EntryForm::kCode; }
-  // The length of the bucket that begins at entry `at`.
-  int64_t BucketAt(int64_t at) const;
-  int64_t bytes() const;
-  int64_t buckets() const;
-};
-
-// Bytes of `count` entries of `bits`.
-inline int64_t BytesOfEntries(int64_t count, int bits) { return (count * bits + 7) / 8; }
-
 // Constant after construction; any thread.
 class CodedKeys {
  public:
-  // What `slices` say, which may be a subnet's; `full` tells the sizes of whole parameters. Not for
-  // threshold, whose payloads have no fixed size (threshold.h).
+  // What `slices` say, which may be a subnet's; `full` tells the sizes of whole parameters. Not for a selective codec,
+  // whose payloads have no fixed size (selective_codec.h).
   CodedKeys(const Codec& codec, const ShardSlices& slices, const ModelShape& full);
-  // So many entries of f32, bf16 or f16, wherever they lie.
+  // So many entries of a codec that IsPlain, wherever they lie.
   static CodedKeys Plain(const Codec& codec, int64_t entries);
-  // One stretch of a payload alone, whose buckets keep their numbers.
-  static CodedKeys OfStretch(const Codec& codec, const Stretch& stretch);
+  // One stretch of a payload alone, whose buckets keep their numbers. Of what codec it is nobody says: codec() is f32.
+  static CodedKeys OfStretch(const Stretch& stretch);
 
   const Codec& codec() const { return codec_; }
   const std::vector<Stretch>& stretches() const { return stretches_; }
@@ -95,7 +67,7 @@ class CodedForms {
   // that the exchange moves, however many servers have parts of them.
   static CodedForms OfEntries(const CodecChoice& codecs, int64_t entries, int64_t on_all);
 
-  // nullptr for threshold. Another codec must be one of the job's.
+  // nullptr for a selective codec. Another one must be one of the job's.
   const CodedKeys* Find(const Codec& codec) const;
 
  private:

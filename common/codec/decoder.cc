@@ -4,30 +4,30 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/codec/bucket_loops.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kHeaderBytes = 4;
 // Packed codes that are unpacked at a time.
 constexpr int64_t kTile = 1024;
 
 }  // namespace
 
 Decoder::Decoder(const CodedKeys& keys, CodecPath path)
-    : keys_(keys), loops_(LoopsOf(path)), left_(keys.entries()) {}
+    : keys_(keys), path_(path), left_(keys.entries()) {}
 
 Decoder::Step Decoder::Assign(const char* data, int64_t size, float weight, float* sum,
                               int64_t count) {
-  return Read(loops_.assign, data, size, weight, sum, count);
+  return Read(&EntryLoops::assign, data, size, weight, sum, count);
 }
 
 Decoder::Step Decoder::Accumulate(const char* data, int64_t size, float weight, float* sum,
                                   int64_t count) {
-  return Read(loops_.accumulate, data, size, weight, sum, count);
+  return Read(&EntryLoops::accumulate, data, size, weight, sum, count);
 }
 
-Decoder::Step Decoder::Read(RunLoops::Decode const* decode, const char* data, int64_t size,
+Decoder::Step Decoder::Read(EntryLoops::Decode EntryLoops::*which, const char* data, int64_t size,
                             float weight, float* sum, int64_t count) {
   TESSERA_CHECK(count <= left_);
   const int64_t size_before = size;
@@ -35,7 +35,7 @@ Decoder::Step Decoder::Read(RunLoops::Decode const* decode, const char* data, in
   while (entries < count) {
     if (bucket_left_ == 0 && !BeginBucket(&data, &size)) break;
     const Stretch& s = keys_.stretches()[stretch_];
-    const RunLoops::Decode loop = decode[static_cast<int>(s.form)];
+    const EntryLoops::Decode loop = s.form->at(path_).*which;
     const int64_t wanted = std::min(count - entries, bucket_left_);
     const int64_t read = s.bits < 8 ? ReadPacked(loop, &data, &size, weight, sum + entries, wanted)
                                     : ReadWhole(loop, &data, &size, weight, sum + entries, wanted);
@@ -69,8 +69,8 @@ bool Decoder::BeginBucket(const char** data, int64_t* size) {
 }
 
 // Entries of one, two or four bytes.
-int64_t Decoder::ReadWhole(RunLoops::Decode decode, const char** data, int64_t* size, float weight,
-                           float* sum, int64_t count) {
+int64_t Decoder::ReadWhole(EntryLoops::Decode decode, const char** data, int64_t* size,
+                           float weight, float* sum, int64_t count) {
   const int64_t entry_bytes = keys_.stretches()[stretch_].bits / 8;
   if (carry_size_ == 0) {
     const int64_t taken = std::min(count, *size / entry_bytes);
@@ -88,8 +88,8 @@ int64_t Decoder::ReadWhole(RunLoops::Decode decode, const char** data, int64_t* 
 }
 
 // Groups of 8 entries of `bits`, which are `bits` bytes; the last of a bucket may be shorter.
-int64_t Decoder::ReadPacked(RunLoops::Decode decode, const char** data, int64_t* size, float weight,
-                            float* sum, int64_t count) {
+int64_t Decoder::ReadPacked(EntryLoops::Decode decode, const char** data, int64_t* size,
+                            float weight, float* sum, int64_t count) {
   const int bits = keys_.stretches()[stretch_].bits;
   const auto decode_codes = [&](const int8_t* codes, int64_t n) {
     decode(reinterpret_cast<const char*>(codes), n, factor_, weight, sum);
@@ -99,7 +99,7 @@ int64_t Decoder::ReadPacked(RunLoops::Decode decode, const char** data, int64_t*
     const int64_t groups = std::min({count / kGroup, *size / bits, kTile / kGroup});
     if (groups > 0) {
       int8_t codes[kTile];
-      loops_.unpack(*data, groups * kGroup, bits, codes);
+      BucketLoopsOf(path_).unpack(*data, groups * kGroup, bits, codes);
       *data += groups * bits;
       *size -= groups * bits;
       return decode_codes(codes, groups * kGroup);
@@ -109,7 +109,7 @@ int64_t Decoder::ReadPacked(RunLoops::Decode decode, const char** data, int64_t*
     const int64_t group = std::min(kGroup, bucket_left_);
     if (*size == 0 || !Carry(data, size, BytesOfEntries(group, bits))) return 0;
     carry_size_ = 0;
-    loops_.unpack(carry_, group, bits, group_);
+    BucketLoopsOf(path_).unpack(carry_, group, bits, group_);
     group_begin_ = 0;
     group_end_ = group;
   }

@@ -11,7 +11,7 @@
 #include "common/codec/coded_keys.h"
 #include "common/codec/path.h"
 #include "common/codec/payload.h"
-#include "common/codec/run_loops.h"
+#include "common/codec/entry_form.h"
 
 namespace tessera {
 
@@ -34,19 +34,19 @@ class Decoder {
   Step Accumulate(const char* data, int64_t size, float weight, float* sum, int64_t count);
 
  private:
-  Step Read(RunLoops::Decode const* decode, const char* data, int64_t size, float weight,
+  Step Read(EntryLoops::Decode EntryLoops::*which, const char* data, int64_t size, float weight,
             float* sum, int64_t count);
   bool BeginBucket(const char** data, int64_t* size);
   // Moves bytes into carry_ until it holds `wanted`; false: there were too few.
   bool Carry(const char** data, int64_t* size, int64_t wanted);
-  int64_t ReadPacked(RunLoops::Decode decode, const char** data, int64_t* size, float weight,
+  int64_t ReadPacked(EntryLoops::Decode decode, const char** data, int64_t* size, float weight,
                      float* sum, int64_t count);
-  int64_t ReadWhole(RunLoops::Decode decode, const char** data, int64_t* size, float weight,
+  int64_t ReadWhole(EntryLoops::Decode decode, const char** data, int64_t* size, float weight,
                     float* sum, int64_t count);
   void Advance(int64_t entries);
 
   const CodedKeys& keys_;
-  const RunLoops& loops_;
+  const CodecPath path_;
   int64_t left_;
   size_t stretch_ = 0;
   int64_t done_ = 0;         // entries of the stretch

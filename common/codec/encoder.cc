@@ -4,21 +4,17 @@
 #include <cstring>
 
 #include "common/base/check.h"
-#include "common/codec/bucket_scale.h"
+#include "common/codec/stochastic.h"
 
 namespace tessera {
 namespace {
-
-constexpr int64_t kHeaderBytes = 4;
-// Codes that are packed at a time: whole groups, small enough for the stack.
-constexpr int64_t kTile = 8 * kRandomGroup;
 
 static_assert(Encoder::kRoomMin >= kHeaderBytes + kRandomGroup);
 
 }  // namespace
 
 Encoder::Encoder(const CodedKeys& keys, const PayloadRandom& random, CodecPath path)
-    : keys_(keys), random_(random), loops_(LoopsOf(path)), left_(keys.bytes()) {
+    : keys_(keys), random_(random), path_(path), left_(keys.bytes()) {
   if (!keys.stretches().empty()) bucket_ = keys.stretches().front().first_bucket;
 }
 
@@ -52,22 +48,11 @@ Encoder::Step Encoder::EncodePlain(const float* entries, int64_t count, char* ou
   const Stretch& s = keys_.stretches()[stretch_];
   const int64_t entry_bytes = s.bits / 8;
   const int64_t taken = std::min({count, s.entries - done_, room / entry_bytes});
-  const int form = static_cast<int>(s.form);
   if (taken == 0) return {};
-  loops_.encode[form](entries, taken, 0, out);
-  if (decoded != nullptr) loops_.assign[form](out, taken, 1, 1, decoded);
+  const EntryLoops& loops = s.form->at(path_);
+  loops.encode(entries, taken, out);
+  if (decoded != nullptr) loops.assign(out, taken, 1, 1, decoded);
   return {taken, taken * entry_bytes};
-}
-
-void Encoder::BeginBucket(const float* entries, char* header) {
-  const Stretch& s = keys_.stretches()[stretch_];
-  const Codec& codec = keys_.codec();
-  const BucketScale scale = BucketScaleOf(
-      codec.kind == CodecKind::kInt8, s.divisor, loops_.largest(entries, bucket_size_),
-      codec.l2_norm ? loops_.square_sum(entries, bucket_size_) : -1.0);
-  inverse_ = scale.inverse;
-  factor_ = scale.factor;
-  std::memcpy(header, &scale.header, kHeaderBytes);
 }
 
 Encoder::Step Encoder::EncodeBucket(const float* entries, int64_t count, char* out, int64_t room,
@@ -85,33 +70,18 @@ Encoder::Step Encoder::EncodeBucket(const float* entries, int64_t count, char* o
   if (taken == 0) return {};
   if (begins) {
     bucket_size_ = size;
-    BeginBucket(entries, out);
+    scale_ = s.form->scale(s, entries, size, path_);
+    std::memcpy(out, &scale_.header, kHeaderBytes);
   }
   char* const codes_out = out + head;
   const int64_t bytes = BytesOfEntries(taken, s.bits);
-  const bool nearest = keys_.codec().kind == CodecKind::kInt8;
-  if (inverse_ == 0) {
+  if (scale_.inverse == 0) {
     std::memset(codes_out, 0, bytes);
-    if (decoded != nullptr) std::fill_n(decoded, taken, UncodedEntry({0, 0, factor_}));
-  } else if (nearest) {
-    loops_.encode[static_cast<int>(EntryForm::kCode)](entries, taken, inverse_, codes_out);
-    if (decoded != nullptr) {
-      loops_.assign[static_cast<int>(s.form)](codes_out, taken, factor_, 1, decoded);
-    }
+    if (decoded != nullptr) std::fill_n(decoded, taken, UncodedEntry(scale_));
   } else {
     const BucketRandom random{random_, bucket_};
-    for (int64_t begin = 0; begin < taken; begin += kTile) {
-      const int64_t tile = std::min(kTile, taken - begin);
-      char* const tile_out = codes_out + begin * s.bits / 8;
-      int8_t unpacked[kTile];
-      int8_t* const codes = s.bits == 8 ? reinterpret_cast<int8_t*>(tile_out) : unpacked;
-      loops_.round_at_random(entries + begin, tile, inverse_, static_cast<int>(s.divisor), random,
-                             bucket_done_ + begin, codes);
-      if (s.bits < 8) loops_.pack(codes, tile, s.bits, tile_out);
-      if (decoded == nullptr) continue;
-      loops_.assign[static_cast<int>(s.form)](reinterpret_cast<const char*>(codes), tile, factor_,
-                                              1, decoded + begin);
-    }
+    s.form->encode_codes({s, path_, scale_, random, bucket_done_, entries, taken}, codes_out,
+                         decoded);
   }
   bucket_done_ += taken;
   return {taken, head + bytes};

@@ -13,9 +13,9 @@
 
 #include <cstdint>
 
+#include "common/codec/bucket_scale.h"
 #include "common/codec/coded_keys.h"
 #include "common/codec/path.h"
-#include "common/codec/run_loops.h"
 #include "common/codec/stochastic.h"
 
 namespace tessera {
@@ -27,7 +27,7 @@ class Encoder {
   // With less room than this a call may write nothing.
   static constexpr int64_t kRoomMin = 256;
 
-  // `keys` must outlive this. `random` is used by qsgd alone.
+  // `keys` must outlive this. `random` is used where a codec rounds at random.
   Encoder(const CodedKeys& keys, const PayloadRandom& random, CodecPath path = BestCodecPath());
 
   // Bytes that are still to be written.
@@ -52,12 +52,11 @@ class Encoder {
  private:
   Step EncodePlain(const float* entries, int64_t count, char* out, int64_t room, float* decoded);
   Step EncodeBucket(const float* entries, int64_t count, char* out, int64_t room, float* decoded);
-  void BeginBucket(const float* entries, char* header);
   void Advance(int64_t entries);
 
   const CodedKeys& keys_;
   const PayloadRandom random_;
-  const RunLoops& loops_;
+  const CodecPath path_;
   int64_t left_;
   size_t stretch_ = 0;
   int64_t done_ = 0;  // entries of the stretch
@@ -65,8 +64,7 @@ class Encoder {
   uint64_t bucket_ = 0;
   int64_t bucket_size_ = 0;
   int64_t bucket_done_ = 0;
-  float inverse_ = 0;  // 0: all codes are 0
-  float factor_ = 0;
+  BucketScale scale_;
 };
 
 }  // namespace tessera

@@ -15,6 +15,7 @@
 namespace tessera {
 
 enum class CodecPath { kScalar, kAvx2, kAvx512 };
+constexpr int kCodecPaths = 3;
 
 // Does this CPU have it?
 bool HasCodecPath(CodecPath path);

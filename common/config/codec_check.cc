@@ -3,13 +3,27 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/codec/codec.h"
+#include "common/codec/codecs.h"
+#include "common/codec/qsgd.h"
 
 namespace tessera {
 namespace {
 
-// The least threshold: tau is used as a float, in which less may be 0, and 0 says that the threshold is led.
-constexpr double kTauLeast = 1e-30;
+// Why error feedback has nothing to do, behind a codec's name; empty: it has.
+const char* WhyNoFeedback(CodecLoss loss) {
+  switch (loss) {
+    case CodecLoss::kNone:
+      return ", which loses nothing";
+    case CodecLoss::kUnbiased:
+      return ": its rounding has no bias to correct, and what is held back would only add to the "
+             "noise";
+    case CodecLoss::kUnsent:
+      return ", which keeps what it does not send by itself";
+    case CodecLoss::kBiased:
+      break;
+  }
+  return "";
+}
 
 class CodecChecker {
  public:
@@ -35,46 +49,48 @@ class CodecChecker {
   bool sends_values() const { return job_.method().has_ist() || job_.method().has_ensemble(); }
   std::string method() const { return job_.method().has_ist() ? "ist" : "ensemble"; }
   const v1::CodecPair& pair() const { return job_.codec(); }
-  bool pushes_threshold() const {
-    const bool is_own = pair().push().kind_case() == v1::Codec::KIND_NOT_SET;
-    return pair().push().has_threshold() || (is_own && job_.method().has_decentralized());
+  // The job leaves codec.push to its method.
+  bool push_is_own() const { return pair().push().kind_case() == v1::Codec::KIND_NOT_SET; }
+  // What is not sent is held back.
+  bool pushes_some() const {
+    if (push_is_own()) return job_.method().has_decentralized();
+    return CodecOf(pair().push())->selective() != nullptr;
   }
 
   void Push() {
-    if (pair().push().kind_case() == v1::Codec::KIND_NOT_SET) return;
+    if (push_is_own()) return;
     const Codec push = CodecOf(pair().push());
-    if (push.kind == CodecKind::kThreshold && push.tau > 0 && push.tau < kTauLeast) {
-      Fail("codec.push.threshold.tau",
-           absl::StrCat("got ", push.tau, ", want 0 or a number of at least ", kTauLeast));
-    }
-    if (push.kind == CodecKind::kThreshold && sends_values()) {
-      Fail("codec.push", absl::StrCat("got threshold, want another codec with method ", method(),
-                                      ": it sends parts of changes, and a push of ", method(),
-                                      " brings values, all of which replace what is there"));
-    }
-    if (push.kind == CodecKind::kThreshold && job_.method().has_slim_dp()) {
+    const CodecRemark wrong = WrongIn(pair().push());
+    if (!wrong.message.empty()) Fail(absl::StrCat("codec.push.", wrong.key), wrong.message);
+    const bool is_selective = push->selective() != nullptr;
+    if (is_selective && sends_values()) {
       Fail("codec.push",
-           "got threshold, want another codec with method slim_dp, which chooses the entries "
-           "that a push moves by itself");
+           absl::StrCat("got ", push->kind(), ", want another codec with method ", method(),
+                        ": it sends parts of changes, and a push of ", method(),
+                        " brings values, all of which replace what is there"));
+    }
+    if (is_selective && job_.method().has_slim_dp()) {
+      Fail("codec.push", absl::StrCat("got ", push->kind(),
+                                      ", want another codec with method slim_dp, which chooses the "
+                                      "entries that a push moves by itself"));
     }
     if (!job_.method().has_quant_dp()) return;
     const v1::QuantDp& quant = job_.method().quant_dp();
-    Codec own;
-    own.kind = CodecKind::kQsgd;
-    own.bits = static_cast<int>(quant.bits());
-    own.bucket = quant.bucket();
-    own.l2_norm = quant.norm() == "l2";
+    const Codec own =
+        QsgdCodec(static_cast<int>(quant.bits()), quant.bucket(), quant.norm() == "l2");
     if (push == own) return;
-    Fail("codec.push", absl::StrCat("got ", Describe(push),
-                                    ", want no codec.push with method quant_dp, which has ",
-                                    Describe(own), "; for another codec use data_parallel"));
+    Fail("codec.push",
+         absl::StrCat("got ", push->name(), ", want no codec.push with method quant_dp, which has ",
+                      own->name(), "; for another codec use data_parallel"));
   }
 
   void Pull() {
-    if (!pair().pull().has_threshold()) return;
-    Fail("codec.pull",
-         "got threshold, want f32, bf16, f16, int8 or qsgd: it sends parts of changes, and a pull "
-         "brings values");
+    const Codec pull = CodecOf(pair().pull());
+    if (pull->selective() == nullptr) return;
+    const std::string others =
+        KindsThat([](const CodecDefinition& codec) { return codec.selective() == nullptr; });
+    Fail("codec.pull", absl::StrCat("got ", pull->kind(), ", want ", others,
+                                    ": it sends parts of changes, and a pull brings values"));
   }
 
   // Refuses codecs that ruin averaged states: Adam divides by the root of its squares, and one that is rounded to
@@ -83,13 +99,14 @@ class CodecChecker {
     if (!job_.method().local_sgd().average_state() || errors_.Touches("train.optimizer")) return;
     const bool adamw = job_.train().optimizer().has_adamw();
     if (!adamw && !job_.train().optimizer().has_adam()) return;
-    const CodecKind kind = CodecOf(codec).kind;
-    if (kind == CodecKind::kF32 || kind == CodecKind::kBf16 || errors_.Touches(key)) return;
+    const Codec named = CodecOf(codec);
+    if (named->traits().keeps_small || errors_.Touches(key)) return;
+    const std::string others =
+        KindsThat([](const CodecDefinition& other) { return other.traits().keeps_small; });
     Fail(key,
-         absl::StrCat(
-             "got ", Describe(CodecOf(codec)), ", want f32 or bf16 with ", adamw ? "adamw" : "adam",
-             " and method.local_sgd.average_state: it makes small squares of gradients 0, and a "
-             "step divides by their root; with average_state false it is welcome"));
+         absl::StrCat("got ", named->name(), ", want ", others, " with ", adamw ? "adamw" : "adam",
+                      " and method.local_sgd.average_state: it makes small squares of gradients 0, "
+                      "and a step divides by their root; with average_state false it is welcome"));
   }
 
   void ErrorFeedback() {
@@ -100,23 +117,14 @@ class CodecChecker {
                                     ": it corrects sums of changes, and a push of ", method(),
                                     " brings values"));
     }
-    switch (pair().push().kind_case()) {
-      case v1::Codec::kBf16:
-      case v1::Codec::kF16:
-      case v1::Codec::kInt8:
-        return;
-      case v1::Codec::kThreshold:
-        return Fail(key,
-                    "got true, want false with codec.push threshold, which keeps what it does not "
-                    "send by itself");
-      case v1::Codec::kQsgd:
-        return Fail(key,
-                    "got true, want false with codec.push qsgd: its rounding has no bias to "
-                    "correct, and what is held back would only add to the noise");
-      default:
-        break;
+    const Codec push = CodecOf(pair().push());
+    const std::string idle = WhyNoFeedback(push->traits().loss);
+    if (idle.empty()) return;
+    // Where f32 is pushed a method may still hold entries back.
+    if (push != Codec()) {
+      return Fail(key, absl::StrCat("got true, want false with codec.push ", push->kind(), idle));
     }
-    if (pushes_threshold()) {
+    if (pushes_some()) {
       return Fail(
           key,
           "got true, want false with method decentralized, whose codec, threshold, keeps what "
@@ -127,14 +135,17 @@ class CodecChecker {
     }
     // With slim_dp even f32 holds something back: the entries that an exchange does not move.
     if (job_.method().has_slim_dp()) return;
-    Fail(key, "got true, want false with codec.push f32, which loses nothing");
+    Fail(key, absl::StrCat("got true, want false with codec.push ", push->kind(), idle));
   }
 
   void Flush() {
-    if (!pair().flush() || pair().error_feedback() || pushes_threshold()) return;
+    if (!pair().flush() || pair().error_feedback() || pushes_some()) return;
+    const std::string some =
+        KindsThat([](const CodecDefinition& codec) { return codec.selective() != nullptr; });
     Fail("codec.flush",
-         "got true, want false: with this codec.push nothing is held back that a last push could "
-         "bring; that is so of threshold, and with error_feedback");
+         absl::StrCat("got true, want false: with this codec.push nothing is held back that a last "
+                      "push could bring; that is so of ",
+                      some, ", and with error_feedback"));
   }
 
   const Positions& positions_;

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "common/config/data_formats.h"
 #include "common/config/job_paths.h"
+#include "common/config/key_errors.h"
 #include "common/config/named_path.h"
 #include "common/layout/row_shape.h"
 
@@ -31,7 +32,7 @@ std::string LayerName(const v1::Layer& layer) {
 class DataChecker {
  public:
   DataChecker(const Positions& positions, JobErrors* errors)
-      : positions_(positions), errors_(*errors) {}
+      : positions_(positions), errors_(positions, errors) {}
 
   void Check(const v1::Job& job) {
     const DataFormat* const format =
@@ -57,12 +58,8 @@ class DataChecker {
   }
 
  private:
-  // Whether nothing is wrong with `key` so far.
-  bool Sound(absl::string_view key) const { return !errors_.Touches(key); }
-
-  void Fail(absl::string_view key, absl::string_view message) {
-    errors_.Add(PositionOf(positions_, key), key, message);
-  }
+  bool Sound(absl::string_view key) const { return errors_.Sound(key); }
+  void Fail(absl::string_view key, absl::string_view message) { errors_.Add(key, message); }
 
   void Labels(const DataFormat& format, absl::string_view key, const v1::DataFiles& files) {
     const std::string labels = absl::StrCat(key, ".labels");
@@ -186,7 +183,7 @@ class DataChecker {
   }
 
   const Positions& positions_;
-  JobErrors& errors_;
+  KeyErrors errors_;
   bool directory_is_there_ = false;
 };
 

@@ -4,16 +4,18 @@
 // Each push is applied when it arrives; tau = version when applied - version when pulled.
 // Weights that fall with tau: Zhang, Gupta, Lian, Liu, IJCAI 2016.
 // Per worker and J steps: up 4n bytes, down 4n bytes, nobody waits.
-#include "common/method/methods.h"
-
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/consistency/none.h"
+#include "common/method/catalog.h"
+#include "common/method/shared_parts.h"
 #include "common/method/staleness.h"
 #include "common/rule/add.h"
 
 namespace tessera {
+namespace {
 
-Recipe AsyncSgd(const v1::Job& job) {
+absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   const v1::AsyncSgd& keys = job.method().async_sgd();
   const StalenessWeight weight = WeightOf(keys.staleness());
   Recipe recipe;
@@ -34,5 +36,9 @@ Recipe AsyncSgd(const v1::Job& job) {
   }
   return recipe;
 }
+
+}  // namespace
+
+extern const Method kAsyncSgd = {v1::Method::kAsyncSgd, RecipeOf};
 
 }  // namespace tessera

@@ -6,15 +6,21 @@
 // w <- w + delta_k on every replica, in the order of arrival.  Per worker and J steps: up (K - 1) times
 // a push, to the peers; nothing comes down.  Replicas are equal, but for rounding, once all pushes have
 // arrived.
-#include "common/method/methods.h"
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/codec/threshold.h"
 #include "common/consistency/none.h"
+#include "common/method/catalog.h"
 #include "common/rule/add.h"
 
 namespace tessera {
+namespace {
 
-Recipe Decentralized(const v1::Job& job) {
+absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   const v1::Decentralized& keys = job.method().decentralized();
   Recipe recipe;
   recipe.name = "decentralized";
@@ -30,8 +36,9 @@ Recipe Decentralized(const v1::Job& job) {
     absl::StrAppend(&recipe.description, "; worker 0 trains ", recipe.warmup_steps,
                     " steps before the others begin");
   }
-  recipe.codecs.push.kind = CodecKind::kThreshold;
-  recipe.codecs.push.density = keys.density();
+  ThresholdNumbers numbers;
+  numbers.density = keys.density();
+  recipe.codecs.push = ThresholdCodec(numbers);
   recipe.lockstep = false;
   recipe.push_weight = PushWeight::kWhole;
   recipe.aligned = false;
@@ -39,5 +46,86 @@ Recipe Decentralized(const v1::Job& job) {
   recipe.make_rule = MakeAdd;
   return recipe;
 }
+
+constexpr char kWarmupSteps[] = "method.decentralized.warmup_steps";
+// The value of both keys that say the density, where a job file does not (proto/job.proto).
+constexpr double kDensityDefault = 0.002;
+
+// Worker 0 trains alone at first, and the rest of the job follows.
+void CheckWarmup(const v1::Job& job, KeyErrors* errors) {
+  const int64_t warmup = job.method().decentralized().warmup_steps();
+  if (!errors->Sound(kWarmupSteps) || !errors->Sound("train") || job.train().steps() == 0) return;
+  if (warmup == 0 || warmup < job.train().steps()) return;
+  errors->Add(kWarmupSteps, absl::StrCat("got ", warmup, ", want less than ", job.train().steps(),
+                                         ", which is train.steps: the others would never begin"));
+}
+
+void CheckServers(const v1::Job& job, KeyErrors* errors) {
+  if (!errors->Sound("cluster.servers") || !errors->Sound("cluster.workers")) return;
+  const v1::Servers& list = job.cluster().servers();
+  const bool is_listed = !list.addresses().empty();
+  const int64_t servers = is_listed ? list.addresses_size() : list.count();
+  const int64_t workers = job.cluster().workers();
+  if (servers == workers) return;
+  errors->Add(is_listed ? "cluster.servers.addresses" : "cluster.servers.count",
+              absl::StrCat("got ", servers, ", want ", workers,
+                           ", the number of workers (cluster.workers): with decentralized every "
+                           "worker has a server of its own beside it"));
+}
+
+// Replicas that go on by themselves have no common state to keep.
+void CheckCheckpoint(const v1::Job& job, KeyErrors* errors) {
+  const v1::Checkpoint& checkpoint = job.checkpoint();
+  for (const auto& [key, path] : {std::make_pair("checkpoint.directory", &checkpoint.directory()),
+                                  std::make_pair("checkpoint.restore", &checkpoint.restore())}) {
+    if (path->empty() || !errors->Sound(key) || !errors->Sound("method")) continue;
+    errors->Add(key, absl::StrCat("got ", Quoted(*path),
+                                  ", want none with decentralized: every replica is a copy of the "
+                                  "model, and a new server copies one that is there"));
+  }
+}
+
+void CheckReplicas(const v1::Job& job, KeyErrors* errors) {
+  for (const absl::string_view key : {"cluster.replicas", "cluster.servers", "method"}) {
+    if (!errors->Sound(key)) return;
+  }
+  if (job.cluster().replicas() == 0) return;
+  errors->Add("cluster.replicas",
+              "got 1, want 0 with method decentralized: every server has the whole model already");
+}
+
+void Check(const v1::Job& job, KeyErrors* errors) {
+  CheckCheckpoint(job, errors);
+  CheckWarmup(job, errors);
+  CheckServers(job, errors);
+  CheckReplicas(job, errors);
+}
+
+std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
+  const int64_t warmup = job.method().decentralized().warmup_steps();
+  if (warmup == 0 || warmup < steps) return {};
+  return {{kWarmupSteps, warmup, "", "it ends before workers other than 0 begin"}};
+}
+
+// codec.push, where it is given, says the density, too, and is the one that counts.
+std::vector<std::string> IdleKeys(const v1::Job& job) {
+  const v1::Codec& push = job.codec().push();
+  const double density = job.method().decentralized().density();
+  if (push.kind_case() == v1::Codec::KIND_NOT_SET || density == kDensityDefault) return {};
+  const Codec codec = CodecOf(push);
+  if (codec.kind == CodecKind::kThreshold && codec.tau == 0 && codec.density == density) return {};
+  return {absl::StrCat("method.decentralized.density ", density,
+                       ": without effect beside codec.push ", Describe(codec))};
+}
+
+}  // namespace
+
+extern const Method kDecentralized = {
+    v1::Method::kDecentralized,
+    RecipeOf,
+    Check,
+    LengthNotes,
+    [](const v1::Job& job) { return job.method().decentralized().warmup_steps() > 0; },
+    IdleKeys};
 
 }  // namespace tessera

@@ -7,15 +7,17 @@
 // asynchronous      every push is an update, rule delayed Nesterov, and slower workers are given
 //                   fewer steps (Liu et al., arXiv 2401.09135)
 // overlap           an exchange goes on beside the next steps (as local_sgd.cc)
-#include "common/method/methods.h"
-
 #include <algorithm>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/consistency/quorum.h"
+#include "common/method/catalog.h"
+#include "common/method/shared_parts.h"
 #include "common/rule/delayed_nesterov.h"
 #include "common/rule/negated.h"
 #include "common/rule/sgd.h"
@@ -44,9 +46,7 @@ void WaitForQuorum(int64_t pushes, absl::Duration grace, Recipe* recipe) {
   recipe->make_policy = [pushes, grace] { return MakeQuorum(pushes, grace); };
 }
 
-}  // namespace
-
-Recipe Diloco(const v1::Job& job) {
+absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   const v1::Diloco& keys = job.method().diloco();
   const float eta = static_cast<float>(keys.outer_learning_rate());
   const float mu = static_cast<float>(keys.outer_momentum());
@@ -88,5 +88,37 @@ Recipe Diloco(const v1::Job& job) {
   if (mu != 0) recipe.rule_states = {"outer_momentum"};
   return recipe;
 }
+
+void CheckQuorum(const v1::Job& job, KeyErrors* errors) {
+  const v1::Diloco& keys = job.method().diloco();
+  const std::string key = "method.diloco.quorum";
+  if (!errors->Sound(key) || !errors->Sound("method.diloco.asynchronous")) return;
+  const v1::Quorum& quorum = keys.quorum();
+  if (keys.asynchronous() && (quorum.pushes() > 0 || quorum.grace() > 0)) {
+    errors->Add(key,
+                "got a quorum beside asynchronous, want one or the other: with asynchronous nobody "
+                "waits, so that there is nothing to close");
+  } else if (quorum.pushes() == 0 && quorum.grace() > 0) {
+    errors->Add(key + ".grace",
+                "got a time without pushes, want both: grace runs once so many pushes are there, "
+                "and with pushes 0 an update waits for all");
+  } else {
+    CheckPushes(job, key + ".pushes", quorum.pushes(), errors);
+  }
+}
+
+void Check(const v1::Job& job, KeyErrors* errors) {
+  CheckQuorum(job, errors);
+  const v1::Diloco& keys = job.method().diloco();
+  if (!keys.overlap() || (!keys.asynchronous() && keys.quorum().pushes() == 0)) return;
+  errors->Add("method.diloco.overlap",
+              absl::StrCat("got true beside ", keys.asynchronous() ? "asynchronous" : "a quorum",
+                           ", want one or the other: nobody waits there, so that there is nothing "
+                           "to overlap"));
+}
+
+}  // namespace
+
+extern const Method kDiloco = {v1::Method::kDiloco, RecipeOf, Check};
 
 }  // namespace tessera

@@ -6,9 +6,16 @@
 // Every J steps all hidden neurons are dealt anew, and each site trains the network of its own.
 // All sites together, per step, up and down: (N_0 N_1 + N_{t-1} N_t) / J + sum of hidden-to-hidden
 // matrices / (K J) floats, where data parallel moves K times all of them.
+#include <algorithm>
+#include <vector>
+
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/consistency/barrier.h"
-#include "common/method/methods.h"
+#include "common/keyset/mean_share.h"
+#include "common/keyset/subnet.h"
+#include "common/layout/parameters.h"
+#include "common/method/catalog.h"
 #include "common/rule/add.h"
 
 namespace tessera {
@@ -26,12 +33,12 @@ Recipe Subnets() {
   return recipe;
 }
 
-// The steps of a round that is the whole job: more than any job has.
+constexpr char kTailSteps[] = "method.ist.tail_steps";
+
+// More steps than any job has.
 constexpr int64_t kWholeJob = 1000000000000;
 
-}  // namespace
-
-Recipe Ist(const v1::Job& job) {
+absl::StatusOr<Recipe> IstRecipe(const v1::Job& job) {
   Recipe recipe = Subnets();
   recipe.name = "ist";
   recipe.local_steps = job.method().ist().local_steps();
@@ -52,8 +59,8 @@ Recipe Ist(const v1::Job& job) {
   return recipe;
 }
 
-// The model is cut once for the whole job, and returned once at the end.
-Recipe Ensemble(const v1::Job& job) {
+// One partition for the whole run, returned once at the end.
+absl::StatusOr<Recipe> EnsembleRecipe(const v1::Job& job) {
   Recipe recipe = Subnets();
   recipe.name = "ensemble";
   recipe.local_steps = kWholeJob;
@@ -64,5 +71,79 @@ Recipe Ensemble(const v1::Job& job) {
       "all return theirs at its end";
   return recipe;
 }
+
+// Hidden neurons are dealt to the workers, so that each hidden layer must have one for every worker.
+void CheckHiddenLayers(const v1::Job& job, absl::string_view method, KeyErrors* errors) {
+  if (!errors->Sound("model") || !errors->Sound("cluster.workers")) return;
+  const int64_t workers = std::max<int64_t>(1, job.cluster().workers());
+  std::vector<int64_t> widths;
+  for (const v1::Layer& layer : job.model().layers()) {
+    if (layer.has_linear()) widths.push_back(layer.linear().units());
+  }
+  if (widths.size() < 2) {
+    errors->Add("model.layers",
+                absl::StrCat("got one linear layer, want at least two: ", method,
+                             " deals hidden neurons to the workers, and there are none"));
+    return;
+  }
+  const int64_t least = *std::min_element(widths.begin(), widths.end() - 1);
+  if (least >= workers) return;
+  errors->Add("cluster.workers",
+              absl::StrCat("got ", workers, ", want at most ", least,
+                           ", the neurons of the smallest hidden layer, so that every "
+                           "worker has a part of each"));
+}
+
+// The last minibatches are those of the whole model.
+void CheckTail(const v1::Job& job, KeyErrors* errors) {
+  const v1::Ist& ist = job.method().ist();
+  if (ist.tail_steps() == 0) return;
+  for (const absl::string_view key : {"method.ist", "model", "train"}) {
+    if (!errors->Sound(key)) return;
+  }
+  const std::string got = absl::StrCat("got ", ist.tail_steps(), ", want ");
+  if (ist.tail_steps() < ist.local_steps()) {
+    errors->Add(kTailSteps, absl::StrCat(got, "at least ", ist.local_steps(),
+                                         ", which is method.ist.local_steps, or 0: it begins where "
+                                         "a round ends"));
+    return;
+  }
+  if (job.train().steps() > 0 && ist.tail_steps() >= job.train().steps()) {
+    errors->Add(kTailSteps, absl::StrCat(got, "less than ", job.train().steps(),
+                                         ", which is train.steps; for local steps alone use "
+                                         "local_sgd"));
+    return;
+  }
+  const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
+  if (!shape.ok()) return;
+  const std::vector<int> scaled =
+      WeightsOfMeanShare(job.model(), *shape, GroupsOf(job.model(), *shape));
+  if (scaled.empty()) return;
+  errors->Add(kTailSteps,
+              absl::StrCat(got, "0 with this model: ", shape->parameters[scaled.front()].name,
+                           " sums over hidden neurons without a batch_norm behind it. Subnets are "
+                           "trained on sums of fewer terms, which evaluation makes up for, and the "
+                           "whole model is not; add a batch_norm after that layer"));
+}
+
+std::vector<LengthNote> IstLengthNotes(const v1::Job& job, int64_t steps) {
+  const int64_t tail = job.method().ist().tail_steps();
+  if (tail == 0 || tail < steps) return {};
+  return {{kTailSteps, tail, "", "no subnet is trained; for local steps alone use local_sgd"}};
+}
+
+}  // namespace
+
+extern const Method kIst = {v1::Method::kIst, IstRecipe,
+                            [](const v1::Job& job, KeyErrors* errors) {
+                              CheckHiddenLayers(job, "ist", errors);
+                              CheckTail(job, errors);
+                            },
+                            IstLengthNotes,
+                            [](const v1::Job& job) { return job.method().ist().tail_steps() > 0; }};
+
+extern const Method kEnsemble = {
+    v1::Method::kEnsemble, EnsembleRecipe,
+    [](const v1::Job& job, KeyErrors* errors) { CheckHiddenLayers(job, "ensemble", errors); }};
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
-// How large the parameters are that a job exchanges: qsgd rounds none with few entries (kQsgdEntriesMin).
+// How large the parameters are that a job exchanges: a codec may leave those with few entries as they are
+// (CodecTraits::parameter_entries_min).
 #ifndef TESSERA_COMMON_METHOD_LARGEST_EXCHANGED_H_
 #define TESSERA_COMMON_METHOD_LARGEST_EXCHANGED_H_
 

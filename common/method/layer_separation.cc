@@ -8,14 +8,21 @@
 // is the mean over the minibatches, as in data_parallel with as many workers as have data, step for step.
 // Per worker with data and step: 4 n_front bytes up and down, and 4 B A both ways for B activations of A values;
 // per other worker 4 n_behind.
-#include "common/method/methods.h"
+#include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/consistency/barrier.h"
+#include "common/layout/layer_cut.h"
+#include "common/method/catalog.h"
+#include "common/method/shared_parts.h"
 
 namespace tessera {
+namespace {
 
-Recipe LayerSeparation(const v1::Job& job) {
+absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   Recipe recipe;
   recipe.name = "layer_separation";
   recipe.description =
@@ -23,13 +30,41 @@ Recipe LayerSeparation(const v1::Job& job) {
       "on the activations that they are sent, and the servers apply the mean gradients of each";
   recipe.local_steps = 1;
   recipe.lockstep = true;
-  const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model());
-  TESSERA_CHECK(cut.ok());  // RecipeFor has looked.
+  TESSERA_ASSIGN_OR_RETURN(const LayerCut cut, CutBeforeLinear(job.model()));
   const auto linear = static_cast<int>(job.method().layer_separation().linear_workers());
-  recipe.split = LayerSplit{*cut, static_cast<int>(job.cluster().workers()) - linear, linear};
+  recipe.split = LayerSplit{cut, static_cast<int>(job.cluster().workers()) - linear, linear};
   recipe.make_policy = MakeBarrier;
   ApplyOptimizer(job, &recipe);
   return recipe;
 }
+
+void Check(const v1::Job& job, KeyErrors* errors) {
+  const std::string key = "method.layer_separation.linear_workers";
+  const int64_t workers = job.cluster().workers();
+  const int64_t linear = job.method().layer_separation().linear_workers();
+  if (errors->Sound(key) && errors->Sound("cluster.workers") && 2 * linear > workers) {
+    errors->Add(key, absl::StrCat("got ", linear, ", want at most ", workers / 2, " of the ",
+                                  workers, " workers (cluster.workers)",
+                                  workers < 2 ? ", which must be 2 or more" : "",
+                                  ": each of the others sends its activations to one of them"));
+  }
+  const int64_t piece = job.train().micro_batch();
+  if (errors->Sound("train") && piece > 0 && piece < job.train().batch_size()) {
+    errors->Add("train.micro_batch",
+                absl::StrCat("got ", piece,
+                             ", want 0 with method layer_separation: the activations of a "
+                             "minibatch are sent whole"));
+  }
+  const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model());
+  if (errors->Sound("model") && !cut.ok()) {
+    errors->Add("model.layers",
+                absl::StrCat(absl::StripPrefix(cut.status().message(), "model.layers: "),
+                             " with method layer_separation"));
+  }
+}
+
+}  // namespace
+
+extern const Method kLayerSeparation = {v1::Method::kLayerSeparation, RecipeOf, Check};
 
 }  // namespace tessera

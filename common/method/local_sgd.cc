@@ -5,17 +5,21 @@
 // average_state as many again for each state of the optimizer.
 //
 // overlap           CoCoD-SGD (Shen, Xu, Liu, Liang, Cheng: IJCAI 2019, arXiv 1906.12043)
-#include "common/method/methods.h"
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/consistency/barrier.h"
+#include "common/method/catalog.h"
+#include "common/method/shared_parts.h"
 #include "common/rule/add.h"
 #include "common/rule/optimizer.h"
 
 namespace tessera {
+namespace {
 
-Recipe LocalSgd(const v1::Job& job) {
+absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   const v1::LocalSgd& keys = job.method().local_sgd();
   Recipe recipe;
   recipe.name = "local_sgd";
@@ -36,5 +40,26 @@ Recipe LocalSgd(const v1::Job& job) {
   recipe.make_rule = MakeAdd;
   return recipe;
 }
+
+void Check(const v1::Job& job, KeyErrors* errors) {
+  const v1::LocalSgd& keys = job.method().local_sgd();
+  if (!keys.average_state()) return;
+  if (keys.overlap()) {
+    errors->Add("method.local_sgd.overlap",
+                "got true beside average_state, want one or the other: a state that comes an "
+                "exchange late does not belong to the parameters that it would move");
+  }
+  const std::string average = "method.local_sgd.average_state";
+  if (errors->Sound(average) && errors->Sound("train.optimizer") &&
+      StateNames(job.train().optimizer()).empty()) {
+    errors->Add(average,
+                "got true, want false: sgd without momentum has no state, so that there is nothing "
+                "to average");
+  }
+}
+
+}  // namespace
+
+extern const Method kLocalSgd = {v1::Method::kLocalSgd, RecipeOf, Check};
 
 }  // namespace tessera

@@ -4,9 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/codec/codecs.h"
 #include "common/method/largest_exchanged.h"
-#include "common/method/methods.h"
-#include "common/rule/optimizer.h"
 
 namespace tessera {
 namespace {
@@ -16,7 +15,7 @@ struct Entry {
   Recipe (*make)(const v1::Job& job);
 };
 
-// The catalog: a method is in this build if it is here.
+// The catalog.
 constexpr Entry kMethods[] = {
     {v1::Method::kDataParallel, DataParallel},
     {v1::Method::kLocalSgd, LocalSgd},
@@ -32,11 +31,10 @@ constexpr Entry kMethods[] = {
     {v1::Method::kLayerSeparation, LayerSeparation},
 };
 
-// Whether the codec has no effect: a job whose parameters are all too small for qsgd moves f32, whatever it names.
-// A job without a model is described as if they were not too small.
+// A job whose parameters are all too small for a codec moves f32, whatever it names; one without a model is described
+// as if they were not.
 bool IsIdle(const Codec& codec, const absl::StatusOr<int64_t>& largest) {
-  return codec.kind == CodecKind::kQsgd && largest.ok() && *largest > 0 &&
-         *largest < kQsgdEntriesMin;
+  return largest.ok() && *largest > 0 && *largest < codec->traits().parameter_entries_min;
 }
 
 // The codecs in words, with a remark where the model's parameters are too small for the codec that the job names.
@@ -46,7 +44,8 @@ std::string DescribeCodecs(const v1::Model& model, const Recipe& recipe) {
   std::string idle;
   for (Codec* const codec : {&moved.push, &moved.pull}) {
     if (!IsIdle(*codec, largest)) continue;
-    idle = absl::StrCat(" (", Describe(*codec), " rounds parameters of ", kQsgdEntriesMin,
+    idle = absl::StrCat(" (", (*codec)->name(), " rounds parameters of ",
+                        (*codec)->traits().parameter_entries_min,
                         " entries and more, and the largest has ", *largest, ")");
     *codec = Codec();
   }
@@ -67,33 +66,15 @@ void TakeCodecs(const v1::Job& job, Recipe* recipe) {
 
 }  // namespace
 
-void ApplyOptimizer(const v1::Job& job, Recipe* recipe) {
-  const v1::Optimizer& optimizer = job.train().optimizer();
-  recipe->payload = PayloadKind::kGradient;
-  recipe->schedule = RateSchedule(job.train().schedule());
-  recipe->make_rule = [optimizer] { return MakeOptimizer(optimizer); };
-  recipe->rule_states = StateNames(optimizer);
-}
-
-void Overlap(Recipe* recipe) {
-  recipe->overlaps = true;
-  absl::StrAppend(&recipe->description,
-                  "; what an exchange brings is taken up one exchange later, and training goes on "
-                  "meanwhile");
-}
-
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
-  if (job.method().has_layer_separation()) {
-    TESSERA_RETURN_IF_ERROR(CutBeforeLinear(job.model()).status());
+  const Method* const method = MethodOf(job);
+  if (method == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("method: number ", job.method().kind_case(),
+                                                 " is not in this build; see docs/methods.md"));
   }
-  for (const Entry& entry : kMethods) {
-    if (entry.kind != job.method().kind_case()) continue;
-    Recipe recipe = entry.make(job);
-    TakeCodecs(job, &recipe);
-    return recipe;
-  }
-  return absl::UnimplementedError(absl::StrCat("method: number ", job.method().kind_case(),
-                                               " is not in this build; see docs/methods.md"));
+  TESSERA_ASSIGN_OR_RETURN(Recipe recipe, method->recipe(job));
+  TakeCodecs(job, &recipe);
+  return recipe;
 }
 
 Recipe TailOf(const Recipe& recipe) {

@@ -6,18 +6,24 @@
 // is selected anew from |w| + c |g|.
 // Per worker and exchange: up and down 4 alpha n bytes, each q-th up 4n; per core its keys down, n / 8 bytes
 // at most.
-#include "common/method/methods.h"
-
 #include <algorithm>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
+#include "common/keyset/core_share.h"
+#include "common/keyset/key_set.h"
+#include "common/layout/parameters.h"
+#include "common/method/catalog.h"
 #include "common/rule/add.h"
 
 namespace tessera {
+namespace {
 
-Recipe SlimDp(const v1::Job& job) {
+absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   const v1::SlimDp& keys = job.method().slim_dp();
   const float weight = 1.0f / static_cast<float>(std::max<int64_t>(1, job.cluster().workers()));
   Recipe recipe;
@@ -47,5 +53,45 @@ Recipe SlimDp(const v1::Job& job) {
   }
   return recipe;
 }
+
+void Check(const v1::Job& job, KeyErrors* errors) {
+  const v1::SlimDp& keys = job.method().slim_dp();
+  if (!errors->Sound("method.slim_dp")) return;
+  if (keys.beta() > keys.alpha()) {
+    errors->Add("method.slim_dp.beta",
+                absl::StrCat("got ", keys.beta(), ", want at most ", keys.alpha(),
+                             ", which is method.slim_dp.alpha: the core is a part of what is "
+                             "exchanged"));
+    return;
+  }
+  const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
+  if (!errors->Sound("model") || !errors->Sound("cluster.servers") || !shape.ok()) return;
+  const v1::Servers& list = job.cluster().servers();
+  const int servers = std::max({1, static_cast<int>(list.count()), list.addresses_size()});
+  const CoreShare share{keys.alpha(), keys.beta()};
+  int64_t moved = CoreCount(share, shape->size);
+  for (const ShardSlices& owned : DenseKeys(*shape, servers).slices) {
+    moved += ExplorerCount(share, shape->size, owned.size, 0);
+  }
+  if (moved > 0 || share.is_whole()) return;
+  const double least = std::min(1.0, 1.01 * servers / static_cast<double>(shape->size));
+  errors->Add("method.slim_dp.alpha",
+              absl::StrCat("got ", keys.alpha(), ", want ", absl::StrFormat("%.3g", least),
+                           " or more, which is an entry for each server: of this model's ",
+                           shape->size, " entries an exchange would move none"));
+}
+
+std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
+  const v1::SlimDp& keys = job.method().slim_dp();
+  const int64_t exchanges = (steps - 1) / keys.local_steps() + 1;
+  if (keys.beta() == 0 || keys.core_every() <= exchanges) return {};
+  return {{"method.slim_dp.core_every", keys.core_every(),
+           absl::StrCat("the job has ", exchanges, exchanges == 1 ? " exchange" : " exchanges"),
+           "the core stays what it is at the start"}};
+}
+
+}  // namespace
+
+extern const Method kSlimDp = {v1::Method::kSlimDp, RecipeOf, Check, LengthNotes};
 
 }  // namespace tessera

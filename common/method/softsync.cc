@@ -3,16 +3,18 @@
 //   consistency  softsync(s), lambda(tau) / s   rule     the job's optimizer; add for deltas
 // u = (1/s) sum over s pushes of lambda(tau_j) g_j.  The paper's n-softsync is s = floor(K / n).
 // Per worker and J steps: up 4n bytes, down 4n bytes, nobody waits.
-#include "common/method/methods.h"
-
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/consistency/softsync.h"
+#include "common/method/catalog.h"
+#include "common/method/shared_parts.h"
 #include "common/method/staleness.h"
 #include "common/rule/add.h"
 
 namespace tessera {
+namespace {
 
-Recipe Softsync(const v1::Job& job) {
+absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   const v1::Softsync& keys = job.method().softsync();
   const StalenessWeight weight = WeightOf(keys.staleness());
   const int64_t pushes = keys.pushes();
@@ -35,5 +37,13 @@ Recipe Softsync(const v1::Job& job) {
   }
   return recipe;
 }
+
+void Check(const v1::Job& job, KeyErrors* errors) {
+  CheckPushes(job, "method.softsync.pushes", job.method().softsync().pushes(), errors);
+}
+
+}  // namespace
+
+extern const Method kSoftsync = {v1::Method::kSoftsync, RecipeOf, Check};
 
 }  // namespace tessera

@@ -5,17 +5,18 @@
 // w <- w + (1/K) delta_k at each push, K = cluster.workers.
 // Per worker and J steps: up 4n bytes, down 4n bytes; who is more than `bound` exchanges ahead of the
 // slowest waits.
-#include "common/method/methods.h"
-
 #include <algorithm>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/consistency/ssp.h"
+#include "common/method/catalog.h"
 #include "common/rule/add.h"
 
 namespace tessera {
+namespace {
 
-Recipe Ssp(const v1::Job& job) {
+absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   const int64_t bound = job.method().ssp().bound();
   const int64_t workers = std::max<int64_t>(1, job.cluster().workers());
   Recipe recipe;
@@ -32,5 +33,9 @@ Recipe Ssp(const v1::Job& job) {
   recipe.make_rule = MakeAdd;
   return recipe;
 }
+
+}  // namespace
+
+extern const Method kSsp = {v1::Method::kSsp, RecipeOf};
 
 }  // namespace tessera

@@ -1,10 +1,13 @@
 #include "deploy/cli/check_notes.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/codec/codec.h"
+#include "common/codec/codecs.h"
+#include "common/codec/selective_codec.h"
+#include "common/codec/threshold.h"
 #include "common/method/largest_exchanged.h"
 #include "deploy/cli/length_notes.h"
 
@@ -13,19 +16,12 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-// The default of both keys called density (proto/job.proto).
-constexpr double kDensityDefault = 0.002;
-
-bool RoundsToNearest(const Codec& codec) {
-  return codec.kind == CodecKind::kBf16 || codec.kind == CodecKind::kF16 ||
-         codec.kind == CodecKind::kInt8;
-}
-
-// The keys of those codecs that `is`, in words: "codec.push bf16 and codec.pull int8".
-std::string Named(const CodecChoice& codecs, bool (*is)(const Codec&)) {
+// "codec.push bf16 and codec.pull int8", of those that `is`.
+template <typename Is>
+std::string Named(const CodecChoice& codecs, Is is) {
   Notes names;
-  if (is(codecs.push)) names.push_back(absl::StrCat("codec.push ", Describe(codecs.push)));
-  if (is(codecs.pull)) names.push_back(absl::StrCat("codec.pull ", Describe(codecs.pull)));
+  if (is(codecs.push)) names.push_back(absl::StrCat("codec.push ", codecs.push->name()));
+  if (is(codecs.pull)) names.push_back(absl::StrCat("codec.pull ", codecs.pull->name()));
   return absl::StrJoin(names, " and ");
 }
 
@@ -33,7 +29,8 @@ std::string Named(const CodecChoice& codecs, bool (*is)(const Codec&)) {
 // that is the whole job loses it once.
 void OnRoundedValues(const Recipe& recipe, Notes* notes) {
   if (recipe.payload != PayloadKind::kValue || recipe.exchanges_once) return;
-  const std::string rounding = Named(recipe.codecs, RoundsToNearest);
+  const std::string rounding = Named(
+      recipe.codecs, [](const Codec& codec) { return codec->traits().loss == CodecLoss::kBiased; });
   if (rounding.empty()) return;
   notes->push_back(absl::StrCat(
       rounding, ": ", recipe.name,
@@ -56,31 +53,34 @@ void OnOneExchange(const v1::Job& job, const Recipe& recipe, Notes* notes) {
 
 // Notes that a codec has no effect, because the model's parameters are too small for it.
 void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
-  const std::string qsgd =
-      Named(recipe.codecs, [](const Codec& codec) { return codec.kind == CodecKind::kQsgd; });
   const absl::StatusOr<int64_t> largest = LargestExchanged(job.model(), recipe);
-  if (qsgd.empty() || !largest.ok() || *largest >= kQsgdEntriesMin) return;
-  notes->push_back(absl::StrCat(qsgd, ": all goes as f32, as the largest parameter has ", *largest,
-                                " entries and those with fewer than ", kQsgdEntriesMin,
+  if (!largest.ok()) return;
+  int64_t entries_min = 0;
+  const std::string idle = Named(recipe.codecs, [&](const Codec& codec) {
+    const int64_t least = codec->traits().parameter_entries_min;
+    entries_min = std::max(entries_min, least);
+    return *largest < least;
+  });
+  if (idle.empty()) return;
+  notes->push_back(absl::StrCat(idle, ": all goes as f32, as the largest parameter has ", *largest,
+                                " entries and those with fewer than ", entries_min,
                                 " are not rounded"));
 }
 
-// Notes a density that has no effect: the share that a push sends is said in two places. A resolved job has both
-// defaults.
+// The share that a push sends is said in two places, of which one has no effect. A resolved job has both defaults.
 void OnDensity(const v1::Job& job, Notes* notes) {
-  const auto idle = [notes](absl::string_view key, double density, absl::string_view by) {
-    if (density == kDensityDefault) return;
-    notes->push_back(absl::StrCat(key, " ", density, ": without effect beside ", by));
-  };
-  const v1::Codec& push = job.codec().push();
-  if (push.has_threshold() && push.threshold().tau() > 0) {
-    idle("codec.push.threshold.density", push.threshold().density(), "tau");
+  const CodecRemark idle = IdleIn(job.codec().push());
+  if (!idle.message.empty()) {
+    notes->push_back(absl::StrCat("codec.push.", idle.key, " ", idle.message));
   }
+  const v1::Codec& push = job.codec().push();
   if (!job.method().has_decentralized() || push.kind_case() == v1::Codec::KIND_NOT_SET) return;
   const double density = job.method().decentralized().density();
+  if (density == ThresholdNumbers().density) return;
   const Codec codec = CodecOf(push);
-  if (codec.kind == CodecKind::kThreshold && codec.tau == 0 && codec.density == density) return;
-  idle("method.decentralized.density", density, absl::StrCat("codec.push ", Describe(codec)));
+  if (codec->selective() != nullptr && codec->selective()->sent_share() == density) return;
+  notes->push_back(absl::StrCat("method.decentralized.density ", density,
+                                ": without effect beside codec.push ", codec->name()));
 }
 
 // Notes a folder that is not used: with etcd the coordinator goes where the servers elect it, and its state with
@@ -113,7 +113,7 @@ std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
   OnRoundedValues(recipe, &notes);
   OnOneExchange(job, recipe, &notes);
   OnSmallParameters(job, recipe, &notes);
-  OnDensity(job, &notes);
+  OnIdleKeys(job, &notes);
   OnCoordinatorFolder(job, &notes);
   OnChannelsLast(job.model(), &notes);
   for (std::string& note : LengthNotesOn(job, recipe, rows)) notes.push_back(std::move(note));

@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/method/catalog.h"
 #include "common/method/train_rows.h"
 #include "deploy/cli/counted.h"
 
@@ -13,23 +14,21 @@ namespace {
 
 constexpr int64_t kExamplesMax = int64_t{1} << 62;
 
-// What is known of a job's length.
+// A job's length, as far as it is known.
 struct Length {
   // Minibatches of each worker.
   std::optional<int64_t> steps;
-  // The epochs that are begun.
+  // Epochs that are begun.
   std::optional<int64_t> epochs;
-  // The examples that the job learns from, all workers together.
+  // Examples that the job learns from, of all workers together.
   std::optional<int64_t> examples;
 };
 
-// What the job file says of its length, with the number of training rows where it is known.
-Length LengthOf(const v1::Job& job, std::optional<int64_t> rows) {
+Length LengthOf(const v1::Job& job, const Recipe& recipe, std::optional<int64_t> rows) {
   Length length;
   if (job.train().steps() > 0) length.steps = job.train().steps();
   if (job.train().epochs() > 0) length.epochs = job.train().epochs();
-  const int64_t with_data =
-      job.cluster().workers() - job.method().layer_separation().linear_workers();
+  const int64_t with_data = recipe.split ? recipe.split->front_workers : job.cluster().workers();
   if (rows) {
     const absl::StatusOr<int64_t> of_epoch =
         EpochSteps(job.data().partition() == "local" ? with_data * *rows : *rows, with_data,
@@ -71,15 +70,11 @@ class Notes {
 void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Notes* notes) {
   const int64_t steps = *length.steps;
   const std::string in = StepsIn(job, length);
-  const int64_t warmup = job.method().decentralized().warmup_steps(),
-                tail = job.method().ist().tail_steps();
-  if (warmup > 0 && warmup >= steps) {
-    notes->Add("method.decentralized.warmup_steps", warmup, in,
-               "it ends before workers other than 0 begin");
-  }
-  if (tail > 0 && tail >= steps) {
-    notes->Add("method.ist.tail_steps", tail, in,
-               "no subnet is trained; for local steps alone use local_sgd");
+  const Method& method = *MethodOf(job);
+  if (method.length_notes != nullptr) {
+    for (const LengthNote& note : method.length_notes(job, steps)) {
+      notes->Add(note.key, note.value, note.length.empty() ? in : note.length, note.consequence);
+    }
   }
   if (!recipe.exchanges_once && recipe.local_steps > steps) {
     notes->Add(absl::StrCat("method.", recipe.name, ".local_steps"), recipe.local_steps, in,
@@ -88,13 +83,6 @@ void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Not
   const int64_t saved = job.checkpoint().every_steps();
   if (saved > steps && !recipe.exchanges_once) {
     notes->Add("checkpoint.every_steps", saved, in, "the only checkpoint is that of the end");
-  }
-  const v1::SlimDp& slim = job.method().slim_dp();
-  const int64_t exchanges = (steps - 1) / recipe.local_steps + 1;
-  if (job.method().has_slim_dp() && slim.beta() > 0 && slim.core_every() > exchanges) {
-    notes->Add("method.slim_dp.core_every", slim.core_every(),
-               absl::StrCat("the job has ", Counted(exchanges, "exchange")),
-               "the core stays what it is at the start");
   }
 }
 
@@ -132,13 +120,14 @@ void OnRates(const v1::Job& job, const Length& length, Notes* notes) {
 
 bool WantsRows(const v1::Job& job) {
   if (job.train().epochs() == 0) return false;
-  return job.method().decentralized().warmup_steps() > 0 || job.method().ist().tail_steps() > 0;
+  const Method* const method = MethodOf(job);
+  return method != nullptr && method->counts_steps != nullptr && method->counts_steps(job);
 }
 
 std::vector<std::string> LengthNotesOn(const v1::Job& job, const Recipe& recipe,
                                        std::optional<int64_t> rows) {
   Notes notes;
-  const Length length = LengthOf(job, rows);
+  const Length length = LengthOf(job, recipe, rows);
   if (length.steps) OnSteps(job, recipe, length, &notes);
   OnEvaluations(job, recipe, length, &notes);
   if (length.examples) OnRates(job, length, &notes);

@@ -50,7 +50,7 @@ void OnLinearWorkers(const v1::Job& job, const Recipe& recipe, Notes* notes) {
   for (const std::string& address : job.cluster().servers().addresses()) {
     if (IsLoopback(address)) continue;
     notes->push_back(absl::StrCat(
-        "method.layer_separation: workers from rank ", recipe.split->front_workers,
+        "method.", recipe.name, ": workers from rank ", recipe.split->front_workers,
         " on, and those without --rank, want --listen HOST:PORT of their machine, as servers are "
         "on others: without it they end with 2"));
     return;

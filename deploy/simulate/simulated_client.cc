@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/arrival_check.h"
-#include "common/codec/f32.h"
-#include "common/codec/threshold.h"
+#include "common/codec/coded_keys.h"
+#include "common/codec/selective_codec.h"
 #include "common/rpc/chunk.h"
 #include "server/shard/layer_parts.h"
 
@@ -29,7 +29,7 @@ SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, Simulat
   // What nobody looks at need not be held back.
   if (!options_.moves_values) options_.codecs.error_feedback = false;
   const ModelShape& shape = servers_.front().server->shard().shape();
-  if (options_.moves_values || options_.codecs.push.kind != CodecKind::kThreshold) {
+  if (options_.moves_values || options_.codecs.push->selective() == nullptr) {
     UpdateCoder::Options coding{options_.codecs, shape, options_.seed, options_.rank};
     coding.layers = options_.layers;
     coder_.emplace(std::move(coding));
@@ -214,13 +214,13 @@ void SimulatedClient::EncodePush(size_t server) {
   if (!coder_ && PushedSlices(server).size == 0) {
     to.sizes.push_payload_bytes = 0;
   } else if (!coder_) {
-    const auto empty = std::make_shared<const std::vector<char>>(
-        ThresholdEncoder(/*tau=*/1, options_.codecs.push.packed).Finish());
+    const SelectiveCodec& codec = *options_.codecs.push->selective();
+    const auto empty =
+        std::make_shared<const std::vector<char>>(codec.NewSelector()->NewEncoder()->Finish());
     to.payload.Append({empty->data(), static_cast<int64_t>(empty->size())}, empty);
-    const double entries = static_cast<double>(PushedSlices(server).size);
-    const double sent = entries * options_.codecs.push.density;
-    to.sizes.push_payload_bytes =
-        to.payload.size() + static_cast<int64_t>(sent) * static_cast<int64_t>(sizeof(uint32_t));
+    // Whole entries are sent, in a word each.
+    constexpr int64_t kWord = sizeof(uint32_t);
+    to.sizes.push_payload_bytes = codec.Forecast(PushedSlices(server).size).bytes / kWord * kWord;
   } else {
     UpdateRuns runs;
     const std::unique_ptr<UpdatePayload> payload = coder_->Make(server, &runs);
@@ -269,15 +269,15 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
     if (keys != nullptr && !push.subnet) push.bad_entry = FirstBadEntry(*keys, push.payload);
     return push;
   }
-  FiniteCheck finite;
   for (const Slice& slice : PushedSlices(server).slices) {
     const absl::Span<const float> array = (*transfer_.update)[slice.parameter];
     const char* data = reinterpret_cast<const char*>(PlaceOf(slice, array));
     const int64_t size = slice.size() * static_cast<int64_t>(sizeof(float));
     push.payload.Append({data, size}, nullptr);
-    if (options_.moves_values && push.bad_entry < 0 && !finite.Feed(data, size)) {
-      push.bad_entry = finite.bad_entry();
-    }
+  }
+  if (options_.moves_values) {
+    push.bad_entry =
+        FirstBadEntry(CodedKeys::Plain(push.codec, PushedSlices(server).size), push.payload);
   }
   return push;
 }

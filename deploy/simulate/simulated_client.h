@@ -11,8 +11,8 @@
 // pushes and values are parts of all.
 //
 // Other codecs than f32 do write bytes, with the very objects that worker/rpc and server/rpc use. Where
-// nobody looks at values, a threshold payload is empty, and its size on the network follows from the
-// density.
+// nobody looks at values, the payload of a selective codec is empty, and its size on the network is the codec's
+// forecast.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_CLIENT_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_CLIENT_H_
 

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/process.h"
 #include "common/codec/codec.h"
+#include "common/codec/selective_codec.h"
 #include "common/config/job_digest.h"
 #include "common/config/quantity.h"
 #include "common/keyset/subnet.h"
@@ -90,12 +91,14 @@ absl::Status Simulation::Build() {
         "beside it; tessera run runs it, and async_sgd with local_steps is the nearest "
         "that is simulated"));
   }
-  const Codec& pushed = recipe_.codecs.push;
-  if (options_.stub_gradients && pushed.kind == CodecKind::kThreshold && pushed.tau > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "simulation: codec.push.threshold.tau is ", pushed.tau,
-        " beside stub gradients, want 0, as nothing says how many entries would reach it; give "
-        "threshold.density in its place, or simulate the mathematics, too"));
+  const SelectiveCodec* const selective = recipe_.codecs.push->selective();
+  if (options_.stub_gradients && selective != nullptr) {
+    const PayloadForecast forecast = selective->Forecast(shape.size);
+    if (forecast.certainty == PayloadForecast::Certainty::kUnknown) {
+      return absl::InvalidArgumentError(absl::StrCat("simulation: codec.push.", forecast.because,
+                                                     " beside stub gradients, ", forecast.advice,
+                                                     ", or simulate the mathematics, too"));
+    }
   }
   JobFacts facts = FactsOf(job_, recipe_, shape, digest_);
   facts.standbys = facts.checkpoints = false;  // Servers do not fail here.

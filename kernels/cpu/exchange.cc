@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/codec/decoder.h"
 #include "common/codec/encoder.h"
+#include "common/codec/path.h"
 
 namespace tessera {
 namespace {
@@ -30,9 +31,9 @@ void EachPlace(const PlaceSet& set, int64_t begin, int64_t end, Visit visit) {
 
 }  // namespace
 
-void CpuExchange::Encode(const Codec& codec, const Stretch& stretch, const PayloadRandom& random,
-                         const float* entries, float* residual, char* out) {
-  const CodedKeys keys = CodedKeys::OfStretch(codec, stretch);
+void CpuExchange::Encode(const Stretch& stretch, const PayloadRandom& random, const float* entries,
+                         float* residual, char* out) {
+  const CodedKeys keys = CodedKeys::OfStretch(stretch);
   Encoder encoder(keys, random);
   if (residual == nullptr) {
     encoder.Encode(entries, stretch.entries, out, keys.bytes());
@@ -57,7 +58,7 @@ void CpuExchange::Encode(const Codec& codec, const Stretch& stretch, const Paylo
 }
 
 void CpuExchange::Decode(const Stretch& stretch, const char* in, float* entries) {
-  const CodedKeys keys = CodedKeys::OfStretch(Codec(), stretch);
+  const CodedKeys keys = CodedKeys::OfStretch(stretch);
   Decoder(keys).Assign(in, keys.bytes(), 1.0f, entries, stretch.entries);
 }
 

@@ -8,8 +8,8 @@ namespace tessera {
 
 class CpuExchange final : public ExchangeKernel {
  public:
-  void Encode(const Codec& codec, const Stretch& stretch, const PayloadRandom& random,
-              const float* entries, float* residual, char* out) override;
+  void Encode(const Stretch& stretch, const PayloadRandom& random, const float* entries,
+              float* residual, char* out) override;
   void Decode(const Stretch& stretch, const char* in, float* entries) override;
   void SampleMagnitudes(int64_t entries, int64_t distance, const float* update,
                         const float* residual, float* magnitudes) override;

@@ -8,16 +8,12 @@
 
 namespace tessera {
 
-namespace cuda {
-struct BucketGrid;
-}  // namespace cuda
-
 class CudaExchange final : public ExchangeKernel {
  public:
   CudaExchange(cuda::Device* device, CudaScratch* scratch) : device_(*device), scratch_(*scratch) {}
 
-  void Encode(const Codec& codec, const Stretch& stretch, const PayloadRandom& random,
-              const float* entries, float* residual, char* out) override;
+  void Encode(const Stretch& stretch, const PayloadRandom& random, const float* entries,
+              float* residual, char* out) override;
   void Decode(const Stretch& stretch, const char* in, float* entries) override;
   void SampleMagnitudes(int64_t entries, int64_t distance, const float* update,
                         const float* residual, float* magnitudes) override;
@@ -31,13 +27,6 @@ class CudaExchange final : public ExchangeKernel {
                float* all) override;
 
  private:
-  // Of int8 rows that fit a block's registers.
-  template <int kSteps>
-  void LaunchRows(const cuda::BucketGrid& grid, const float* entries, float* residual, char* out);
-  template <bool kRandom>
-  void EncodeCodes(const Codec& codec, const Stretch& stretch, const PayloadRandom& random,
-                   const float* entries, float* residual, char* out);
-
   cuda::Device& device_;
   CudaScratch& scratch_;
 };

@@ -8,7 +8,8 @@
 #include <cstring>
 
 #include "common/codec/threshold_run.h"
-#include "kernels/cuda/exchange_kernels.h"
+#include "kernels/cuda/codec/bytes.h"
+#include "kernels/cuda/tiles.h"
 
 namespace tessera::cuda {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/codec/threshold.h"
+#include "common/codec/selective_codec.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/core_message.h"
 #include "common/rpc/layer_message.h"
@@ -96,7 +96,9 @@ void PushCall::OnReadDone(bool ok) {
   if (!status.ok()) return Fail(status);
   if (needs_keys_) return AskForKeys();
   // Of what is packed it takes long to see whether it is right: not before it is known to be a member's.
-  if (!asked_ && (received() < declared_bytes_ || push_.codec.packed)) return AskForPlace();
+  const SelectiveCodec* const selective = push_.codec->selective();
+  const bool is_packed = selective != nullptr && selective->packed();
+  if (!asked_ && (received() < declared_bytes_ || is_packed)) return AskForPlace();
   StartRead(&message_);
 }
 
@@ -287,7 +289,7 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
   };
   if (keys == nullptr) {
     const bool is_nothing = part_ != nullptr && part_->entries() == 0;
-    const int64_t limit = is_nothing ? 0 : ThresholdBytesMax(entries());
+    const int64_t limit = is_nothing ? 0 : push_.codec->selective()->BytesMax(entries());
     if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
     return refuse(absl::StrCat("at most ", limit));
   }
@@ -300,7 +302,7 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
   if (!push_.subnet && !push_.core) {
     if (bytes != static_cast<uint64_t>(keys->bytes())) {
       return refuse(absl::StrCat(keys->bytes(), " (", keys->entries(), " entries as ",
-                                 Describe(push_.codec), ")"));
+                                 push_.codec->name(), ")"));
     }
     check_.emplace(*keys);
     return absl::OkStatus();
@@ -311,7 +313,7 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
     if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
     return refuse(absl::StrCat("at most ", limit));
   }
-  const uint64_t entry_bytes = push_.codec.kind == CodecKind::kF32 ? 4 : 2;
+  const auto entry_bytes = static_cast<uint64_t>(push_.codec->traits().entry_bytes);
   if (bytes > static_cast<uint64_t>(keys->bytes()) || bytes % entry_bytes != 0) {
     return refuse(absl::StrCat("a multiple of ", entry_bytes, " of at most ", keys->bytes()));
   }
@@ -376,8 +378,9 @@ void PushCall::Deliver() {
     absl::MutexLock lock(&mutex_);
     if (place_ == Place::kGranted) push_.reserved_bytes = declared_bytes_;
   }
-  if (push_.codec.kind == CodecKind::kThreshold && (part_ == nullptr || entries() > 0)) {
-    const absl::Status status = CheckThresholdPayload(push_.payload, entries(), push_.codec.packed);
+  const SelectiveCodec* const selective = push_.codec->selective();
+  if (selective != nullptr && (part_ == nullptr || entries() > 0)) {
+    const absl::Status status = selective->Check(push_.payload, entries());
     if (!status.ok()) {
       return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
     }

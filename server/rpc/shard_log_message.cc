@@ -42,7 +42,7 @@ v1::LoggedPush ToMessage(ReceivedPush push, Payload* payload) {
   header.set_examples(push.examples);
   header.set_whole_next(push.whole_next);
   header.set_from_peer(push.from_peer);
-  if (push.codec != Codec()) header.set_codec(Describe(push.codec));
+  if (push.codec != Codec()) header.set_codec(push.codec->name());
   if (push.subnet) *header.mutable_keys()->mutable_subnet() = tessera::ToMessage(*push.subnet);
   if (push.layers) {
     *header.mutable_keys()->mutable_layers() = tessera::ToMessage(*push.layers);

@@ -25,7 +25,7 @@ LayerHalves::Half* LayerHalves::Of(const LayerPart& part) {
 void LayerHalves::Fold(const Push& push, std::vector<float>* pending) {
   Half* const half = Of(*push.part);
   if (half == nullptr) return;
-  UpdateReader reader(push.keys, *push.payload);
+  UpdateReader reader(push.codec, push.keys, *push.payload);
   FoldRun(half->run, half->summed == 0, /*weight=*/1, &reader, pending);
   half->summed += push.summed;
 }
@@ -44,7 +44,7 @@ void LayerHalves::FoldAndCommit(const Push& push, Update update, std::vector<flo
   if (Half* const half = Of(*push.part); half != nullptr) {
     const uint64_t before = std::exchange(half->summed, 0);
     update.scale = ScaleOf(before + push.summed);
-    UpdateReader reader(push.keys, *push.payload);
+    UpdateReader reader(push.codec, push.keys, *push.payload);
     FoldAndApplyRun(half->run, before == 0, /*weight=*/1, &reader, update, pending, target);
   }
   Commit(update, *pending, target);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/codec/codec.h"
 #include "common/codec/coded_keys.h"
 #include "common/codec/payload.h"
 #include "common/rule/rule.h"
@@ -20,9 +21,10 @@ class LayerHalves {
  public:
   explicit LayerHalves(std::shared_ptr<const LayerParts> parts);
 
-  // One push: of a part of parts(), written as `keys` say (nullptr: threshold), the sum of so many updates.
+  // One push: of a part of parts(), written as UpdateReader's `codec` and `keys` say, the sum of so many updates.
   struct Push {
     const LayerPart* part = nullptr;
+    const Codec& codec;
     const CodedKeys* keys = nullptr;
     const Payload* payload = nullptr;
     uint64_t summed = 1;

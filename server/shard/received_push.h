@@ -36,7 +36,7 @@ struct ReceivedPush {
   uint64_t summed = 1;
   // Of a subnet: the sender's next exchange is of all entries.
   bool whole_next = false;
-  // How the payload is written: f32, or the job's. A threshold payload has passed its check.
+  // How the payload is written: f32, or the job's. One of a selective codec has passed its check.
   Codec codec;
   // The sender pulls from another replica: `base` says nothing.
   bool from_peer = false;

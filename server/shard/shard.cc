@@ -109,14 +109,14 @@ absl::Status Shard::Validate(ReceivedPush* received, const PushedEntries& of) co
                                                    ", want at most ", kPushExamplesMax));
   }
   if (push.codec != Codec() && push.codec != codecs_.push) {
-    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": codec is ", Describe(push.codec),
-                                                   ", want ", Describe(codecs_.push), " or f32"));
+    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": codec is ", push.codec->name(),
+                                                   ", want ", codecs_.push->name(), " or f32"));
   }
   const CodedKeys* const keys = KeysOf(push.codec, of);
   if (keys != nullptr && push.payload.size() != keys->bytes()) {
     return absl::InvalidArgumentError(
         absl::StrCat(Where(push), ": payload is ", push.payload.size(), " bytes, want ",
-                     keys->bytes(), " (", keys->entries(), " entries as ", Describe(push.codec),
+                     keys->bytes(), " (", keys->entries(), " entries as ", push.codec->name(),
                      "); layouts differ, compare layout_hash in status"));
   }
   if (of.part != nullptr && of.part->entries() == 0 && push.payload.size() != 0) {

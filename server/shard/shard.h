@@ -350,7 +350,7 @@ class Shard {
   };
   struct Staged : ReceivedPush {
     PushedEntries of;
-    const CodedKeys* keys = nullptr;  // of the payload; nullptr: threshold
+    const CodedKeys* keys = nullptr;  // of the payload; nullptr: its codec is selective
   };
 
   absl::Status Validate(ReceivedPush* push, const PushedEntries& of) const;

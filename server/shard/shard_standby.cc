@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/codec/threshold.h"
+#include "common/codec/selective_codec.h"
 #include "common/codec/update_reader.h"
 #include "server/shard/image_reader.h"
 #include "server/shard/shard.h"
@@ -89,7 +89,10 @@ std::optional<ImageEvent> Shard::TakeImage() {
 int64_t Shard::event_bytes_max() const {
   // Of cores up to three arrays more, and keys of a bit for each entry.
   const int64_t parts = (cores_ != nullptr ? 5 : 1) + static_cast<int64_t>(state_.size());
-  const int64_t push = slices_.bytes() + ThresholdBytesMax(slices_.size);
+  // No codec writes an entry in more than twice an f32's bytes, and a selective one says what it may need.
+  const SelectiveCodec* const selective = codecs_.push->selective();
+  const int64_t push = slices_.bytes() +
+                       (selective != nullptr ? selective->BytesMax(slices_.size) : slices_.bytes());
   return std::max(slices_.bytes() * parts + kKeyBytesLeast, push);
 }
 
@@ -180,7 +183,7 @@ absl::Status Shard::Follow(const CommitEvent& commit) {
   if (!scale.has_value()) return Contradicts("has a commit, and none is due");
   TESSERA_CHECK(!records_);
   // Read where it was received, as the last push of an update is.
-  UpdateReader reader(dense_forms_.Find(Codec()), commit.sum);
+  UpdateReader reader(Codec(), dense_forms_.Find(Codec()), commit.sum);
   FoldAndApplyRun({0, slices_.size}, /*is_first=*/true, /*weight=*/1, &reader, BeginCommit(*scale),
                   /*pending=*/nullptr, {rule_.get(), &store_, &state_});
   pending_count_ = 0;

@@ -4,7 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "common/checkpoint/manifest.h"
-#include "common/codec/threshold.h"
+#include "common/codec/selective_codec.h"
 #include "common/codec/update_reader.h"
 #include "server/shard/shard.h"
 #include "server/shard/update_run.h"
@@ -17,8 +17,8 @@ uint64_t SavedSum(uint64_t a, uint64_t b) {
   return b < kSavedCountEnd - 1 && a < kSavedCountEnd - 1 - b ? a + b : kSavedCountEnd - 1;
 }
 
-// A threshold push of so small a share of the slice's bytes is applied entry by entry; beyond it, of every sixteenth
-// entry where it is not packed, nearly every cache line is touched in any case (bench/commits).
+// A push of a selective codec of so small a share of the slice's bytes is applied entry by entry; beyond it, of every
+// sixteenth entry where it is not packed, nearly every cache line is touched in any case (bench/commits).
 constexpr int64_t kSentShare = 16;
 
 }  // namespace
@@ -32,17 +32,17 @@ bool Shard::AppliesSent(const Staged& push) const {
 
 void Shard::Fold(const Staged& push, float weight) {
   pending_.resize(slices_.size);
-  UpdateReader reader(push.keys, push.payload);
+  UpdateReader reader(push.codec, push.keys, push.payload);
   FoldRun({0, slices_.size}, pending_count_++ == 0, weight, &reader, &pending_);
 }
 
 void Shard::FoldAndCommit(const Staged& push, const Verdict& verdict) {
   const Update update = BeginCommit(verdict.commit_scale);
   if (AppliesSent(push)) {
-    ThresholdReader reader(push.payload);
-    return ApplySent(update, verdict.weight, &reader, *rule_, &store_);
+    const std::unique_ptr<SelectedReader> reader = push.codec->selective()->NewReader(push.payload);
+    return ApplySent(update, verdict.weight, reader.get(), *rule_, &store_);
   }
-  UpdateReader reader(push.keys, push.payload);
+  UpdateReader reader(push.codec, push.keys, push.payload);
   FoldAndApplyRun({0, slices_.size}, pending_count_ == 0, verdict.weight, &reader, update,
                   &pending_, {rule_.get(), &store_, &state_});
   pending_count_ = 0;
@@ -68,7 +68,7 @@ void Shard::Commit(float scale, absl::Time now) {
 
 // How many pushes each half has is no matter of the policy's.
 void Shard::FoldHalf(const Staged& push, bool commits) {
-  const LayerHalves::Push half = {push.of.part, push.keys, &push.payload, push.summed};
+  const LayerHalves::Push half = {push.of.part, push.codec, push.keys, &push.payload, push.summed};
   pending_.resize(slices_.size);
   if (commits) {
     halves_->FoldAndCommit(half, BeginCommit(/*scale=*/1), &pending_,

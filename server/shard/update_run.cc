@@ -69,7 +69,7 @@ void FoldAndApplyRun(const EntryRun& run, bool is_first, float weight, UpdateRea
   });
 }
 
-void ApplySent(const Update& update, float weight, ThresholdReader* push, const UpdateRule& rule,
+void ApplySent(const Update& update, float weight, SelectedReader* push, const UpdateRule& rule,
                BlockStore* store) {
   TESSERA_CHECK(rule.keeps_where_zero() && rule.state_count() == 0);
   int64_t places[kSentEntries];

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/codec/threshold.h"
+#include "common/codec/selective_codec.h"
 #include "common/codec/update_reader.h"
 #include "common/rule/rule.h"
 #include "server/shard/block_store.h"
@@ -41,7 +41,7 @@ void FoldAndApplyRun(const EntryRun& run, bool is_first, float weight, UpdateRea
 
 // An update that is this push alone, applied where it has entries: no other entry, and no block without any, is
 // touched. The rule keeps what it is given where an update is zero.
-void ApplySent(const Update& update, float weight, ThresholdReader* push, const UpdateRule& rule,
+void ApplySent(const Update& update, float weight, SelectedReader* push, const UpdateRule& rule,
                BlockStore* store);
 
 }  // namespace tessera

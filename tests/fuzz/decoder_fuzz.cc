@@ -10,7 +10,12 @@
 
 #include "common/base/check.h"
 #include "common/codec/arrival_check.h"
+#include "common/codec/bf16.h"
 #include "common/codec/decoder.h"
+#include "common/codec/f16.h"
+#include "common/codec/f32.h"
+#include "common/codec/int8.h"
+#include "common/codec/qsgd.h"
 #include "common/layout/shard_map.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_payload.h"
@@ -50,12 +55,12 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;
   FuzzInput input(data, size);
-  Codec codec;
-  const CodecKind kinds[] = {CodecKind::kF32, CodecKind::kBf16, CodecKind::kF16, CodecKind::kInt8,
-                             CodecKind::kQsgd};
-  codec.kind = kinds[input.Below(5)];
-  codec.bits = static_cast<int>(2 + input.Below(7));
-  codec.bucket = 1 + input.Byte();
+  // Drawn in this order whatever comes of it, as the corpus has it.
+  const auto kind = input.Below(5);
+  const int bits = static_cast<int>(2 + input.Below(7));
+  const Codec qsgd = QsgdCodec(bits, 1 + input.Byte());
+  const Codec codecs[] = {F32Codec(), Bf16Codec(), F16Codec(), Int8Codec(), qsgd};
+  const Codec& codec = codecs[kind];
   ModelShape shape;
   ParameterSpec weight;
   weight.columns = static_cast<int64_t>(1 + input.Number(2) % 600);

@@ -13,7 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/codec/arrival_check.h"
-#include "common/codec/threshold.h"
+#include "common/codec/selective_codec.h"
 #include "common/rpc/subnet_message.h"
 #include "server/core/core_messages.h"
 #include "server/rpc/replica_table_message.h"
@@ -143,13 +143,13 @@ class Events {
     const std::string bytes = Bytes(keys_ == nullptr ? 16 : keys_->bytes());
     push.payload = PiecesOf(bytes, 1 + in_.Byte());
     // As PushCall does, which refuses what fails here.
-    if (push.codec.kind == CodecKind::kThreshold) {
-      if (!CheckThresholdPayload(push.payload, shard_->slices().size).ok()) return;
+    if (const SelectiveCodec* const selective = push.codec->selective()) {
+      if (!selective->Check(push.payload, shard_->slices().size).ok()) return;
     } else if (!push.subnet && !push.core) {
       if (push.payload.size() != keys_->bytes()) return;
       push.bad_entry = FirstBadEntry(*keys_, push.payload);
     } else if (IsPlain(push.codec)) {
-      const int64_t entry_bytes = push.codec.kind == CodecKind::kF32 ? 4 : 2;
+      const int64_t entry_bytes = push.codec->traits().entry_bytes;
       if (push.payload.size() % entry_bytes != 0) return;
       const CodedKeys plain = CodedKeys::Plain(push.codec, push.payload.size() / entry_bytes);
       push.bad_entry = FirstBadEntry(plain, push.payload);

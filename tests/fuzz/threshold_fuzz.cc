@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/codec/threshold.h"
+#include "common/codec/threshold_payload.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_payload.h"
 

@@ -4,6 +4,10 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/codec/bf16.h"
+#include "common/codec/f16.h"
+#include "common/codec/int8.h"
+#include "common/codec/selective_codec.h"
 
 namespace tessera {
 namespace {
@@ -16,28 +20,25 @@ constexpr float kF16Most = 65504;
 constexpr float kSlack = 1 + 0x1p-14f;
 
 // Of entries [begin, end), which are written in one way. The largest error that each may have.
-float LargestError(const Codec& codec, const Stretch& stretch, const std::vector<float>& values,
-                   size_t begin, size_t end) {
+float LargestError(const Stretch& stretch, const std::vector<float>& values, size_t begin,
+                   size_t end) {
   float most = 0;
   double squares = 0;
   for (size_t i = begin; i < end; ++i) {
     most = std::max(most, std::abs(values[i]));
     squares += static_cast<double>(values[i]) * values[i];
   }
-  if (codec.kind == CodecKind::kInt8) return kSlack * most / 254;
-  const float norm = codec.l2_norm ? static_cast<float>(std::sqrt(squares)) : most;
+  if (stretch.form == &kInt8Form) return kSlack * most / 254;
+  const float norm = stretch.l2_norm ? static_cast<float>(std::sqrt(squares)) : most;
   return kSlack * norm / stretch.divisor;
 }
 
-float PlainError(EntryForm form, float value) {
-  switch (form) {
-    case EntryForm::kBf16:
-      return kBf16Part * std::abs(value);
-    case EntryForm::kF16:
-      return std::max({kF16Part * std::abs(value), kF16Least, std::abs(value) - kF16Most});
-    default:
-      return 0;
+float PlainError(const EntryForm& form, float value) {
+  if (&form == &kBf16Form) return kBf16Part * std::abs(value);
+  if (&form == &kF16Form) {
+    return std::max({kF16Part * std::abs(value), kF16Least, std::abs(value) - kF16Most});
   }
+  return 0;
 }
 
 }  // namespace
@@ -50,13 +51,12 @@ std::optional<std::string> RoundingObjection(const CodedKeys& keys,
     for (int64_t done = 0; done < stretch.entries;) {
       const int64_t count = stretch.BucketAt(done);
       const size_t end = at + static_cast<size_t>(count);
-      const float bucket =
-          stretch.has_headers() ? LargestError(keys.codec(), stretch, values, at, end) : 0;
+      const float bucket = stretch.has_headers() ? LargestError(stretch, values, at, end) : 0;
       for (; at < end; ++at) {
         const float error = std::abs(seen[at] - values[at]);
-        if (error <= std::max(bucket, PlainError(stretch.form, values[at]))) continue;
+        if (error <= std::max(bucket, PlainError(*stretch.form, values[at]))) continue;
         return absl::StrCat("entry ", at, " is ", values[at], ", and a reader sees ", seen[at],
-                            " as ", Describe(keys.codec()));
+                            " as ", keys.codec()->name());
       }
       done += count;
     }
@@ -87,7 +87,9 @@ CodecChecker::Objection CodecChecker::CheckPart(const SentPart& part,
     }
     return RoundingObjection(*part.keys, values, part.seen);
   }
-  if (codecs_.push.tau > 0 && part.tau != static_cast<float>(codecs_.push.tau)) {
+  // Where nobody can say which share is sent tau is fixed.
+  const SelectiveCodec& codec = *codecs_.push->selective();
+  if (!codec.sent_share().has_value() && part.tau != codec.NewSelector()->limit()) {
     return absl::StrCat("tau is ", part.tau);
   }
   for (size_t i = 0; i < values.size(); ++i) {

@@ -32,7 +32,7 @@ void Checker::OnPush(MemberId member, Exchange exchange, const std::vector<SentP
     seen_[shard][{member, exchange}] = parts[shard].seen;
   }
   ++reached_.coded;
-  reached_.by_qsgd += codecs.push.kind == CodecKind::kQsgd ? 1 : 0;
+  reached_.by_qsgd += codecs.push->kind() == "qsgd" ? 1 : 0;
   reached_.held += codecs.holds_back() && !flushes ? 1 : 0;
   reached_.flushed += flushes ? 1 : 0;
 }

@@ -379,7 +379,7 @@ std::vector<float> SimServer::Coded(const CodedKeys& keys, Version version, Memb
                   .entries;
     }
   }
-  if (mutation_ == Mutation::kCutsBits && keys.codec().kind == CodecKind::kBf16) {
+  if (mutation_ == Mutation::kCutsBits && keys.codec()->kind() == "bf16") {
     for (size_t i = 0; i < seen.size(); ++i) {
       uint32_t bits = 0;
       std::memcpy(&bits, &values[i], sizeof(bits));

@@ -6,7 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/codec/arrival_check.h"
-#include "common/codec/threshold.h"
+#include "common/codec/selective_codec.h"
+#include "common/codec/threshold_payload.h"
 #include "common/codec/update_reader.h"
 #include "tests/sim/dice.h"
 #include "tests/sim/sim_worker.h"
@@ -155,13 +156,12 @@ SentPart SimWorker::EncodePart(size_t server, const KeySet& keys, const EntryNum
   if (part.keys != nullptr) {
     coded.bad_entry = FirstBadEntry(*part.keys, received);
   } else {
-    const absl::Status checked =
-        CheckThresholdPayload(received, count, options_.codecs.push.packed);
+    const absl::Status checked = options_.codecs.push->selective()->Check(received, count);
     if (!checked.ok()) checker_->Violate(checked.message());
     part.tau = ThresholdWords(received).tau();
   }
   part.seen.resize(part.numbers.size());
-  UpdateReader(part.keys, received).Assign(count, 1, part.seen.data());
+  UpdateReader(coded.codec, part.keys, received).Assign(count, 1, part.seen.data());
   coded_.push_back(std::move(coded));
   return part;
 }

@@ -10,8 +10,8 @@ namespace tessera {
 
 // What is exchanged as it is crosses to the host, and its arrays are the host's. What is coded, or of
 // which only some entries move, is coded, taken out and put back on the device, so that no more bytes
-// cross than are sent: its arrays are the device's. Learner and client go by the same sides. Of layers all arrays are
-// the host's.
+// cross than are sent: its arrays are the device's, if the codec has a device half. Learner and client go by the same
+// sides. Of layers all arrays are the host's.
 struct DeviceSides {
   bool update = false;
   bool values = false;
@@ -19,8 +19,11 @@ struct DeviceSides {
 
 inline DeviceSides DeviceSidesOf(const Recipe& recipe, const Memory& memory) {
   if (memory.host_addressable() || recipe.split.has_value()) return {};
-  return {recipe.core.has_value() || recipe.codecs.push != Codec(),
-          recipe.core.has_value() || recipe.codecs.pull != Codec()};
+  const bool is_core = recipe.core.has_value();
+  const auto on_device = [is_core](const Codec& codec) {
+    return codec->traits().on_devices && (is_core || codec != Codec());
+  };
+  return {on_device(recipe.codecs.push), on_device(recipe.codecs.pull)};
 }
 
 }  // namespace tessera

@@ -1,18 +1,15 @@
 #include "worker/rpc/device_memory.h"
 
-#include <algorithm>
-
 #include "common/codec/bucket_scale.h"
 #include "common/codec/coded_keys.h"
 #include "common/layout/shard_map.h"
 #include "kernels/exchange.h"
+#include "worker/rpc/device_selection.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-// Of the wanted share of entries.
-constexpr double kMarksMax = 4;
 
 // The payload, and a scale for each of its buckets.
 int64_t PayloadBytes(const Codec& codec, const ModelShape& shape) {
@@ -25,14 +22,6 @@ int64_t PayloadBytes(const Codec& codec, const ModelShape& shape) {
   return bytes;
 }
 
-int64_t ThresholdBytes(const Codec& codec, const ModelShape& shape) {
-  int64_t tiles = 0;
-  for (const ParameterSpec& spec : shape.parameters) tiles += ThresholdTiles(spec.size());
-  const int64_t tile = sizeof(ThresholdTile) + kTileWords * 4 + 8;
-  const double share = codec.tau > 0 ? 1.0 : std::min(1.0, kMarksMax * codec.density);
-  return tiles * tile + static_cast<int64_t>(share * static_cast<double>(shape.size)) * 4;
-}
-
 }  // namespace
 
 int64_t DeviceCodingBytes(const CodecChoice& codecs, const DeviceSides& sides,
@@ -41,10 +30,11 @@ int64_t DeviceCodingBytes(const CodecChoice& codecs, const DeviceSides& sides,
   if (sides.update) {
     if (codecs.holds_back()) bytes += shape.size * kFloat;
     // A flush brings all entries as they are, and so do pushes where only entries are held back.
-    const bool is_f32 = codecs.flush || codecs.push.kind == CodecKind::kF32;
+    const bool is_f32 = codecs.flush || codecs.push == Codec();
     if (codecs.holds_back() && is_f32) bytes += shape.size * kFloat;
-    bytes += codecs.push.kind == CodecKind::kThreshold ? ThresholdBytes(codecs.push, shape)
-                                                       : PayloadBytes(codecs.push, shape);
+    const SelectiveCodec* const selective = codecs.push->selective();
+    bytes += selective != nullptr ? DeviceSelection::BytesNeeded(*selective, shape)
+                                  : PayloadBytes(codecs.push, shape);
   }
   if (sides.values) bytes += PayloadBytes(codecs.pull, shape);
   if (core.has_value()) {

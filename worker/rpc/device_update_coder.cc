@@ -16,8 +16,8 @@ constexpr int64_t kPartAlignment = 256;
 
 DeviceUpdateCoder::DeviceUpdateCoder(CodingOptions options, std::shared_ptr<DeviceEntrySets> sets)
     : options_(std::move(options)), device_(*options_.device), sets_(std::move(sets)) {
-  const Codec& push = options_.codecs.push;
-  if (push.kind == CodecKind::kThreshold) tau_.emplace(push.tau, push.density);
+  const SelectiveCodec* const selective = options_.codecs.push->selective();
+  if (selective != nullptr) selection_.emplace(*selective, options_.shape, &device_);
   int64_t offset = 0;
   for (const ParameterSpec& spec : options_.shape.parameters) {
     residual_offsets_.push_back(offset);
@@ -60,7 +60,10 @@ absl::Status DeviceUpdateCoder::Begin(const OutgoingPush& push, const KeySet& ke
   update_ = &update;
   made_.clear();
   if (keys.is_sparse()) return CodeSparse();
-  return codec_.kind == CodecKind::kThreshold ? CodeThreshold() : CodeDense();
+  if (!selection_ || flushes_) return CodeDense();
+  TESSERA_ASSIGN_OR_RETURN(made_,
+                           selection_->Code(keys, update, {residual_.data(), residual_offsets_}));
+  return absl::OkStatus();
 }
 
 absl::Status DeviceUpdateCoder::MakeRoom(const std::vector<CodedKeys>& keys) {
@@ -96,7 +99,7 @@ absl::Status DeviceUpdateCoder::CodeDense() {
           if (as_they_lie) {
             device_.memory().Fetch(UpdateAt(slice), stretch.bytes(), host_bytes_.data() + at);
           } else {
-            device_.exchange().Encode(codec_, stretch, random, UpdateAt(slice), HeldAt(slice),
+            device_.exchange().Encode(stretch, random, UpdateAt(slice), HeldAt(slice),
                                       bytes_.data() + at);
             // Crosses while the next one is coded.
             device_.memory().Fetch(bytes_.data() + at, stretch.bytes(), host_bytes_.data() + at);
@@ -134,8 +137,7 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
     }
     if (holds_back) device_.memory().Zero(lost_.data(), lost_.bytes());
     for (const Stretch& stretch : keys[s].stretches()) {
-      device_.exchange().Encode(codec_, stretch, RandomOf(s), values,
-                                holds_back ? lost_.data() : nullptr,
+      device_.exchange().Encode(stretch, RandomOf(s), values, holds_back ? lost_.data() : nullptr,
                                 bytes_.data() + parts_[s].begin);
     }
     FetchPart(s);
@@ -147,89 +149,6 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
     }
   }
   return device_.Finish();
-}
-
-absl::Status DeviceUpdateCoder::LeadTau() {
-  const int64_t wanted = tau_->sample_size();
-  if (wanted == 0) return absl::OkStatus();
-  struct Sample {
-    int64_t distance = 0;
-    int64_t count = 0;
-  };
-  std::vector<Sample> samples;
-  int64_t total = 0;
-  for (const absl::Span<const float> entries : *update_) {
-    const int64_t size = static_cast<int64_t>(entries.size());
-    const double share = static_cast<double>(size) / static_cast<double>(options_.shape.size);
-    const int64_t distance =
-        SampleDistance(size, std::max<int64_t>(1, static_cast<int64_t>(share * wanted)));
-    samples.push_back({distance, (size + distance - 1) / distance});
-    total += samples.back().count;
-  }
-  Memory& memory = device_.memory();
-  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, total, &samples_));
-  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/true, total, &host_samples_));
-  float* out = samples_.data();
-  for (size_t p = 0; p < samples.size(); ++p) {
-    const absl::Span<const float> entries = (*update_)[p];
-    device_.exchange().SampleMagnitudes(entries.size(), samples[p].distance, entries.data(),
-                                        residual_.data() + residual_offsets_[p], out);
-    out += samples[p].count;
-  }
-  memory.Fetch(samples_.data(), total * static_cast<int64_t>(sizeof(float)), host_samples_.data());
-  TESSERA_RETURN_IF_ERROR(device_.Finish());
-  tau_->Lead(std::vector<float>(host_samples_.data(), host_samples_.data() + total));
-  return absl::OkStatus();
-}
-
-absl::Status DeviceUpdateCoder::CodeThreshold() {
-  TESSERA_RETURN_IF_ERROR(LeadTau());
-  Memory& memory = device_.memory();
-  int64_t tiles = 0;
-  for (const ShardSlices& slices : keys_->slices) {
-    for (const Slice& slice : slices.slices) tiles += ThresholdTiles(slice.size());
-  }
-  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, tiles, &tiles_));
-  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/true, tiles, &host_tiles_));
-  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, tiles * kTileWords, &bits_));
-  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, tiles, &begins_));
-  int64_t tile = 0;
-  for (const ShardSlices& slices : keys_->slices) {
-    for (const Slice& slice : slices.slices) {
-      device_.exchange().FindMarks(slice.size(), tau_->value(), UpdateAt(slice), HeldAt(slice),
-                                   tiles_.data() + tile, bits_.data() + tile * kTileWords);
-      tile += ThresholdTiles(slice.size());
-    }
-  }
-  memory.Fetch(tiles_.data(), tiles * static_cast<int64_t>(sizeof(ThresholdTile)),
-               host_tiles_.data());
-  TESSERA_RETURN_IF_ERROR(device_.Finish());
-  std::vector<int64_t> begins;
-  int64_t marks = 0;
-  for (tile = 0; tile < tiles; ++tile) {
-    begins.push_back(marks);
-    marks += host_tiles_.data()[tile].marks;
-  }
-  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, marks, &marks_));
-  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/true, marks, &host_marks_));
-  memory.CopyIn(begins.data(), tiles * 8, begins_.data());
-  device_.exchange().ListMarks(tiles, bits_.data(), begins_.data(), marks_.data());
-  memory.Fetch(marks_.data(), marks * static_cast<int64_t>(sizeof(uint32_t)), host_marks_.data());
-  TESSERA_RETURN_IF_ERROR(device_.Finish());
-  // What is left is of the size of what is sent, and the host's.
-  tile = 0;
-  for (const ShardSlices& slices : keys_->slices) {
-    ThresholdEncoder encoder(tau_->value(), codec_.packed);
-    for (const Slice& slice : slices.slices) {
-      for (int64_t begin = 0; begin < slice.size(); begin += kThresholdRun, ++tile) {
-        const ThresholdTile& found = host_tiles_.data()[tile];
-        encoder.Add({found.marks, found.largest}, host_marks_.data() + begins[tile],
-                    std::min(kThresholdRun, slice.size() - begin));
-      }
-    }
-    made_.push_back(std::make_shared<const std::vector<char>>(encoder.Finish()));
-  }
-  return absl::OkStatus();
 }
 
 std::unique_ptr<UpdatePayload> DeviceUpdateCoder::Make(size_t server, UpdateRuns*) {

@@ -8,15 +8,15 @@
 #include <optional>
 #include <vector>
 
-#include "common/codec/threshold.h"
 #include "kernels/host_view.h"
 #include "worker/rpc/device_entries.h"
+#include "worker/rpc/device_selection.h"
 #include "worker/rpc/push_coder.h"
 
 namespace tessera {
 
 // The bytes are UpdateCoder's. All payloads of a push are made in Begin, one wait for all of them; a
-// threshold's take three: samples, counts, marks.
+// selective codec's take three (device_selection.h).
 class DeviceUpdateCoder final : public PushCoder {
  public:
   // `sets` are shared with whoever takes values of the same entries.
@@ -30,7 +30,9 @@ class DeviceUpdateCoder final : public PushCoder {
   std::unique_ptr<UpdatePayload> Make(size_t server, UpdateRuns* runs) override;
   absl::StatusOr<std::vector<absl::Span<float>>> held_back() override;
   absl::Status AdoptHeldBack() override;
-  absl::Span<float> learned() override { return tau_ ? tau_->state() : absl::Span<float>(); }
+  absl::Span<float> learned() override {
+    return selection_ ? selection_->selector().state() : absl::Span<float>();
+  }
 
  private:
   DeviceUpdateCoder(CodingOptions options, std::shared_ptr<DeviceEntrySets> sets);
@@ -43,11 +45,9 @@ class DeviceUpdateCoder final : public PushCoder {
   float* HeldAt(const Slice& slice) const;
   const float* UpdateAt(const Slice& slice) const;
   PayloadRandom RandomOf(size_t server) const;
-  absl::Status LeadTau();
   // Each makes the payloads of all parts.
   absl::Status CodeDense();
   absl::Status CodeSparse();
-  absl::Status CodeThreshold();
   absl::Status MakeRoom(const std::vector<CodedKeys>& keys);
   // What was coded for it comes to the host, while the next one's is coded.
   void FetchPart(size_t server);
@@ -55,7 +55,7 @@ class DeviceUpdateCoder final : public PushCoder {
   const CodingOptions options_;
   Backend& device_;
   const std::shared_ptr<DeviceEntrySets> sets_;
-  std::optional<Tau> tau_;
+  std::optional<DeviceSelection> selection_;  // where the codec is selective
   // All parameters', one behind the other; empty: nothing is held back.
   Buffer<float> residual_;
   std::vector<int64_t> residual_offsets_;
@@ -70,18 +70,9 @@ class DeviceUpdateCoder final : public PushCoder {
   std::vector<Part> parts_;
   Buffer<char> bytes_;
   Buffer<char> host_bytes_;
-  Buffer<float> entries_;  // of a core and an explorer, put together
-  Buffer<float> lost_;     // of those of one server, what their codec loses
-  // Of a threshold.
-  std::vector<std::shared_ptr<const std::vector<char>>> made_;
-  Buffer<float> samples_;
-  Buffer<float> host_samples_;
-  Buffer<ThresholdTile> tiles_;
-  Buffer<ThresholdTile> host_tiles_;
-  Buffer<uint32_t> bits_;
-  Buffer<int64_t> begins_;
-  Buffer<uint32_t> marks_;
-  Buffer<uint32_t> host_marks_;
+  Buffer<float> entries_;                     // of a core and an explorer, put together
+  Buffer<float> lost_;                        // of those of one server, what their codec loses
+  std::vector<DeviceSelection::Bytes> made_;  // by selection_
 };
 
 }  // namespace tessera

@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 // f32 needs none.
-std::string NameOnWire(const Codec& codec) { return codec == Codec() ? "" : Describe(codec); }
+std::string NameOnWire(const Codec& codec) { return codec == Codec() ? "" : codec->name(); }
 
 }  // namespace
 

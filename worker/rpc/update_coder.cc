@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/vector_clones.h"
+#include "common/codec/tau.h"
 
 namespace tessera {
 
@@ -35,16 +36,15 @@ UpdateCoder::UpdateCoder(Options options) : options_(std::move(options)) {
   const CodecChoice& codecs = options_.codecs;
   const ParameterRange all = {0, static_cast<int>(options_.shape.parameters.size())};
   if (codecs.holds_back()) residual_.emplace(options_.shape, options_.layers.value_or(all));
-  if (codecs.push.kind == CodecKind::kThreshold) {
-    tau_.emplace(codecs.push.tau, codecs.push.density);
-  }
+  const SelectiveCodec* const selective = codecs.push->selective();
+  if (selective != nullptr) selector_ = selective->NewSelector();
 }
 
 int64_t UpdateCoder::MemoryNeeded(const CodecChoice& codecs, int64_t entries) {
   if (!codecs.holds_back()) return 0;
   int64_t bytes = entries * static_cast<int64_t>(sizeof(float));
   // Payloads are kept to be sent again: at most half of the entries' bytes, but where they are f32.
-  const bool is_f32 = codecs.flush || codecs.push.kind == CodecKind::kF32;
+  const bool is_f32 = codecs.flush || codecs.push == Codec();
   return is_f32 ? 2 * bytes : bytes + bytes / 2;
 }
 
@@ -59,12 +59,12 @@ absl::Status UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
   keys_ = &keys;
   update_ = &update;
   made_.reset();
-  if (tau_ && !flushes_) LeadTau();
+  if (selector_ != nullptr && !flushes_) LearnOfUpdate();
   return absl::OkStatus();
 }
 
-void UpdateCoder::LeadTau() {
-  const int64_t wanted = tau_->sample_size();
+void UpdateCoder::LearnOfUpdate() {
+  const int64_t wanted = selector_->sample_size();
   if (wanted == 0) return;
   const ParameterRange pushed =
       keys_->layers.value_or(ParameterRange{0, static_cast<int>(update_->size())});
@@ -78,7 +78,7 @@ void UpdateCoder::LeadTau() {
     SampleMagnitudes(entries.data(), residual_->of(p).data(), count,
                      std::max<int64_t>(1, static_cast<int64_t>(share * wanted)), &magnitudes);
   }
-  tau_->Lead(std::move(magnitudes));
+  selector_->Learn(std::move(magnitudes));
 }
 
 std::unique_ptr<UpdatePayload> UpdateCoder::Make(size_t server, UpdateRuns* runs) {
@@ -93,7 +93,7 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* 
   if (keys_->layers.has_value() && slices.size == 0) return MadeUpdate(std::vector<char>());
   // Entries that no exchange moved may be held back where the codec itself loses nothing.
   if (flushes_ || (residual_ && codec_ == Codec())) return MakeFlush(slices);
-  if (codec_.kind == CodecKind::kThreshold) return MakeThreshold(slices);
+  if (selector_ != nullptr) return MakeSelected(slices);
   runs->Assign(slices, *update_);
   if (codec_ == Codec()) return PlainUpdate(runs);
   CodedKeys keys(codec_, slices, options_.shape);
@@ -150,14 +150,14 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns
   return payload;
 }
 
-std::unique_ptr<UpdatePayload> UpdateCoder::MakeThreshold(const ShardSlices& slices) {
-  ThresholdEncoder encoder(tau_->value(), codec_.packed);
+std::unique_ptr<UpdatePayload> UpdateCoder::MakeSelected(const ShardSlices& slices) {
+  const std::unique_ptr<SelectionEncoder> encoder = selector_->NewEncoder();
   for (const Slice& slice : slices.slices) {
     const int64_t begin = slice.row_begin * slice.columns;
-    encoder.Encode((*update_)[slice.parameter].data() + begin,
-                   residual_->of(slice.parameter).data() + begin, slice.size());
+    encoder->Encode((*update_)[slice.parameter].data() + begin,
+                    residual_->of(slice.parameter).data() + begin, slice.size());
   }
-  return MadeUpdate(encoder.Finish());
+  return MadeUpdate(encoder->Finish());
 }
 
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeFlush(const ShardSlices& slices) {

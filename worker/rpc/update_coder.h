@@ -9,7 +9,7 @@
 
 #include "common/codec/codec.h"
 #include "common/codec/residual.h"
-#include "common/codec/threshold.h"
+#include "common/codec/selective_codec.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "worker/exchange/parameter_client.h"
@@ -32,21 +32,23 @@ class UpdateCoder final : public PushCoder {
   // nullptr: the codec holds nothing back.
   const Residual* residual() const { return residual_.has_value() ? &*residual_ : nullptr; }
   absl::StatusOr<std::vector<absl::Span<float>>> held_back() override;
-  absl::Span<float> learned() override { return tau_ ? tau_->state() : absl::Span<float>(); }
+  absl::Span<float> learned() override {
+    return selector_ != nullptr ? selector_->state() : absl::Span<float>();
+  }
   // Bytes that are held beside the update, of a model of so many entries.
   static int64_t MemoryNeeded(const CodecChoice& codecs, int64_t entries);
 
  private:
-  void LeadTau();
+  void LearnOfUpdate();
   std::unique_ptr<UpdatePayload> MakeOnce(size_t server, UpdateRuns* runs);
   // The entries of a core and an explorer, put together.
   std::unique_ptr<UpdatePayload> MakeSparse(size_t server, UpdateRuns* runs);
-  std::unique_ptr<UpdatePayload> MakeThreshold(const ShardSlices& slices);
+  std::unique_ptr<UpdatePayload> MakeSelected(const ShardSlices& slices);
   std::unique_ptr<UpdatePayload> MakeFlush(const ShardSlices& slices);
 
   const Options options_;
   std::optional<Residual> residual_;
-  std::optional<Tau> tau_;
+  std::unique_ptr<EntrySelector> selector_;  // nullptr: all entries are sent
   // The push under way.
   Codec codec_;
   bool flushes_ = false;

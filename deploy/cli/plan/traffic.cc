@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/coded_keys.h"
+#include "common/codec/selective_codec.h"
 #include "common/keyset/core_share.h"
 #include "common/keyset/entry_keys.h"
 #include "common/keyset/key_set.h"
@@ -16,10 +17,19 @@ namespace {
 
 using Certainty = TrafficForecast::Certainty;
 
-int64_t CodedBytes(const Codec& codec, const KeySet& keys, const ModelShape& shape) {
-  int64_t bytes = 0;
-  for (const ShardSlices& slices : keys.slices) bytes += CodedKeys(codec, slices, shape).bytes();
-  return bytes;
+// Of all servers' parts.
+TrafficForecast ForecastOf(const Codec& codec, const KeySet& keys, const ModelShape& shape) {
+  TrafficForecast forecast;
+  for (const ShardSlices& slices : keys.slices) {
+    if (codec->selective() == nullptr) {
+      forecast.bytes += CodedKeys(codec, slices, shape).bytes();
+      continue;
+    }
+    const int64_t before = forecast.bytes;
+    forecast = codec->selective()->Forecast(slices.size);
+    forecast.bytes += before;
+  }
+  return forecast;
 }
 
 // The bytes of core and explorer, as if each server had its share of either.
@@ -44,24 +54,9 @@ int64_t CoreKeyBytes(const CoreShare& share, int64_t entries) {
   return std::min(static_cast<int64_t>(gaps), KeyBytesMax(entries));
 }
 
-// The bytes of a threshold's payload: a place and a sign take four bytes, the head of a payload eight.
-TrafficForecast ThresholdForecast(const Codec& codec, const KeySet& keys) {
-  if (codec.tau > 0) return {0, Certainty::kUnknown};
-  TrafficForecast forecast;
-  forecast.certainty = codec.packed ? Certainty::kAtMost : Certainty::kAbout;
-  for (const ShardSlices& slices : keys.slices) {
-    forecast.bytes +=
-        8 + static_cast<int64_t>(4 * codec.density * static_cast<double>(slices.size));
-  }
-  return forecast;
-}
-
-// What a worker pushes in an exchange, of these entries.
 TrafficForecast PushOf(const Recipe& recipe, const KeySet& keys, const ModelShape& shape) {
   const Codec& codec = recipe.codecs.push;
-  if (codec.kind == CodecKind::kThreshold) return ThresholdForecast(codec, keys);
-  TrafficForecast forecast;
-  forecast.bytes = CodedBytes(codec, keys, shape);
+  TrafficForecast forecast = ForecastOf(codec, keys, shape);
   if (recipe.core && !recipe.core->is_whole()) {
     const auto every = static_cast<int64_t>(recipe.core->every);
     const int64_t sparse = SparseBytes(codec, recipe, keys, shape);
@@ -74,11 +69,13 @@ TrafficForecast PushOf(const Recipe& recipe, const KeySet& keys, const ModelShap
 // What a worker pulls in an exchange; a core's keys come once for each core, and count for their share of it.
 TrafficForecast PullOf(const Recipe& recipe, const KeySet& keys, const ModelShape& shape) {
   const Codec& codec = recipe.codecs.pull;
-  if (!recipe.core || recipe.core->is_whole()) return {CodedBytes(codec, keys, shape)};
+  if (!recipe.core || recipe.core->is_whole()) return ForecastOf(codec, keys, shape);
   const int64_t core_keys = CoreKeyBytes(*recipe.core, shape.size);
-  return {SparseBytes(codec, recipe, keys, shape) +
-              core_keys / static_cast<int64_t>(recipe.core->every),
-          Certainty::kAbout};
+  TrafficForecast forecast;
+  forecast.bytes = SparseBytes(codec, recipe, keys, shape) +
+                   core_keys / static_cast<int64_t>(recipe.core->every);
+  forecast.certainty = Certainty::kAbout;
+  return forecast;
 }
 
 // Parts differ where workers' shares do, and where they cannot divide the neurons of some layer.
@@ -126,7 +123,7 @@ std::string Describe(const TrafficForecast& forecast) {
     case Certainty::kAtMost:
       return absl::StrCat("at most about ", forecast.bytes, " bytes");
     case Certainty::kUnknown:
-      return "what grows to tau";
+      return forecast.sent;
   }
   TESSERA_CHECK(false);
   return "";

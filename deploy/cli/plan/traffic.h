@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/codec/forecast.h"
 #include "common/keyset/key_set.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
@@ -12,12 +13,8 @@
 
 namespace tessera {
 
-// Payload bytes of one exchange of one worker, one way, with all servers.
-struct TrafficForecast {
-  enum class Certainty { kExact, kAbout, kAtMost, kUnknown };
-  int64_t bytes = 0;  // the mean over exchanges
-  Certainty certainty = Certainty::kExact;
-};
+// Payload bytes of one exchange of one worker, one way, with all servers: the mean over exchanges.
+using TrafficForecast = PayloadForecast;
 
 // "153608 bytes", "about 307214 bytes", "what grows to tau".
 std::string Describe(const TrafficForecast& forecast);

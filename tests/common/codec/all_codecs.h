@@ -7,32 +7,47 @@
 #include <utility>
 #include <vector>
 
+#include "common/codec/bf16.h"
 #include "common/codec/codec.h"
+#include "common/codec/codecs.h"
+#include "common/codec/f16.h"
+#include "common/codec/f32.h"
+#include "common/codec/int8.h"
+#include "common/codec/qsgd.h"
+#include "common/codec/threshold.h"
 #include "common/layout/parameters.h"
 
 namespace tessera {
 
-inline Codec CodecOf(CodecKind kind, int bits = 8, int64_t bucket = 512, bool l2_norm = false) {
-  Codec codec;
-  codec.kind = kind;
-  codec.bits = bits;
-  codec.bucket = bucket;
-  codec.l2_norm = l2_norm;
-  return codec;
+// qsgd with every number of bits, and odd, small and large buckets.
+inline std::vector<Codec> QsgdCodecs() {
+  std::vector<Codec> codecs;
+  for (int bits = 2; bits <= 8; ++bits) codecs.push_back(QsgdCodec(bits));
+  codecs.push_back(QsgdCodec(3, 37));
+  codecs.push_back(QsgdCodec(8, 1));
+  codecs.push_back(QsgdCodec(4, 1 << 20));
+  codecs.push_back(QsgdCodec(8, 512, /*l2_norm=*/true));
+  codecs.push_back(QsgdCodec(2, 100, /*l2_norm=*/true));
+  codecs.push_back(QsgdCodec(5, 1700, /*l2_norm=*/true));
+  return codecs;
 }
 
-// Every kind whose payloads have a fixed size, and qsgd with every number of bits, and odd, small and large buckets.
+// Every codec of the table whose payloads have a fixed size. One without numbers is here by itself; of one with numbers
+// the test says which (codecs_test holds that none is forgotten).
 inline std::vector<Codec> AllCodecs() {
-  std::vector<Codec> codecs = {CodecOf(CodecKind::kF32), CodecOf(CodecKind::kBf16),
-                               CodecOf(CodecKind::kF16), CodecOf(CodecKind::kInt8)};
-  for (int bits = 2; bits <= 8; ++bits) codecs.push_back(CodecOf(CodecKind::kQsgd, bits));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 3, 37));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 8, 1));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 4, 1 << 20));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 8, 512, /*l2_norm=*/true));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 2, 100, /*l2_norm=*/true));
-  codecs.push_back(CodecOf(CodecKind::kQsgd, 5, 1700, /*l2_norm=*/true));
+  std::vector<Codec> codecs;
+  for (const CodecEntry& entry : Codecs()) {
+    const Codec codec = entry.make(v1::Codec());
+    if (codec->selective() == nullptr && codec->name() == codec->kind()) codecs.push_back(codec);
+  }
+  for (const Codec& codec : QsgdCodecs()) codecs.push_back(codec);
   return codecs;
+}
+
+// Every selective codec of the table, with a limit that follows the updates and with a fixed one.
+inline std::vector<Codec> SelectiveCodecs() {
+  return {ThresholdCodec(), ThresholdCodec({0, 0.01, true}), ThresholdCodec({0.25, 0.002, false}),
+          ThresholdCodec({0.25, 0.002, true})};
 }
 
 // Parameters of these rows and columns.

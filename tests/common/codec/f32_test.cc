@@ -8,6 +8,9 @@
 #include <random>
 #include <vector>
 
+#include "common/codec/arrival_check.h"
+#include "common/codec/coded_keys.h"
+#include "common/codec/decoder.h"
 #include "common/codec/payload.h"
 
 namespace tessera {
@@ -45,6 +48,8 @@ std::vector<float> Ramp(int count) {
   return values;
 }
 
+CodedKeys Singles(int64_t entries) { return CodedKeys::Plain(F32Codec(), entries); }
+
 TEST_CASE("a payload counts its bytes and keeps its owner alive", "[codec][payload]") {
   auto owner = std::make_shared<int>(1);
   std::weak_ptr<int> alive = owner;
@@ -68,7 +73,8 @@ TEST_CASE("values read the same wherever two cuts fall", "[codec][f32]") {
     for (int64_t b = a; b <= bytes.size; ++b) {
       const Payload payload = bytes.Cut({a, b});
       std::vector<float> out(6, -1);
-      F32Reader(payload).Assign(6, 1.0f, out.data());
+      const CodedKeys keys = Singles(6);
+      PayloadReader(keys, payload).Assign(6, 1.0f, out.data());
       REQUIRE(out == values);
     }
   }
@@ -81,7 +87,8 @@ TEST_CASE("pieces of one byte each read the same", "[codec][f32]") {
   for (int64_t i = 1; i < bytes.size; ++i) cuts.push_back(i);
   const Payload payload = bytes.Cut(cuts);
   std::vector<float> out(9, 10);
-  F32Reader(payload).Accumulate(9, 2.0f, out.data());
+  const CodedKeys keys = Singles(9);
+  PayloadReader(keys, payload).Accumulate(9, 2.0f, out.data());
   for (int i = 0; i < 9; ++i) CHECK(out[i] == 10 + 2 * values[i]);
 }
 
@@ -94,7 +101,8 @@ TEST_CASE("calls of any length continue where the last one ended", "[codec][f32]
     for (int64_t at = random() % 50; at < bytes.size; at += random() % 900) cuts.push_back(at);
     const Payload payload = bytes.Cut(cuts);
     std::vector<float> out(1000, 1);
-    F32Reader reader(payload);
+    const CodedKeys keys = Singles(1000);
+    PayloadReader reader(keys, payload);
     for (int64_t at = 0; at < 1000;) {
       const int64_t count = std::min<int64_t>(1000 - at, random() % 70);
       if (random() % 2 == 0) {
@@ -111,7 +119,8 @@ TEST_CASE("calls of any length continue where the last one ended", "[codec][f32]
 
 TEST_CASE("no entries are read from no bytes", "[codec][f32]") {
   const Payload payload;
-  F32Reader(payload).Assign(0, 1, nullptr);
+  const CodedKeys keys = Singles(0);
+  PayloadReader(keys, payload).Assign(0, 1, nullptr);
   CHECK(payload.size() == 0);
 }
 
@@ -120,7 +129,8 @@ TEST_CASE("every finite value passes the check", "[codec][finite]") {
   const std::vector<float> values = {
       0.0f, -0.0f, big, -big, std::numeric_limits<float>::denorm_min(), 1e-38f};
   const Bytes bytes(values);
-  FiniteCheck check;
+  const CodedKeys keys = Singles(bytes.size / 4);
+  ArrivalCheck check(keys);
   CHECK(check.Feed(bytes.data, bytes.size));
   CHECK(check.bad_entry() == -1);
   CHECK(check.Feed(nullptr, 0));
@@ -138,7 +148,8 @@ TEST_CASE("a value that is not finite is found at each place under each cut", "[
       const Bytes bytes(values);
       for (int64_t a = 0; a <= bytes.size; ++a) {
         for (int64_t b = a; b <= bytes.size; ++b) {
-          FiniteCheck check;
+          const CodedKeys keys = Singles(bytes.size / 4);
+          ArrivalCheck check(keys);
           bool fine = check.Feed(bytes.data, a);
           fine = check.Feed(bytes.data + a, b - a) && fine;
           fine = check.Feed(bytes.data + b, bytes.size - b) && fine;
@@ -156,7 +167,8 @@ TEST_CASE("the first of several bad values is named, in long runs too", "[codec]
     values[place] = std::nanf("");
     values[999] = std::nanf("");
     const Bytes bytes(values);
-    FiniteCheck check;
+    const CodedKeys keys = Singles(bytes.size / 4);
+    ArrivalCheck check(keys);
     const bool before = check.Feed(bytes.data, 3);
     const bool after = check.Feed(bytes.data + 3, bytes.size - 3);
     CHECK(before);
@@ -167,7 +179,8 @@ TEST_CASE("the first of several bad values is named, in long runs too", "[codec]
 
 TEST_CASE("an entry that is cut off is not judged", "[codec][finite]") {
   const Bytes bytes({1.0f, std::nanf("")});
-  FiniteCheck check;
+  const CodedKeys keys = Singles(bytes.size / 4);
+  ArrivalCheck check(keys);
   CHECK(check.Feed(bytes.data, 7));
   CHECK_FALSE(check.Feed(bytes.data + 7, 1));
   CHECK(check.bad_entry() == 1);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/codec/encoder.h"
-#include "common/codec/threshold.h"
+#include "common/codec/threshold_payload.h"
 #include "tests/common/codec/coded_bytes.h"
 
 namespace tessera {
@@ -24,12 +24,8 @@ std::string Hex(const std::vector<char>& bytes, size_t count) {
 const std::vector<float> kRow = {1, -0.5f, 0.25f, 0, -1, 0.75f, 0.1f, -0.9f};
 
 // 1250 rows, so that qsgd codes them; the first one's bytes.
-std::string FirstRow(CodecKind kind, int bits, bool l2_norm, size_t bytes) {
+std::string FirstRow(const Codec& codec, size_t bytes) {
   const ModelShape shape = ShapeWith({{1250, 8}});
-  Codec codec;
-  codec.kind = kind;
-  codec.bits = bits;
-  codec.l2_norm = l2_norm;
   std::vector<float> values;
   for (int row = 0; row < 1250; ++row) values.insert(values.end(), kRow.begin(), kRow.end());
   const PayloadRandom random = PayloadRandom::OfPush(7, Rank(2), Exchange(5), ShardId(1));
@@ -37,13 +33,13 @@ std::string FirstRow(CodecKind kind, int bits, bool l2_norm, size_t bytes) {
 }
 
 TEST_CASE("the first row of each codec's payload is as documented", "[codec][golden]") {
-  CHECK(FirstRow(CodecKind::kF32, 8, false, 8) == "0000803f000000bf");
-  CHECK(FirstRow(CodecKind::kBf16, 8, false, 16) == "803f00bf803e000080bf403fcd3d66bf");
-  CHECK(FirstRow(CodecKind::kF16, 8, false, 16) == "003c00b80034000000bc003a662e33bb");
-  CHECK(FirstRow(CodecKind::kInt8, 8, false, 12) == "0402013c7fc02000815f0d8e");
-  CHECK(FirstRow(CodecKind::kQsgd, 8, false, 12) == "0000803f7fc02000815f0d8e");
-  CHECK(FirstRow(CodecKind::kQsgd, 4, false, 8) == "0000803fc70259a1");
-  CHECK(FirstRow(CodecKind::kQsgd, 4, true, 8) == "e70bf63fe3013cd1");
+  CHECK(FirstRow(F32Codec(), 8) == "0000803f000000bf");
+  CHECK(FirstRow(Bf16Codec(), 16) == "803f00bf803e000080bf403fcd3d66bf");
+  CHECK(FirstRow(F16Codec(), 16) == "003c00b80034000000bc003a662e33bb");
+  CHECK(FirstRow(Int8Codec(), 12) == "0402013c7fc02000815f0d8e");
+  CHECK(FirstRow(QsgdCodec(8, 512, false), 12) == "0000803f7fc02000815f0d8e");
+  CHECK(FirstRow(QsgdCodec(4, 512, false), 8) == "0000803fc70259a1");
+  CHECK(FirstRow(QsgdCodec(4, 512, true), 8) == "e70bf63fe3013cd1");
 }
 
 TEST_CASE("a threshold payload is as documented", "[codec][golden]") {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/philox.h"
-#include "common/codec/run_loops.h"
+#include "common/codec/bucket_loops.h"
 #include "tests/common/codec/coded_bytes.h"
 
 namespace tessera {
@@ -14,7 +14,7 @@ namespace {
 std::vector<int8_t> Round(const std::vector<float>& values, float inverse, int levels,
                           const BucketRandom& random) {
   std::vector<int8_t> codes(values.size());
-  LoopsOf(BestCodecPath())
+  BucketLoopsOf(BestCodecPath())
       .round_at_random(values.data(), values.size(), inverse, levels, random, 0, codes.data());
   return codes;
 }

@@ -8,7 +8,8 @@
 #include "common/codec/encoder.h"
 #include "common/codec/error_feedback.h"
 #include "common/codec/stochastic_entry.h"
-#include "common/codec/threshold.h"
+#include "common/codec/tau.h"
+#include "common/codec/threshold_payload.h"
 #include "common/keyset/entry_set.h"
 #include "kernels/place_ranks.h"
 #include "tests/common/codec/all_codecs.h"
@@ -41,6 +42,15 @@ std::vector<float> Entries(int64_t n, unsigned seed) {
   return values;
 }
 
+// Those of the table that have a device half, as others are coded on the host.
+std::vector<Codec> OnDevices() {
+  std::vector<Codec> codecs;
+  for (const Codec& codec : AllCodecs()) {
+    if (codec->traits().on_devices) codecs.push_back(codec);
+  }
+  return codecs;
+}
+
 std::vector<char> Written(const CodedKeys& keys, const std::vector<float>& entries) {
   std::vector<char> bytes(keys.bytes());
   Encoder encoder(keys, kRandom);
@@ -52,7 +62,7 @@ std::vector<char> Written(const CodedKeys& keys, const std::vector<float>& entri
 void Encode(Backend& backend, const CodedKeys& keys, const float* entries, float* residual,
             char* out) {
   for (const Stretch& stretch : keys.stretches()) {
-    backend.exchange().Encode(keys.codec(), stretch, kRandom, entries, residual, out);
+    backend.exchange().Encode(stretch, kRandom, entries, residual, out);
     entries += stretch.entries;
     if (residual != nullptr) residual += stretch.entries;
     out += stretch.bytes();
@@ -80,8 +90,8 @@ TEST_CASE("a device writes and reads the bytes that the codec says", "[exchange]
   for (const ModelShape& shape : Shapes()) {
     const std::vector<float> entries = Entries(shape.size, 1);
     const DeviceArray<float> from(*backend, entries, shift), back(*backend, shape.size, shift);
-    for (const Codec& codec : AllCodecs()) {
-      CAPTURE(Describe(codec), shape.size, shift);
+    for (const Codec& codec : OnDevices()) {
+      CAPTURE(codec->name(), shape.size, shift);
       const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
       const DeviceArray<char> bytes(*backend, keys.bytes(), shift);
       Encode(*backend, keys, from.data(), nullptr, bytes.data());
@@ -106,8 +116,8 @@ TEST_CASE("what a device's codec loses of one update is in the next one", "[exch
   const int64_t shift = GENERATE(0, 3);
   for (const ModelShape& shape : Shapes()) {
     const ShardSlices slices = SlicesOf(shape, ShardId(0), 1);
-    for (const Codec& codec : AllCodecs()) {
-      CAPTURE(Describe(codec), shape.size, shift);
+    for (const Codec& codec : OnDevices()) {
+      CAPTURE(codec->name(), shape.size, shift);
       const CodedKeys keys(codec, slices, shape);
       Residual residual(shape);
       const DeviceArray<float> held(*backend, shape.size, shift);
@@ -136,8 +146,8 @@ TEST_CASE("rows of what is too small for a code are written as nothing, and held
   for (const float scale : {0.0f, 0x1p-110f}) {
     std::vector<float> entries = RandomValues(shape.size, 1);
     for (float& entry : entries) entry *= scale;
-    for (const Codec& codec : AllCodecs()) {
-      CAPTURE(Describe(codec), scale);
+    for (const Codec& codec : OnDevices()) {
+      CAPTURE(codec->name(), scale);
       const CodedKeys keys(codec, slices, shape);
       Residual residual(shape);
       Encoder encoder(keys, kRandom);
@@ -159,16 +169,18 @@ TEST_CASE("where its random number is an entry's own, the next one decides", "[e
   const auto backend = BackendUnderTest(1);
   constexpr int64_t kRows = 2, kRow = 5000;
   const ModelShape shape = ShapeWith({{kRows, kRow}});
-  for (const Codec& codec : {CodecOf(CodecKind::kQsgd, 8), CodecOf(CodecKind::kQsgd, 4, 1 << 20)}) {
-    CAPTURE(Describe(codec));
-    const auto levels = static_cast<float>(codec.levels());
+  for (const Codec& codec : {QsgdCodec(8), QsgdCodec(4, 1 << 20)}) {
+    CAPTURE(codec->name());
+    const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
+    const Stretch& stretch = keys.stretches().front();
+    const float levels = stretch.divisor;
     std::vector<float> entries(shape.size);
     int64_t undecided = 0;
-    const int64_t row_buckets = (kRow + codec.bucket - 1) / codec.bucket;
+    const int64_t row_buckets = (kRow + stretch.bucket - 1) / stretch.bucket;
     for (int64_t i = 0; i < shape.size; ++i) {
-      const int64_t bucket = i / kRow * row_buckets + i % kRow / codec.bucket;
+      const int64_t bucket = i / kRow * row_buckets + i % kRow / stretch.bucket;
       const BucketRandom random{kRandom, static_cast<uint64_t>(bucket)};
-      const int64_t within = i % kRow % codec.bucket, place = within % kRandomGroup;
+      const int64_t within = i % kRow % stretch.bucket, place = within % kRandomGroup;
       const PhiloxBlock words = RoundingWords(random, within / kRandomGroup, place % kRandomLanes);
       const int64_t half = place / kRandomLanes;
       const auto r = static_cast<float>(words[half / 2] >> 16 * (half % 2) & 0xffff);
@@ -177,8 +189,7 @@ TEST_CASE("where its random number is an entry's own, the next one decides", "[e
       undecided += SplitOf(entries[i], levels, levels).t == static_cast<int32_t>(r);
     }
     REQUIRE(undecided > shape.size / 2);
-    const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
-    REQUIRE(keys.stretches().front().form == EntryForm::kCode);
+    REQUIRE(stretch.form == &kQsgdForm);
     const DeviceArray<float> from(*backend, entries);
     const DeviceArray<char> bytes(*backend, keys.bytes());
     Encode(*backend, keys, from.data(), nullptr, bytes.data());
@@ -195,8 +206,8 @@ TEST_CASE("a device's payload shows what is not finite, as the codec's own does"
     std::vector<float> entries = Entries(shape.size, 1);
     entries[700] = entries[19 * 601 + 77] = entries[shape.size - 1] = bad;
     const DeviceArray<float> from(*backend, entries);
-    for (const Codec& codec : AllCodecs()) {
-      CAPTURE(Describe(codec), bad);
+    for (const Codec& codec : OnDevices()) {
+      CAPTURE(codec->name(), bad);
       const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
       const DeviceArray<char> bytes(*backend, keys.bytes());
       Encode(*backend, keys, from.data(), nullptr, bytes.data());
@@ -210,8 +221,9 @@ TEST_CASE("a part of a stretch without headers is written as in the whole", "[ex
   for (const int64_t n : Sizes()) {
     const std::vector<float> entries = Entries(n, 1);
     const DeviceArray<float> from(*backend, entries, 1);
-    for (const CodecKind kind : {CodecKind::kF32, CodecKind::kBf16, CodecKind::kF16}) {
-      const CodedKeys keys = CodedKeys::Plain(CodecOf(kind), n);
+    for (const Codec& codec : OnDevices()) {
+      if (!IsPlain(codec)) continue;
+      const CodedKeys keys = CodedKeys::Plain(codec, n);
       const DeviceArray<char> bytes(*backend, keys.bytes(), 2);
       const int64_t first = n / 3;
       const std::pair<int64_t, int64_t> parts[] = {{0, first}, {first, n - first}};
@@ -219,10 +231,10 @@ TEST_CASE("a part of a stretch without headers is written as in the whole", "[ex
         if (n == 0) continue;
         Stretch part = keys.stretches().front();
         part.entries = count;
-        backend->exchange().Encode(keys.codec(), part, kRandom, from.data() + begin, nullptr,
+        backend->exchange().Encode(part, kRandom, from.data() + begin, nullptr,
                                    bytes.data() + begin * part.bits / 8);
       }
-      CAPTURE(n, Describe(keys.codec()));
+      CAPTURE(n, codec->name());
       REQUIRE(bytes.Read() == Written(keys, entries));
     }
   }

@@ -172,10 +172,10 @@ TEST_CASE("keys and sums that a cut model's servers do not take are refused by w
 TEST_CASE("a push of nothing has no bytes, also where the codec's payloads have a head",
           "[rpc][service][layers]") {
   const ModelShape shape = TestShape(3, 2);
-  const auto servers = Servers(shape, 1, {CodecOf(CodecKind::kThreshold), Codec()});
+  const auto servers = Servers(shape, 1, {ThresholdCodec(), Codec()});
   PlainClient client(*servers);
   std::vector<v1::PushChunk> chunks = Push(client, 1, 1, 0, 0, 8, 0.5f);
-  chunks[0].mutable_header()->set_codec(Describe(servers->codecs().push));
+  chunks[0].mutable_header()->set_codec(servers->codecs().push->name());
   const grpc::Status status = client.Push(chunks);
   CHECK(
       status.error_message() ==
@@ -186,7 +186,7 @@ TEST_CASE("a push of nothing has no bytes, also where the codec's payloads have 
   CHECK(client.Push(chunks).ok());
   // Of a half it is checked as all of it would be.
   chunks = Push(client, 1, 2, 1, 2, 8, 0.5f);
-  chunks[0].mutable_header()->set_codec(Describe(servers->codecs().push));
+  chunks[0].mutable_header()->set_codec(servers->codecs().push->name());
   CHECK(client.Push(chunks).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
 }
 

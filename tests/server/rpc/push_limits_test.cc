@@ -10,6 +10,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/codec/codec.h"
+#include "common/codec/threshold.h"
 #include "common/consistency/none.h"
 #include "server/rpc/data_plane.h"
 #include "tests/common/rpc/compressed_call.h"
@@ -102,8 +103,7 @@ TEST_CASE("a member's push gives way when it has begun too many others", "[rpc][
 TEST_CASE("a packed payload is not unpacked for somebody who is no member",
           "[rpc][service][limits]") {
   CodecChoice codecs;
-  codecs.push.kind = CodecKind::kThreshold;
-  codecs.push.packed = true;
+  codecs.push = ThresholdCodec({0, 0.002, /*packed=*/true});
   RunningServers servers(TestShape(30, 10), 1, None, 1, std::nullopt, false, codecs);
   PlainClient client(servers);
   // One block that is none.
@@ -111,7 +111,7 @@ TEST_CASE("a packed payload is not unpacked for somebody who is no member",
   const auto push = [&](uint64_t member) {
     std::vector<v1::PushChunk> chunks = client.Chunks(member, 1, 1.0f);
     chunks.resize(1);
-    chunks[0].mutable_header()->set_codec(Describe(codecs.push));
+    chunks[0].mutable_header()->set_codec(codecs.push->name());
     chunks[0].mutable_header()->set_payload_bytes(payload.size());
     chunks[0].set_payload(payload);
     return client.Push(chunks).error_message();

@@ -79,11 +79,10 @@ class Run {
 TEST_CASE(
     "a standby of halves has the bits of its leader after any schedule, and goes on with them",
     "[standby][layers]") {
-  Codec threshold = CodecOf(CodecKind::kThreshold);
-  threshold.tau = 0.25;
-  const Codec push = GENERATE_COPY(values({Codec(), CodecOf(CodecKind::kInt8), threshold}));
+  const Codec threshold = ThresholdCodec({0.25, 0.002, false});
+  const Codec push = GENERATE_COPY(values({Codec(), Int8Codec(), threshold}));
   for (unsigned seed = 1; seed <= 30; ++seed) {
-    INFO(Describe(push) << ", seed " << seed);
+    INFO(push->name() << ", seed " << seed);
     Run run({push, Codec()}, seed);
     if (seed % 2 == 0) run.AddStandby();
     for (unsigned i = 0; i < 200 + seed; ++i) {

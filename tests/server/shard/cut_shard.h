@@ -11,7 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/codec/encoder.h"
-#include "common/codec/threshold.h"
+#include "common/codec/threshold_payload.h"
 #include "common/consistency/barrier.h"
 #include "common/layout/layer_cut.h"
 #include "common/rule/sgd.h"
@@ -65,8 +65,8 @@ inline Payload CodedLayers(const Shard& shard, const ParameterRange& layers, con
   const ShardSlices slices = SlicesOfLayers(shard.slices(), layers);
   REQUIRE(static_cast<int64_t>(values.size()) == slices.size);
   auto bytes = std::make_shared<std::vector<char>>();
-  if (slices.size > 0 && codec.kind == CodecKind::kThreshold) {
-    ThresholdEncoder encoder(0.25f, codec.packed);
+  if (slices.size > 0 && codec->selective() != nullptr) {
+    ThresholdEncoder encoder(0.25f, codec->selective()->packed());
     std::vector<float> held(values.size());
     encoder.Encode(values.data(), held.data(), slices.size);
     *bytes = encoder.Finish();

@@ -2,7 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/codec/f32.h"
+#include "common/codec/arrival_check.h"
+#include "common/codec/coded_keys.h"
 
 namespace tessera {
 namespace {
@@ -74,9 +75,9 @@ ReceivedPush ShardFixture::Good(uint64_t member, uint64_t exchange,
   push.base = shard.counters().version;
   push.layout_hash = shard.layout_hash();
   push.payload = PayloadOf(values);
-  FiniteCheck check;
-  for (const Payload::Piece& piece : push.payload.pieces()) check.Feed(piece.data, piece.size);
-  push.bad_entry = check.bad_entry();
+  push.bad_entry = FirstBadEntry(
+      CodedKeys::Plain(Codec(), push.payload.size() / static_cast<int64_t>(sizeof(float))),
+      push.payload);
   return push;
 }
 

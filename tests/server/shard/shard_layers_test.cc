@@ -209,18 +209,13 @@ TEST_CASE(
     "every codec's pushes of halves are folded as what a reader sees of them, on any number of "
     "servers",
     "[shard][layers][codec]") {
-  Codec packed = CodecOf(CodecKind::kThreshold);
-  packed.tau = 0.25;
-  packed.packed = true;
-  Codec threshold = packed;
-  threshold.packed = false;
   std::vector<Codec> codecs = AllCodecs();
-  codecs.push_back(packed);
-  codecs.push_back(threshold);
+  codecs.push_back(ThresholdCodec({0.25, 0.002, /*packed=*/true}));
+  codecs.push_back(ThresholdCodec({0.25, 0.002, /*packed=*/false}));
   // Of eight a server has rows of neither half, of five one has none behind the cut.
   const int count = GENERATE(1, 2, 5, 8);
   for (const Codec& codec : codecs) {
-    INFO(Describe(codec) << ", " << count << " servers");
+    INFO(codec->name() << ", " << count << " servers");
     for (int s = 0; s < count; ++s) {
       const std::unique_ptr<Shard> shard = Made(CutOptions(s, count, {codec, Codec()}), 3);
       const std::unique_ptr<Shard> want = Made(CutOptions(s, count), 3);
@@ -231,7 +226,7 @@ TEST_CASE(
           ReceivedPush push = LayersPush(*shard, member, exchange, layers, sent, 2, codec);
           Values seen(sent.size());
           if (!seen.empty()) {
-            UpdateReader reader(shard->layer_parts()->Find(layers)->forms.Find(codec),
+            UpdateReader reader(codec, shard->layer_parts()->Find(layers)->forms.Find(codec),
                                 push.payload);
             reader.Assign(static_cast<int64_t>(seen.size()), 1.0f, seen.data());
           } else {
@@ -336,8 +331,7 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
   push.layers.reset();
   Refuses(dense.get(), std::move(push), where + "summed is 2, want 1 where keys are dense");
 
-  Codec codec = CodecOf(CodecKind::kThreshold);
-  codec.tau = 0.25;
+  const Codec codec = ThresholdCodec({0.25, 0.002, false});
   const std::unique_ptr<Shard> coded = Made(CutOptions(0, 1, {codec, Codec()}), 1);
   push = LayersPush(*coded, 1, 1, kNothing, {}, 1, codec);
   push.payload = PayloadOf({1, 2});
@@ -345,9 +339,8 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
 }
 
 TEST_CASE("a shard that is yet to be made is said to have the same layers", "[shard][layers]") {
-  const std::unique_ptr<Shard> shard =
-      Made(CutOptions(1, 2, {CodecOf(CodecKind::kInt8), Codec()}), 1);
-  const ShardTraits before = TraitsOf(CutOptions(1, 2, {CodecOf(CodecKind::kInt8), Codec()}));
+  const std::unique_ptr<Shard> shard = Made(CutOptions(1, 2, {Int8Codec(), Codec()}), 1);
+  const ShardTraits before = TraitsOf(CutOptions(1, 2, {Int8Codec(), Codec()}));
   const ShardTraits after = TraitsOf(*shard);
   CHECK_FALSE(before.takes_whole);
   CHECK_FALSE(after.takes_whole);
@@ -355,8 +348,7 @@ TEST_CASE("a shard that is yet to be made is said to have the same layers", "[sh
     const LayerPart& a = *before.layer_parts->Find(layers);
     const LayerPart& b = *after.layer_parts->Find(layers);
     CHECK((a.begin == b.begin && a.end == b.end));
-    CHECK(a.forms.Find(CodecOf(CodecKind::kInt8))->bytes() ==
-          b.forms.Find(CodecOf(CodecKind::kInt8))->bytes());
+    CHECK(a.forms.Find(Int8Codec())->bytes() == b.forms.Find(Int8Codec())->bytes());
   }
   CHECK(after.layer_parts->front().end == after.layer_parts->back().begin);
   CHECK_FALSE(shard->CombinesPushes());

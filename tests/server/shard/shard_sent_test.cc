@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/codec/threshold.h"
+#include "common/codec/threshold_payload.h"
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
 #include "common/rule/rule.h"
@@ -38,18 +39,13 @@ class AddToAll final : public UpdateRule {
   const std::unique_ptr<UpdateRule> add_ = MakeAdd();
 };
 
-Codec ThresholdCodec() {
-  Codec codec;
-  codec.kind = CodecKind::kThreshold;
-  codec.packed = true;
-  return codec;
-}
+Codec PackedThreshold() { return ThresholdCodec({0, 0.002, /*packed=*/true}); }
 
 std::unique_ptr<Shard> MakeShard(std::unique_ptr<UpdateRule> rule, float weight = 1,
                                  const SavedShard* saved = nullptr) {
   Shard::Options options;
   options.shape = ZeroMatrix(kRows, kColumns);
-  options.codecs.push = ThresholdCodec();
+  options.codecs.push = PackedThreshold();
   options.policy = MakeNone(weight);
   options.rule = std::move(rule);
   auto shard = std::make_unique<Shard>(std::move(options));
@@ -68,7 +64,7 @@ void Push(Shard* shard, uint64_t exchange, const Values& update, float tau, bool
   push.member = MemberId(1);
   push.exchange = Exchange(exchange);
   push.layout_hash = shard->layout_hash();
-  push.codec = ThresholdCodec();
+  push.codec = PackedThreshold();
   push.payload.Append({bytes->data(), static_cast<int64_t>(bytes->size())}, bytes);
   REQUIRE(CheckThresholdPayload(push.payload, kEntries).ok());
   REQUIRE(shard->Accept(std::move(push)).ok());

@@ -1,4 +1,5 @@
 // The shard behind its thread: calls from many threads, answers through callbacks.
+#include "common/codec/bf16.h"
 #include "server/shard/shard_thread.h"
 
 #include <atomic>
@@ -285,7 +286,7 @@ TEST_CASE("what other threads see of a shard stays when another takes its place"
     options.shape = ZeroMatrix(kRows, 1);
     options.policy = MakeNone(1);
     options.rule = MakeAdd();
-    options.codecs.push.kind = CodecKind::kBf16;
+    options.codecs.push = Bf16Codec();
     options.core = CoreShare{0.5, 0.25, 2, 0};
     return std::make_unique<Shard>(std::move(options));
   };
@@ -452,7 +453,7 @@ TEST_CASE("a shard's thread lives before its shard is made", "[shard_thread]") {
 TEST_CASE("what is known of a shard before it is made is so afterwards", "[shard_thread]") {
   for (const bool has_core : {false, true}) {
     Shard::Options options = OptionsOf(MakeNone(1.0f));
-    options.codecs.push.kind = CodecKind::kBf16;
+    options.codecs.push = Bf16Codec();
     options.seed = 5;
     if (has_core) options.core = CoreShare{0.5, 0.25, 2, 0};
     const ShardTraits before = TraitsOf(options);

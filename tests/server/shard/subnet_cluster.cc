@@ -4,7 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "common/codec/f32.h"
+#include "common/codec/arrival_check.h"
+#include "common/codec/coded_keys.h"
 #include "common/consistency/barrier.h"
 #include "common/rule/add.h"
 #include "tests/server/shard/shard_fixture.h"
@@ -168,9 +169,9 @@ ReceivedPush SubnetCluster::GoodPush(int server, uint64_t member, uint64_t excha
   for (int64_t begin = 0; begin < size; begin += 37) {
     push.payload.Append({bytes + begin, std::min<int64_t>(37, size - begin)}, values);
   }
-  FiniteCheck check;
-  for (const Payload::Piece& piece : push.payload.pieces()) check.Feed(piece.data, piece.size);
-  push.bad_entry = check.bad_entry();
+  push.bad_entry = FirstBadEntry(
+      CodedKeys::Plain(Codec(), push.payload.size() / static_cast<int64_t>(sizeof(float))),
+      push.payload);
   return push;
 }
 

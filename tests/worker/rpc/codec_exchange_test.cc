@@ -13,7 +13,7 @@
 #include "common/base/philox.h"
 #include "common/codec/decoder.h"
 #include "common/codec/encoder.h"
-#include "common/codec/threshold.h"
+#include "common/codec/threshold_payload.h"
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/keyset/key_set.h"
@@ -118,12 +118,8 @@ bool Same(const Arrays& a, const Arrays& b) {
 TEST_CASE("every codec moves what its own reader sees of its own bytes", "[rpc][codec]") {
   const Codec f32;
   const std::vector<CodecChoice> choices = {
-      {CodecOf(CodecKind::kBf16), f32},
-      {f32, CodecOf(CodecKind::kF16)},
-      {CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kBf16)},
-      {CodecOf(CodecKind::kF16), CodecOf(CodecKind::kInt8)},
-      {CodecOf(CodecKind::kQsgd), f32},
-      {CodecOf(CodecKind::kQsgd, 3, 100, true), CodecOf(CodecKind::kQsgd, 5, 64)},
+      {Bf16Codec(), f32},        {f32, F16Codec()},  {Int8Codec(), Bf16Codec()},
+      {F16Codec(), Int8Codec()}, {QsgdCodec(), f32}, {QsgdCodec(3, 100, true), QsgdCodec(5, 64)},
   };
   for (const CodecChoice& codecs : choices) {
     for (const int count : {1, 3}) {
@@ -184,9 +180,9 @@ TEST_CASE("subnets go and come as any codec writes them", "[rpc][codec][subnet]"
   const ModelShape full = *ShapeOf(model);
   const NeuronGroups groups = GroupsOf(model, full);
   const std::vector<CodecChoice> choices = {
-      {CodecOf(CodecKind::kBf16), CodecOf(CodecKind::kF16)},
-      {CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kInt8)},
-      {CodecOf(CodecKind::kQsgd, 4, 32), CodecOf(CodecKind::kQsgd, 6, 48, true)},
+      {Bf16Codec(), F16Codec()},
+      {Int8Codec(), Int8Codec()},
+      {QsgdCodec(4, 32), QsgdCodec(6, 48, true)},
   };
   for (const CodecChoice& codecs : choices) {
     for (const int count : {1, 2, 5}) {
@@ -259,16 +255,13 @@ struct Sums {
 };
 
 TEST_CASE("what is held back comes with the flush, whatever was sent until then", "[rpc][codec]") {
-  Codec led = CodecOf(CodecKind::kThreshold);
-  led.density = 0.01;
-  Codec fixed = CodecOf(CodecKind::kThreshold);
-  fixed.tau = 0.25;
-  fixed.packed = true;
+  const Codec led = ThresholdCodec({0, 0.01, false});
+  const Codec fixed = ThresholdCodec({0.25, 0.002, /*packed=*/true});
   const ModelShape shape = TestShape(41, 307);
   const std::vector<CodecChoice> choices = {{led, Codec(), false, true},
-                                            {fixed, CodecOf(CodecKind::kBf16), false, true},
-                                            {CodecOf(CodecKind::kInt8), Codec(), true, true},
-                                            {CodecOf(CodecKind::kBf16), Codec(), true, true}};
+                                            {fixed, Bf16Codec(), false, true},
+                                            {Int8Codec(), Codec(), true, true},
+                                            {Bf16Codec(), Codec(), true, true}};
   const int count = GENERATE(1, 3);
   for (const CodecChoice& codecs : choices) {
     INFO(Describe(codecs) << ", " << count << " servers");
@@ -312,11 +305,14 @@ TEST_CASE("what is held back comes with the flush, whatever was sent until then"
 
 TEST_CASE("an update that is not finite is refused in every codec", "[rpc][codec]") {
   const ModelShape shape = TestShape(20, 601);
-  for (const CodecKind kind : {CodecKind::kF32, CodecKind::kBf16, CodecKind::kF16, CodecKind::kInt8,
-                               CodecKind::kQsgd, CodecKind::kThreshold}) {
+  std::vector<Codec> all = {QsgdCodec(), ThresholdCodec()};
+  for (const Codec& codec : AllCodecs()) {
+    if (codec->name() == codec->kind()) all.push_back(codec);
+  }
+  for (const Codec& codec : all) {
     for (const float bad :
          {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
-      const CodecChoice codecs{CodecOf(kind), Codec()};
+      const CodecChoice codecs{codec, Codec()};
       INFO(Describe(codecs) << " " << bad);
       RunningServers servers(shape, 2, None, 1, std::nullopt, false, codecs);
       const auto client = Client(servers, codecs);
@@ -337,7 +333,7 @@ TEST_CASE("an update that is not finite is refused in every codec", "[rpc][codec
 TEST_CASE("a job's codec and f32 are understood, another is refused with both names",
           "[rpc][codec]") {
   const ModelShape shape = TestShape(20, 601);
-  const CodecChoice codecs{CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kBf16)};
+  const CodecChoice codecs{Int8Codec(), Bf16Codec()};
   RunningServers servers(shape, 1, None, 3, std::nullopt, false, codecs);
   Arrays values = Zeros(shape);
   const Arrays update = Update(shape, 1);
@@ -350,12 +346,12 @@ TEST_CASE("a job's codec and f32 are understood, another is refused with both na
   };
   CHECK(exchange(codecs, 1).message() == "");
   CHECK(exchange({}, 2).message() == "");
-  const absl::Status push = exchange({CodecOf(CodecKind::kQsgd), Codec()}, 3);
+  const absl::Status push = exchange({QsgdCodec(), Codec()}, 3);
   CHECK(push.code() == absl::StatusCode::kInvalidArgument);
   CHECK(absl::StrContains(push.message(),
                           "push from member 3 exchange 1: codec is \"qsgd (8 bits, buckets of 512, "
                           "max norm)\", want int8 or f32"));
-  const absl::Status pull = exchange({Codec(), CodecOf(CodecKind::kF16)}, 3);
+  const absl::Status pull = exchange({Codec(), F16Codec()}, 3);
   CHECK(pull.code() == absl::StatusCode::kInvalidArgument);
   CHECK(absl::StrContains(pull.message(), "codec is \"f16\", want bf16 or f32"));
 }

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "common/codec/bf16.h"
+#include "common/codec/int8.h"
 #include "common/consistency/none.h"
 #include "common/keyset/key_set.h"
 #include "server/core/core_agreement.h"
@@ -140,8 +142,8 @@ TEST_CASE("what an exchange does not move is held back, and comes with a later o
           "[client][core][codec]") {
   CodecChoice codecs;
   codecs.error_feedback = true;
-  codecs.push.kind = GENERATE(CodecKind::kF32, CodecKind::kBf16, CodecKind::kInt8);
-  const bool loses = codecs.push.kind != CodecKind::kF32;
+  codecs.push = GENERATE(Codec(), Bf16Codec(), Int8Codec());
+  const bool loses = codecs.push != Codec();
   CoreServers job(codecs);
   for (size_t p = 0; p < job.changes_.size(); ++p) {
     for (size_t i = 0; i < job.changes_[p].size(); ++i) {

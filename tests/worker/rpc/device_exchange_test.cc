@@ -29,11 +29,7 @@ using Arrays = std::vector<std::vector<float>>;
 std::unique_ptr<ConsistencyPolicy> None() { return MakeNone(1); }
 
 Codec ThresholdOf(double tau, double density, bool packed) {
-  Codec codec = CodecOf(CodecKind::kThreshold);
-  codec.tau = tau;
-  codec.density = density;
-  codec.packed = packed;
-  return codec;
+  return ThresholdCodec({tau, density, packed});
 }
 
 std::unique_ptr<Backend> Device(bool gpu) {
@@ -121,16 +117,16 @@ TEST_CASE("what a device codes is what the host would have, in both directions a
   const int count = GENERATE(1, 3);
   const Codec f32;
   const std::vector<CodecChoice> choices = {
-      {CodecOf(CodecKind::kBf16), f32},
-      {f32, CodecOf(CodecKind::kF16)},
-      {CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kBf16)},
-      {CodecOf(CodecKind::kF16), CodecOf(CodecKind::kInt8)},
-      {CodecOf(CodecKind::kQsgd), f32},
-      {CodecOf(CodecKind::kQsgd, 3, 100, true), CodecOf(CodecKind::kQsgd, 5, 64)},
-      {CodecOf(CodecKind::kInt8), f32, true, true},
-      {CodecOf(CodecKind::kQsgd, 4, 700), CodecOf(CodecKind::kInt8), true, true},
+      {Bf16Codec(), f32},
+      {f32, F16Codec()},
+      {Int8Codec(), Bf16Codec()},
+      {F16Codec(), Int8Codec()},
+      {QsgdCodec(), f32},
+      {QsgdCodec(3, 100, true), QsgdCodec(5, 64)},
+      {Int8Codec(), f32, true, true},
+      {QsgdCodec(4, 700), Int8Codec(), true, true},
       {ThresholdOf(0, 0.01, false), f32, false, true},
-      {ThresholdOf(0.25, 0, true), CodecOf(CodecKind::kBf16), false, true},
+      {ThresholdOf(0.25, 0, true), Bf16Codec(), false, true},
   };
   for (const CodecChoice& codecs : choices) {
     for (const ModelShape& shape : {TestShape(37, 701), TestShape(210, 1003)}) {
@@ -199,7 +195,7 @@ TEST_CASE("a subnet's payloads are coded on the device, too", "[rpc][device][sub
   }
   const ModelShape full = *ShapeOf(model);
   const NeuronGroups groups = GroupsOf(model, full);
-  const CodecChoice codecs{CodecOf(CodecKind::kQsgd, 4, 32), CodecOf(CodecKind::kInt8)};
+  const CodecChoice codecs{QsgdCodec(4, 32), Int8Codec()};
   const std::unique_ptr<Backend> device = Device(gpu);
   const int count = 2;
   RunningServers one(full, count, MakeBarrier, 1, groups, false, codecs),
@@ -297,9 +293,8 @@ TEST_CASE("entries of a core and an explorer are taken out and put back on the d
           "[rpc][device][core]") {
   const bool gpu = GENERATE(true, false);
   const CodecChoice codecs = GENERATE(
-      CodecChoice{}, CodecChoice{CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kBf16)},
-      CodecChoice{CodecOf(CodecKind::kQsgd), Codec()}, CodecChoice{Codec(), Codec(), true, true},
-      CodecChoice{CodecOf(CodecKind::kInt8), Codec(), true, true});
+      CodecChoice{}, CodecChoice{Int8Codec(), Bf16Codec()}, CodecChoice{QsgdCodec(), Codec()},
+      CodecChoice{Codec(), Codec(), true, true}, CodecChoice{Int8Codec(), Codec(), true, true});
   const std::unique_ptr<Backend> device = Device(gpu);
   CoreJob want(codecs, {}, nullptr), got(codecs, {true, true}, device.get());
   for (CoreJob* const job : {&want, &got}) {

@@ -1,3 +1,4 @@
+#include "common/codec/int8.h"
 #include "worker/rpc/exchange_requests.h"
 
 #include <catch2/catch.hpp>
@@ -11,11 +12,7 @@ ExchangeRequests Requests(const Codec& pull = Codec()) {
   return ExchangeRequests(caller, 5, pull);
 }
 
-Codec Int8() {
-  Codec codec;
-  codec.kind = CodecKind::kInt8;
-  return codec;
-}
+Codec Int8() { return Int8Codec(); }
 
 KeySet SubnetOf(uint64_t round) {
   KeySet keys;

@@ -153,17 +153,13 @@ TEST_CASE("workers of different halves push and pull their own, and each half ha
 
 TEST_CASE("halves go and come as any codec writes them, and what is held back is of the half alone",
           "[rpc][client][layers][codec]") {
-  Codec led = CodecOf(CodecKind::kThreshold);
-  led.density = 0.05;
-  Codec fixed = CodecOf(CodecKind::kThreshold);
-  fixed.tau = 0.25;
-  fixed.packed = true;
-  const std::vector<CodecChoice> choices = {
-      {CodecOf(CodecKind::kInt8), CodecOf(CodecKind::kBf16), true, true},
-      {CodecOf(CodecKind::kQsgd, 4, 64), CodecOf(CodecKind::kInt8), true, true},
-      {CodecOf(CodecKind::kF16), CodecOf(CodecKind::kQsgd, 6, 48), true, true},
-      {led, Codec(), false, true},
-      {fixed, CodecOf(CodecKind::kBf16), false, true}};
+  const Codec led = ThresholdCodec({0, 0.05, false});
+  const Codec fixed = ThresholdCodec({0.25, 0.002, /*packed=*/true});
+  const std::vector<CodecChoice> choices = {{Int8Codec(), Bf16Codec(), true, true},
+                                            {QsgdCodec(4, 64), Int8Codec(), true, true},
+                                            {F16Codec(), QsgdCodec(6, 48), true, true},
+                                            {led, Codec(), false, true},
+                                            {fixed, Bf16Codec(), false, true}};
   const ModelShape shape = CutShape();
   const int count = GENERATE(1, 3, 50);
   for (const CodecChoice& codecs : choices) {
@@ -220,8 +216,8 @@ TEST_CASE("halves go and come as any codec writes them, and what is held back is
 TEST_CASE("an update of a half that is not finite is refused by the entry of the whole model",
           "[rpc][client][layers]") {
   const ModelShape shape = CutShape();
-  for (const CodecKind kind : {CodecKind::kF32, CodecKind::kInt8, CodecKind::kThreshold}) {
-    const CodecChoice codecs{CodecOf(kind), Codec()};
+  for (const Codec& codec : {Codec(), Int8Codec(), ThresholdCodec()}) {
+    const CodecChoice codecs{codec, Codec()};
     RunningServers servers(shape, 1, MakeBarrier, 1, std::nullopt, false, codecs, std::nullopt,
                            Cut());
     Side back(servers, 1, kBack, codecs);
@@ -232,7 +228,7 @@ TEST_CASE("an update of a half that is not finite is refused by the entry of the
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
     INFO(status);
     CHECK(absl::StrContains(status.message(), "finite"));
-    if (kind != CodecKind::kThreshold) {
+    if (codec->selective() == nullptr) {
       const int64_t entry = shape.parameters[0].size() + shape.parameters[1].size() + 3 * 1303;
       CHECK(absl::StrContains(status.message(),
                               DescribeEntry(shape, servers.slices()[0], entry) + " is not finite"));

@@ -11,6 +11,9 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/philox.h"
+#include "common/codec/int8.h"
+#include "common/codec/qsgd.h"
+#include "common/codec/threshold.h"
 #include "common/consistency/none.h"
 #include "common/keyset/key_set.h"
 #include "common/method/recipe.h"
@@ -176,10 +179,9 @@ struct Replica {
   ConstParameterArrays update;
 };
 
-CodecChoice ChoiceOf(CodecKind kind, bool feedback = false) {
+CodecChoice ChoiceOf(const Codec& push, bool feedback = false) {
   CodecChoice codecs;
-  codecs.push.kind = kind;
-  codecs.push.density = 0.05;
+  codecs.push = push;
   codecs.error_feedback = feedback;
   codecs.flush = true;
   return codecs;
@@ -188,10 +190,10 @@ CodecChoice ChoiceOf(CodecKind kind, bool feedback = false) {
 TEST_CASE("the own replica applies exactly what the peers receive", "[rpc][replica]") {
   const ModelShape shape = TestShape(60, 300);
   const auto [codecs, share] =
-      GENERATE(table<CodecChoice, double>({{ChoiceOf(CodecKind::kF32), 1.0},
-                                           {ChoiceOf(CodecKind::kThreshold), 0.2},
-                                           {ChoiceOf(CodecKind::kInt8, /*feedback=*/true), 0.3},
-                                           {ChoiceOf(CodecKind::kQsgd), 0.3}}));
+      GENERATE(table<CodecChoice, double>({{ChoiceOf(Codec()), 1.0},
+                                           {ChoiceOf(ThresholdCodec({0, 0.05, false})), 0.2},
+                                           {ChoiceOf(Int8Codec(), /*feedback=*/true), 0.3},
+                                           {ChoiceOf(QsgdCodec()), 0.3}}));
   Replicas replicas(shape, 3, codecs);
   replicas.SetMembers(3);
   const auto client = replicas.Client(1);
@@ -215,7 +217,7 @@ TEST_CASE("the own replica applies exactly what the peers receive", "[rpc][repli
     CHECK(replicas.Values(2) == replicas.Values(1));
   }
   // At the end nothing is held back; qsgd's noise stays.
-  if (codecs.push.kind != CodecKind::kQsgd) {
+  if (codecs.push != QsgdCodec()) {
     double worst = 0;
     for (size_t i = 0; i < sum.size(); ++i) {
       worst = std::max(worst, std::abs(sum[i] - own.Flat()[i]));
@@ -271,7 +273,7 @@ TEST_CASE("a push to a server that has gone is given up once the list says so", 
 
 TEST_CASE("a replica that joins is the same as the others from its copy on", "[rpc][replica]") {
   const ModelShape shape = TestShape(600, 400);  // more than one chunk's worth of blocks
-  Replicas replicas(shape, 2, ChoiceOf(CodecKind::kThreshold));
+  Replicas replicas(shape, 2, ChoiceOf(ThresholdCodec({0, 0.05, false})));
   replicas.SetMembers(2);
   const auto a = replicas.Client(0), b = replicas.Client(1);
   Replica at_a(shape), at_b(shape);

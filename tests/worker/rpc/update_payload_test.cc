@@ -1,4 +1,9 @@
 // Payloads that are sent again bring the same bytes, however they are taken.
+#include "common/codec/bf16.h"
+#include "common/codec/f16.h"
+#include "common/codec/f32.h"
+#include "common/codec/int8.h"
+#include "common/codec/qsgd.h"
 #include "worker/rpc/update_payload.h"
 
 #include <string>
@@ -41,18 +46,13 @@ TEST_CASE("a rewound payload is the same, and so is one taken in other pieces",
   const std::vector<absl::Span<const float>> update = {w, b};
   const ShardSlices slices = SlicesOf(shape, ShardId(1), 2);
   const PayloadRandom random = PayloadRandom::OfPush(7, Rank(1), Exchange(9), ShardId(1));
-  for (const CodecKind kind :
-       {CodecKind::kF32, CodecKind::kBf16, CodecKind::kF16, CodecKind::kInt8, CodecKind::kQsgd}) {
+  for (const Codec& codec : {F32Codec(), Bf16Codec(), F16Codec(), Int8Codec(), QsgdCodec(5, 200)}) {
     for (const bool feeds_back : {false, true}) {
-      Codec codec;
-      codec.kind = kind;
-      codec.bits = 5;
-      codec.bucket = 200;
-      INFO(Describe(codec) << (feeds_back ? " with feedback" : ""));
+      INFO(codec->name() << (feeds_back ? " with feedback" : ""));
       Residual residual(shape);
       const auto make = [&](UpdateRuns* runs) {
         runs->Assign(slices, update);
-        if (kind == CodecKind::kF32) return PlainUpdate(runs);
+        if (codec == Codec()) return PlainUpdate(runs);
         CodedKeys keys(codec, slices, shape);
         if (!feeds_back) return CodedUpdate(std::move(keys), random, runs);
         residual = Residual(shape);

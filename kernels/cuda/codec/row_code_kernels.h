@@ -1,11 +1,11 @@
-// What exchange.cc runs for int8 rows that are longer than a tile and still fit a block's registers.
-#ifndef TESSERA_KERNELS_CUDA_ROW_CODE_KERNELS_H_
-#define TESSERA_KERNELS_CUDA_ROW_CODE_KERNELS_H_
+// The int8 codec where rows are longer than a tile and still fit a block's registers.
+#ifndef TESSERA_KERNELS_CUDA_CODEC_ROW_CODE_KERNELS_H_
+#define TESSERA_KERNELS_CUDA_CODEC_ROW_CODE_KERNELS_H_
 
 #include <cstdint>
 
 #include "common/codec/bucket_scale.h"
-#include "kernels/cuda/exchange_kernels.h"
+#include "kernels/cuda/codec/bucket_kernels.h"
 
 namespace tessera::cuda {
 
@@ -122,4 +122,4 @@ struct EncodeRows {
 
 }  // namespace tessera::cuda
 
-#endif  // TESSERA_KERNELS_CUDA_ROW_CODE_KERNELS_H_
+#endif  // TESSERA_KERNELS_CUDA_CODEC_ROW_CODE_KERNELS_H_

@@ -1,4 +1,4 @@
-#include "common/codec/threshold.h"
+#include "common/codec/threshold_payload.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "common/codec/threshold_run.h"
+#include "common/codec/tau.h"
 #include "tests/common/codec/coded_bytes.h"
 
 namespace tessera {
@@ -43,32 +43,6 @@ TEST_CASE("entries at tau or beyond are sent as tau, the rest is held back", "[c
   CHECK(Read(bytes, 6) == std::vector<float>{1, 1, -1, 0, 0, 1});
 }
 
-TEST_CASE("all paths send and hold back the same", "[codec][threshold][paths]") {
-  for (const int64_t size : {0, 1, 7, 8, 15, 16, 17, 100, 4095, 4096}) {
-    for (const float tau : {0.001f, 0.5f, 2.0f}) {
-      std::vector<float> update = Normal(size + 1, static_cast<int>(size));
-      if (size > 20) update[12] = std::nanf("");
-      std::vector<float> wanted = Normal(size + 1, 2);
-      const std::vector<float> before = wanted;
-      std::vector<uint32_t> wanted_marks(size + kThresholdSlack);
-      const ThresholdRun run = RunThreshold(CodecPath::kScalar, update.data() + 1,
-                                            wanted.data() + 1, size, tau, wanted_marks.data());
-      for (const CodecPath path : PathsHere()) {
-        std::vector<float> residual = before;
-        std::vector<uint32_t> marks(size + kThresholdSlack);
-        const ThresholdRun got =
-            RunThreshold(path, update.data() + 1, residual.data() + 1, size, tau, marks.data());
-        REQUIRE(got.marks == run.marks);
-        REQUIRE((got.largest >= 0x7f800000u) == (run.largest >= 0x7f800000u));
-        REQUIRE(std::equal(marks.begin(), marks.begin() + run.marks, wanted_marks.begin()));
-        for (int64_t i = 0; i <= size; ++i) {
-          REQUIRE((residual[i] == wanted[i] || (residual[i] != residual[i] && i == 12)));
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE(
     "over 1000 steps what was sent and what is held back is the sum of all updates, whatever "
     "parts it was sent in",
@@ -100,92 +74,6 @@ TEST_CASE(
   for (int64_t i = 0; i < kEntries; ++i) {
     REQUIRE(std::fabs(sent[i] + residual[i] - wanted[i]) <= 1e-6 * moved[i]);
   }
-}
-
-TEST_CASE("a led tau stays near its density, also when updates shrink", "[codec][threshold]") {
-  constexpr int64_t kEntries = 100000;
-  for (const double density : {0.002, 0.05}) {
-    Tau tau(0, density);
-    std::vector<float> residual(kEntries);
-    int64_t late = 0;
-    int64_t shrunk = 0;
-    for (int step = 0; step < 200; ++step) {
-      const std::vector<float> update = Normal(kEntries, step, step < 100 ? 1.0f : 0.2f);
-      std::vector<float> magnitudes;
-      SampleMagnitudes(update.data(), residual.data(), kEntries, tau.sample_size(), &magnitudes);
-      tau.Lead(magnitudes);
-      ThresholdEncoder encoder(tau.value(), false);
-      encoder.Encode(update.data(), residual.data(), kEntries);
-      if (step >= 50 && step < 100) late += encoder.sent();
-      if (step >= 150) shrunk += encoder.sent();
-    }
-    CHECK(late / 50.0 / kEntries == Approx(density).epsilon(0.45));
-    CHECK(shrunk / 50.0 / kEntries == Approx(density).epsilon(0.45));
-  }
-}
-
-TEST_CASE("while every update is zero nothing is sent, and the first other one sets tau",
-          "[codec][threshold]") {
-  Tau tau(0, 0.01);
-  tau.Lead(std::vector<float>(100, 0.0f));
-  std::vector<float> update(100, 1e20f);
-  std::vector<float> residual(100);
-  ThresholdEncoder encoder(tau.value(), false);
-  encoder.Encode(update.data(), residual.data(), 100);
-  CHECK(encoder.sent() == 0);
-  tau.Lead({0, 0, 3, 0});
-  CHECK(tau.value() == 3);
-  tau.Lead({std::nanf(""), std::numeric_limits<float>::infinity()});
-  CHECK(tau.value() == 3);
-  Tau fixed(0.5, 0.1);
-  fixed.Lead({1, 2, 3});
-  CHECK(fixed.value() == 0.5f);
-}
-
-TEST_CASE("a led tau that was kept goes on as one that never stopped", "[codec][threshold]") {
-  const auto lead = [](Tau* tau, int step) { tau->Lead(Normal(1000, step, 1.0f + 0.1f * step)); };
-  Tau whole(0, 0.05), first(0, 0.05), second(0, 0.05), anew(0, 0.05);
-  for (int step = 0; step < 20; ++step) lead(&whole, step);
-  for (int step = 0; step < 10; ++step) lead(&first, step);
-  const std::vector<float> kept(first.state().begin(), first.state().end());
-  REQUIRE(second.state().size() == kept.size());
-  std::copy(kept.begin(), kept.end(), second.state().begin());
-  for (int step = 10; step < 20; ++step) {
-    lead(&second, step);
-    lead(&anew, step);
-  }
-  CHECK(second.value() == whole.value());
-  CHECK(anew.value() != whole.value());
-  CHECK(Tau(0.5, 0).state().empty());
-}
-
-TEST_CASE("a state that no tau can have is none", "[codec][threshold]") {
-  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
-  for (const float wrong : {nan, infinity, -infinity, -3.0f, 0.0f, 1e-38f}) {
-    for (const float known : {1.0f, nan, 2.0f}) {
-      Tau tau(0, 0.01);
-      tau.state()[0] = wrong;
-      tau.state()[1] = known;
-      CHECK(tau.value() == Tau(0, 0.01).value());
-      tau.Lead({0, 0, 3, 0});
-      CHECK(tau.value() == 3);
-    }
-  }
-}
-
-TEST_CASE("a sample is spread over all entries", "[codec][threshold]") {
-  std::vector<float> update(1000);
-  for (int i = 0; i < 1000; ++i) update[i] = static_cast<float>(-i);
-  const std::vector<float> residual(1000, -1);
-  std::vector<float> sample;
-  SampleMagnitudes(update.data(), residual.data(), 1000, 100, &sample);
-  REQUIRE(sample.size() >= 80);
-  REQUIRE(sample.size() <= 120);
-  CHECK(sample.front() == 1);
-  CHECK(sample.back() > 980);
-  sample.clear();
-  SampleMagnitudes(update.data(), residual.data(), 5, 100, &sample);
-  CHECK(sample == std::vector<float>{1, 2, 3, 4, 5});
 }
 
 TEST_CASE("packed words are fewer bytes and read the same in any pieces", "[codec][threshold]") {

@@ -1,192 +1,18 @@
-// What exchange.cc runs: the codecs of common/codec, an entry at a time and bit for bit, and entries
-// taken out of an array and put back.
-#ifndef TESSERA_KERNELS_CUDA_EXCHANGE_KERNELS_H_
-#define TESSERA_KERNELS_CUDA_EXCHANGE_KERNELS_H_
+// Codecs whose buckets have headers, bit for bit what common/codec/int8.cc and qsgd.cc make. kRandom: entries are
+// rounded at random, as qsgd's are, else to the nearest code, as int8's are.
+#ifndef TESSERA_KERNELS_CUDA_CODEC_BUCKET_KERNELS_H_
+#define TESSERA_KERNELS_CUDA_CODEC_BUCKET_KERNELS_H_
 
-#include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 
 #include "common/codec/bucket_scale.h"
-#include "common/codec/half.h"
 #include "common/codec/stochastic_entry.h"
+#include "kernels/cuda/codec/bytes.h"
 #include "kernels/cuda/tiles.h"
 
 namespace tessera::cuda {
 
-TESSERA_HOST_DEVICE inline bool IsMultiple(const void* address, int64_t of) {
-  return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(of) == 0;
-}
-
-TESSERA_HOST_DEVICE inline uint32_t MagnitudeBits(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, sizeof(bits));
-  return bits & 0x7fffffffu;
-}
-
-TESSERA_HOST_DEVICE inline int CountBits(uint32_t word) {
-#ifdef __CUDA_ARCH__
-  return __popc(word);
-#else
-  return __builtin_popcount(word);
-#endif
-}
-
-// The lowest `count` bytes of `bytes` (0 to 8), wherever they go.
-TESSERA_HOST_DEVICE inline void PutBytes(uint64_t bytes, int count, char* out) {
-  const auto low = static_cast<uint32_t>(bytes), high = static_cast<uint32_t>(bytes >> 32);
-  if (IsMultiple(out, 4) && (count == 4 || count == 8)) {
-    *reinterpret_cast<uint32_t*>(out) = low;
-    if (count == 8) *reinterpret_cast<uint32_t*>(out + 4) = high;
-    return;
-  }
-  for (int i = 0; i < count; ++i) out[i] = static_cast<char>(bytes >> 8 * i);
-}
-
-TESSERA_HOST_DEVICE inline uint64_t TakeBytes(const char* in, int count) {
-  if (IsMultiple(in, 4) && (count == 4 || count == 8)) {
-    const uint64_t low = *reinterpret_cast<const uint32_t*>(in);
-    return count == 4
-               ? low
-               : low | static_cast<uint64_t>(*reinterpret_cast<const uint32_t*>(in + 4)) << 32;
-  }
-  uint64_t bytes = 0;
-  for (int i = 0; i < count; ++i) {
-    bytes |= static_cast<uint64_t>(static_cast<unsigned char>(in[i])) << 8 * i;
-  }
-  return bytes;
-}
-
-TESSERA_HOST_DEVICE inline void PutFloat(float value, char* out) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  PutBytes(bits, 4, out);
-}
-
-TESSERA_HOST_DEVICE inline float TakeFloat(const char* in) {
-  const auto bits = static_cast<uint32_t>(TakeBytes(in, 4));
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-// Entries without headers, as they are written.
-struct AsF32 {
-  using Code = uint32_t;
-  TESSERA_HOST_DEVICE static Code Of(float x) {
-    uint32_t bits;
-    std::memcpy(&bits, &x, sizeof(bits));
-    return bits;
-  }
-  TESSERA_HOST_DEVICE static float From(Code code) {
-    float x;
-    std::memcpy(&x, &code, sizeof(x));
-    return x;
-  }
-};
-struct AsBf16 {
-  using Code = uint16_t;
-  TESSERA_HOST_DEVICE static Code Of(float x) { return ToBf16(x); }
-  TESSERA_HOST_DEVICE static float From(Code code) { return FromBf16(code); }
-};
-struct AsF16 {
-  using Code = uint16_t;
-  TESSERA_HOST_DEVICE static Code Of(float x) { return ToF16(x); }
-  TESSERA_HOST_DEVICE static float From(Code code) { return FromF16(code); }
-};
-
-// Four entries of a thread. Reads 4n bytes, or 8n with a residual, of which it writes 4n.
-template <typename Form>
-struct EncodePlain : OnePhase {
-  using Code = typename Form::Code;
-  const float* entries;
-  float* residual;  // null: nothing is held back
-  char* out;
-  int64_t n;
-
-  int64_t blocks() const { return CeilDiv(n, 4 * kThreads); }
-
-  template <int phase>
-  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
-    const int64_t i = 4 * (lane.block * kThreads + lane.thread);
-    const int count = n - i < 4 ? static_cast<int>(n - i) : 4;
-    if (count <= 0) return;
-    float v[4] = {};
-    Load(entries + i, count, v);
-    if (residual != nullptr) {
-      float held[4] = {};
-      Load(residual + i, count, held);
-      TESSERA_UNROLL for (int k = 0; k < 4; ++k) v[k] = held[k] + v[k];
-    }
-    Code codes[4];
-    TESSERA_UNROLL for (int k = 0; k < 4; ++k) codes[k] = Form::Of(v[k]);
-    char* const to = out + i * static_cast<int64_t>(sizeof(Code));
-    if (count == 4 && IsMultiple(to, 4 * sizeof(Code))) {
-      StoreFour(codes, true, reinterpret_cast<Code*>(to));
-    } else {
-      TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
-        if (k < count) PutBytes(codes[k], sizeof(Code), to + k * sizeof(Code));
-      }
-    }
-    if (residual == nullptr) return;
-    TESSERA_UNROLL for (int k = 0; k < 4; ++k) v[k] = v[k] - Form::From(codes[k]);
-    if (count == 4) return StoreFour(v, IsMultiple(residual + i, 16), residual + i);
-    TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
-      if (k < count) residual[i + k] = v[k];
-    }
-  }
-
- private:
-  TESSERA_HOST_DEVICE static void Load(const float* from, int count, float* to) {
-    if (count == 4) return LoadFour(from, IsMultiple(from, 16), to);
-    TESSERA_UNROLL for (int k = 0; k < 4; ++k) to[k] = k < count ? from[k] : 0.0f;
-  }
-};
-
-template <typename Form>
-struct DecodePlain : OnePhase {
-  using Code = typename Form::Code;
-  const char* in;
-  float* entries;
-  int64_t n;
-
-  static constexpr int kFours = 2;  // of a thread
-  static constexpr int64_t kStride = 4 * kThreads;
-
-  int64_t blocks() const { return CeilDiv(n, kFours * kStride); }
-
-  template <int phase>
-  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
-    const int64_t first = lane.block * kFours * kStride + 4 * lane.thread;
-    if (first + (kFours - 1) * kStride + 4 <= n && IsMultiple(in, 4 * sizeof(Code))) {
-      Code codes[kFours][4];
-      TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
-        LoadFour(reinterpret_cast<const Code*>(At(first + f * kStride)), true, codes[f]);
-      }
-      TESSERA_UNROLL for (int f = 0; f < kFours; ++f) {
-        float* const to = entries + first + f * kStride;
-        float v[4];
-        TESSERA_UNROLL for (int k = 0; k < 4; ++k) v[k] = Form::From(codes[f][k]);
-        StoreFour(v, IsMultiple(to, 16), to);
-      }
-      return;
-    }
-    for (int f = 0; f < kFours; ++f) {
-      const int64_t i = first + f * kStride;
-      for (int k = 0; k < 4 && i + k < n; ++k) {
-        entries[i + k] = Form::From(static_cast<Code>(TakeBytes(At(i + k), sizeof(Code))));
-      }
-    }
-  }
-
- private:
-  TESSERA_HOST_DEVICE const char* At(int64_t i) const {
-    return in + i * static_cast<int64_t>(sizeof(Code));
-  }
-};
-
-// Where the buckets of a stretch are (common/codec/coded_keys.h), and the tiles that blocks take.
+// Where the buckets of a stretch are (common/codec/stretch.h), and the tiles that blocks take.
 struct BucketGrid {
   static constexpr int kThreads = 64;
   static constexpr int kOwn = 8;  // entries of a thread
@@ -220,7 +46,7 @@ struct BucketGrid {
   int64_t blocks() const { return buckets * tiles(); }
 };
 
-// The norm's sum in the order of the CPU's 16 lanes (common/codec/run_loops.cc).
+// The norm's sum in the order of the CPU's 16 lanes (common/codec/bucket_loops.cc).
 constexpr int kNormLanes = 16;
 
 // The sum `held + entry` of error feedback, or the entry.
@@ -454,4 +280,4 @@ struct DecodeBuckets {
 
 }  // namespace tessera::cuda
 
-#endif  // TESSERA_KERNELS_CUDA_EXCHANGE_KERNELS_H_
+#endif  // TESSERA_KERNELS_CUDA_CODEC_BUCKET_KERNELS_H_

@@ -1,0 +1,47 @@
+#include "common/codec/int8.h"
+
+#include "common/codec/bucket_loops.h"
+
+namespace tessera {
+namespace {
+
+BucketScale ScaleOf(const Stretch& s, const float* bucket, int64_t size, CodecPath path) {
+  return BucketScaleOf(/*nearest=*/true, s.divisor, BucketLoopsOf(path).largest(bucket, size),
+                       /*square_sum=*/-1.0);
+}
+
+void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
+  BucketLoopsOf(run.path).round_to_nearest(run.entries, run.count, run.scale.inverse, out);
+  if (decoded == nullptr) return;
+  kInt8Form.at(run.path).assign(out, run.count, run.scale.factor, 1, decoded);
+}
+
+class Int8 final : public CodecDefinition {
+ public:
+  Int8() : CodecDefinition("int8", "", Traits()) {}
+
+  Stretch Write(const ParameterRows& rows) const override {
+    Stretch stretch;
+    stretch.form = &kInt8Form;
+    stretch.bits = 8;
+    stretch.entries = rows.entries;
+    stretch.row = stretch.bucket = rows.columns == 1 ? kVectorRow : rows.columns;
+    return stretch;
+  }
+
+ private:
+  static CodecTraits Traits() {
+    CodecTraits traits;
+    traits.loss = CodecLoss::kBiased;
+    traits.on_devices = true;
+    return traits;
+  }
+};
+
+}  // namespace
+
+const EntryForm kInt8Form = {kCodeLoops, ScaleOf, EncodeCodes};
+
+Codec Int8Codec() { return Codec(std::make_shared<const Int8>()); }
+
+}  // namespace tessera

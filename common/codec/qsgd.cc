@@ -1,0 +1,89 @@
+#include "common/codec/qsgd.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/codec/bucket_loops.h"
+#include "common/codec/f32.h"
+
+namespace tessera {
+namespace {
+
+// Codes that are packed at a time: whole groups, small enough for the stack.
+constexpr int64_t kTile = 8 * kRandomGroup;
+
+BucketScale ScaleOf(const Stretch& s, const float* bucket, int64_t size, CodecPath path) {
+  const BucketLoops& loops = BucketLoopsOf(path);
+  return BucketScaleOf(/*nearest=*/false, s.divisor, loops.largest(bucket, size),
+                       s.l2_norm ? loops.square_sum(bucket, size) : -1.0);
+}
+
+void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
+  const BucketLoops& loops = BucketLoopsOf(run.path);
+  const int bits = run.stretch.bits;
+  for (int64_t begin = 0; begin < run.count; begin += kTile) {
+    const int64_t tile = std::min(kTile, run.count - begin);
+    char* const tile_out = out + begin * bits / 8;
+    int8_t unpacked[kTile];
+    int8_t* const codes = bits == 8 ? reinterpret_cast<int8_t*>(tile_out) : unpacked;
+    loops.round_at_random(run.entries + begin, tile, run.scale.inverse,
+                          static_cast<int>(run.stretch.divisor), run.random, run.first + begin,
+                          codes);
+    if (bits < 8) loops.pack(codes, tile, bits, tile_out);
+    if (decoded == nullptr) continue;
+    kQsgdForm.at(run.path).assign(reinterpret_cast<const char*>(codes), tile, run.scale.factor, 1,
+                                  decoded + begin);
+  }
+}
+
+class Qsgd final : public CodecDefinition {
+ public:
+  Qsgd(int bits, int64_t bucket, bool l2_norm)
+      : CodecDefinition(
+            "qsgd",
+            absl::StrCat(bits, " bits, buckets of ", bucket, ", ", l2_norm ? "l2" : "max", " norm"),
+            Traits()),
+        bits_(bits),
+        bucket_(bucket),
+        l2_norm_(l2_norm) {}
+
+  Stretch Write(const ParameterRows& rows) const override {
+    if (rows.parameter_entries < kQsgdEntriesMin) {
+      return PlainStretch(kF32Form, sizeof(float), rows.entries);
+    }
+    const int levels = (1 << (bits_ - 1)) - 1;
+    Stretch stretch;
+    stretch.form = &kQsgdForm;
+    stretch.bits = bits_;
+    stretch.entries = rows.entries;
+    stretch.row = rows.columns == 1 ? kVectorRow : rows.columns;
+    stretch.bucket = std::min(stretch.row, bucket_);
+    stretch.divisor = static_cast<float>(levels);
+    stretch.reach = static_cast<float>(levels + 1);
+    stretch.l2_norm = l2_norm_;
+    return stretch;
+  }
+
+ private:
+  static CodecTraits Traits() {
+    CodecTraits traits;
+    traits.loss = CodecLoss::kUnbiased;
+    traits.parameter_entries_min = kQsgdEntriesMin;
+    traits.on_devices = true;
+    return traits;
+  }
+
+  const int bits_;
+  const int64_t bucket_;
+  const bool l2_norm_;
+};
+
+}  // namespace
+
+const EntryForm kQsgdForm = {kCodeLoops, ScaleOf, EncodeCodes};
+
+Codec QsgdCodec(int bits, int64_t bucket, bool l2_norm) {
+  return Codec(std::make_shared<const Qsgd>(bits, bucket, l2_norm));
+}
+
+}  // namespace tessera

@@ -1,0 +1,89 @@
+#include "kernels/cuda/codec/device_buckets.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/codec/bucket_kernels.h"
+#include "kernels/cuda/codec/row_code_kernels.h"
+
+namespace tessera {
+namespace {
+
+using cuda::BucketGrid;
+
+BucketGrid GridOf(const Stretch& s) {
+  BucketGrid grid;
+  grid.entries = s.entries;
+  grid.row = s.row;
+  grid.bucket = s.bucket;
+  Stretch part = s;
+  part.entries = s.row;
+  grid.row_buckets = part.buckets();
+  grid.row_bytes = part.bytes();
+  part.entries = s.bucket;
+  grid.bucket_bytes = part.bytes();
+  grid.buckets = s.buckets();
+  grid.first_bucket = s.first_bucket;
+  grid.bits = s.bits;
+  grid.divisor = s.divisor;
+  return grid;
+}
+
+// Every bucket is one tile: its scale is found on the way.
+template <bool kRandom>
+void EncodeTiles(const DeviceCoding& coding, const BucketGrid& grid, const float* entries,
+                 float* residual, char* out) {
+  coding.device.Launch(
+      grid.blocks(), cuda::EncodeBuckets<kRandom, true>{grid, coding.stretch.l2_norm, coding.random,
+                                                        entries, residual, out, nullptr});
+}
+
+// Buckets may be longer: a pass before finds their scales.
+template <bool kRandom>
+void EncodeLong(const DeviceCoding& coding, const BucketGrid& grid, const float* entries,
+                float* residual, char* out) {
+  auto* const scales = static_cast<BucketScale*>(
+      coding.scratch.Of(grid.buckets * static_cast<int64_t>(sizeof(BucketScale))));
+  if (scales == nullptr) return;
+  const bool l2_norm = coding.stretch.l2_norm;
+  coding.device.Launch(grid.buckets,
+                       cuda::ScaleBuckets{grid, !kRandom, l2_norm, entries, residual, out, scales});
+  coding.device.Launch(grid.blocks(),
+                       cuda::EncodeBuckets<kRandom, false>{grid, l2_norm, coding.random, entries,
+                                                           residual, out, scales});
+}
+
+// Rows that fit a block's registers, as all of at most kEntriesMax do. False: they do not.
+template <int kSteps>
+bool EncodeShortRows(const DeviceCoding& coding, const BucketGrid& grid, const float* entries,
+                     float* residual, char* out) {
+  if (std::min(grid.bucket, grid.entries) > cuda::EncodeRows<kSteps>::kEntriesMax) return false;
+  coding.device.Launch(grid.buckets, cuda::EncodeRows<kSteps>{grid, entries, residual, out});
+  return true;
+}
+
+}  // namespace
+
+void EncodeInt8OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
+                        char* out) {
+  const BucketGrid grid = GridOf(coding.stretch);
+  if (grid.tiles() == 1) return EncodeTiles<false>(coding, grid, entries, residual, out);
+  if (EncodeShortRows<2>(coding, grid, entries, residual, out)) return;
+  if (EncodeShortRows<4>(coding, grid, entries, residual, out)) return;
+  if (EncodeShortRows<8>(coding, grid, entries, residual, out)) return;
+  EncodeLong<false>(coding, grid, entries, residual, out);
+}
+
+void EncodeQsgdOnDevice(const DeviceCoding& coding, const float* entries, float* residual,
+                        char* out) {
+  const BucketGrid grid = GridOf(coding.stretch);
+  if (grid.tiles() == 1) return EncodeTiles<true>(coding, grid, entries, residual, out);
+  EncodeLong<true>(coding, grid, entries, residual, out);
+}
+
+void DecodeBucketsOnDevice(cuda::Device* device, const Stretch& stretch, const char* in,
+                           float* entries) {
+  const BucketGrid grid = GridOf(stretch);
+  device->Launch(grid.blocks(), cuda::DecodeBuckets{grid, in, entries});
+}
+
+}  // namespace tessera
