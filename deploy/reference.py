@@ -18,6 +18,8 @@ import tempfile
 from google.protobuf import descriptor_pb2
 
 PAGES = "docs/operating/reference"
+# Some metrics are rows of this table, with what the report shows.
+STATUS_FIELDS = "server/control/status_fields.cc"
 SECOND = 10 ** 9
 FIELD = descriptor_pb2.FieldDescriptorProto
 # Numbers of FileDescriptorProto, DescriptorProto and ServiceDescriptorProto: the paths of source_code_info.
@@ -243,8 +245,10 @@ def call_at(text, begin):
 
 
 def metrics_of(text):
-    """[(name, type, labels, help)] of one source of server/monitor."""
+    """[(name, type, labels, help)] of one source of server/monitor, or of the table of status fields."""
     found = {}
+    for row in re.finditer(r'Metric::k(Gauge|Counter),\s*"(tessera_\w+)",', text):
+        found[row.group(2)] = (row.group(2), row.group(1).lower(), [], strings(text[row.end():]))
     constants = {name: strings(value) for name, value in
                  re.findall(r'constexpr absl::string_view (k\w+) =\s*((?:"[^"]*"\s*)+);', text)}
     # Lambdas that add the labels of what they are called with.
@@ -298,6 +302,8 @@ def pages(root):
     ours = [file for file in files if file.name.startswith("proto/")]
     comments = Comments(ours)
     monitor = [text_of("server/monitor/%s_metrics.cc" % name) for name in ("job", "member", "server", "upkeep")]
+    if os.path.exists(os.path.join(root, STATUS_FIELDS)):
+        monitor.insert(0, text_of(STATUS_FIELDS))
     made = {
         "job_keys.md": job_keys(schema, comments, job),
         "status.md": status_fields(comments, status),

@@ -76,6 +76,16 @@ class Reference(unittest.TestCase):
             ("tessera_a", "gauge", ["rank"], "An (a). More."), ("tessera_b", "counter", ["x", "y"], "Of b."),
             ("tessera_c", "gauge", ["state"], "C.")])
 
+    def test_rows_of_the_status_fields_are_metrics(self):
+        source = """
+    {Section::kRest, "steps", Metric::kCounter, "tessera_steps_total",
+     "Steps. "
+     "Of all.",
+     [](const JobStatus& status) { return Count(status.steps()); }},
+    {Section::kRest, "refused", Metric::kNone, nullptr, nullptr, nullptr},
+"""
+        self.assertEqual(self.script.metrics_of(source), [("tessera_steps_total", "counter", [], "Steps. Of all.")])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -170,6 +170,17 @@ class Tidy(unittest.TestCase):
                   for page, heading in re.findall(r"(?<![\w/.])(docs/[\w/]+\.md)(?:#([\w-]+))?", text)
                   if page not in headings or (heading and heading not in headings[page]))
 
+    def test_every_source_that_a_page_or_a_comment_names_is_there(self):
+        # Pages about adding something name files that are yet to be written, the tutorial one that its reader writes.
+        source = re.compile(r"(?<![\w/.$}])((?:common|server|worker|kernels|proto|deploy|bench|tests)/[\w/]+"
+                            r"\.(?:h|cc|cu|proto|py|sh|yaml))\b")
+        yet_to_come = re.compile(r"kernels/cuda/X|deploy/ist\.yaml")
+        places = set(self.paths)
+        self.none((path, named) for path, text in self.of(".md", ".cc", ".h").items()
+                  if not path.startswith(("docs/adding/", "tests/")) and path != "CHANGELOG.md"
+                  for named in source.findall(text)
+                  if not {named, "tests/" + named} & places and not yet_to_come.match(named))
+
     def test_no_tabs_and_no_spaces_at_the_end_of_a_line(self):
         self.none("%s:%d" % (path, number) for path, text in self.of(*CODE).items()
                   for number, line in enumerate(text.splitlines(), 1) if "\t" in line or line != line.rstrip())
