@@ -1,7 +1,7 @@
 // The methods of this build.
 //
-// A method is one file of this folder, which holds all that the program knows of it by name: its recipe, what it refuses
-// in a job file, and what it says about jobs that are right and yet may do less than their authors expect.
+// A method is one file of this folder, which holds all that the program knows of it by name: its recipe, what it
+// refuses in a job file, and what it says about jobs that are right and yet may do less than their authors expect.
 #ifndef TESSERA_COMMON_METHOD_CATALOG_H_
 #define TESSERA_COMMON_METHOD_CATALOG_H_
 

@@ -42,8 +42,8 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   return recipe;
 }
 
-// Refuses codecs that ruin averaged states: Adam divides by the root of its squares, and one that is rounded to 0 beside
-// a mean that is not makes a step of mean / epsilon. In bf16 every square keeps its size.
+// Refuses codecs that ruin averaged states: Adam divides by the root of its squares, and one that is rounded to 0
+// beside a mean that is not makes a step of mean / epsilon. In bf16 every square keeps its size.
 void CheckStateCodec(const v1::Job& job, const std::string& key, const v1::Codec& codec,
                      KeyErrors* errors) {
   const bool adamw = job.train().optimizer().has_adamw();
