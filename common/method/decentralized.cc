@@ -112,8 +112,8 @@ std::vector<std::string> IdleKeys(const v1::Job& job) {
   const v1::Codec& push = job.codec().push();
   const double density = job.method().decentralized().density();
   // A resolved job has a density of the method even where its file does not: the default of the codec's.
-  if (push.kind_case() == v1::Codec::KIND_NOT_SET || density == ThresholdNumbers().density)
-    return {};
+  const bool is_given = density != ThresholdNumbers().density;
+  if (push.kind_case() == v1::Codec::KIND_NOT_SET || !is_given) return {};
   const Codec codec = CodecOf(push);
   if (codec->selective() != nullptr && codec->selective()->sent_share() == density) return {};
   return {absl::StrCat("method.decentralized.density ", density,
