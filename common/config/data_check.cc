@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/config/job_paths.h"
 #include "common/config/named_path.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "common/layout/row_shape.h"
 
 namespace tessera {
@@ -17,13 +18,6 @@ namespace {
 // Of an image of the cifar format, which is red, green and blue.
 constexpr int64_t kCifarRow[] = {3, 32, 32};
 constexpr int64_t kCifarValues = 3 * 32 * 32;
-
-// As the job file has it: "batch_norm".
-std::string LayerName(const v1::Layer& layer) {
-  const auto* const kind =
-      layer.GetReflection()->GetOneofFieldDescriptor(layer, layer.GetDescriptor()->oneof_decl(0));
-  return kind == nullptr ? "no layer" : kind->name();
-}
 
 class DataChecker {
  public:
@@ -131,7 +125,7 @@ class DataChecker {
                           "stddev may be set"));
       }
     }
-    if (!Sound("model.layers") || model.layers().empty() || model.layers(0).has_linear()) return;
+    if (!Sound("model.layers") || model.layers().empty() || ReadsSparse(model)) return;
     Fail("model.layers.0",
          absl::StrCat("got ", LayerName(model.layers(0)),
                       ", want linear first with data.format xc: no other layer reads sparse rows"));

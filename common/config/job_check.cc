@@ -21,6 +21,7 @@
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/layer_cut.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "common/layout/parameters.h"
 #include "common/rule/optimizer.h"
 
@@ -255,7 +256,8 @@ class Checker {
     if (!Sound("model") || !Sound("cluster.workers")) return;
     std::vector<int64_t> widths;
     for (const v1::Layer& layer : job.model().layers()) {
-      if (layer.has_linear()) widths.push_back(layer.linear().units());
+      const LayerKind& kind = LayerKindOf(layer);
+      if (kind.makes_units()) widths.push_back(kind.units(layer));
     }
     if (widths.size() < 2) {
       Fail("model.layers",

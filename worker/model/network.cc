@@ -5,10 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "worker/model/activation_stages.h"
-#include "worker/model/batch_norm_stage.h"
-#include "worker/model/image_stages.h"
-#include "worker/model/product_stage.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "worker/model/model_loss.h"
 
 namespace tessera {
@@ -39,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
   }
   TESSERA_RETURN_IF_ERROR(CheckLoss(model));
   TESSERA_ASSIGN_OR_RETURN(NetworkPlan plan, PlanOf(model));
-  if (options.sparse_input && plan.stages.front().kind != StagePlan::Kind::kLinear) {
+  if (options.sparse_input && !ReadsSparse(model)) {
     return absl::InvalidArgumentError(
         "model.layers: the first is no linear layer, want one: no other reads sparse rows");
   }
@@ -93,7 +90,7 @@ absl::Status Network::Allocate() {
   if (trains && options_.precision == Precision::kBf16) {
     int64_t outputs_max = 0;
     for (const StagePlan& stage : plan_.stages) {
-      if (stage.is_product()) outputs_max = std::max(outputs_max, stage.outputs);
+      if (stage.kind->is_product) outputs_max = std::max(outputs_max, stage.outputs);
     }
     TESSERA_ASSIGN_OR_RETURN(dy_bf16_,
                              Buffer<Bf16>::Create(memory, options_.batch_max * outputs_max));
@@ -103,15 +100,18 @@ absl::Status Network::Allocate() {
   rounded_.resize(shape().parameters.size(), nullptr);
   values_.push_back(nullptr);
   for (const StagePlan& stage : plan_.stages) {
-    draws_ = draws_ || (trains && stage.kind == StagePlan::Kind::kDropout);
+    draws_ = draws_ || (trains && stage.kind->draws);
     std::unique_ptr<Stage> made;
     if (stages_.empty() && options_.sparse_input) {
       sparse_first_ = std::make_unique<SparseLinearStage>(stage, ParametersOf(stage), backend_);
     } else {
-      TESSERA_ASSIGN_OR_RETURN(made, MakeStage(stage));
+      StageOptions made_for{options_.precision, options_.batch_max, trains, ParametersOf(stage),
+                            dy_bf16_.data()};
+      if (trains) made_for.dropout = &numbers_.data()->dropout;
+      TESSERA_ASSIGN_OR_RETURN(made, stage.kind->make(stage, made_for, backend_));
     }
     if (made != nullptr && stage.weight >= 0) rounded_[stage.weight] = made->rounded_weight();
-    const bool in_place = !stages_.empty() && stage.forward_in_place();
+    const bool in_place = !stages_.empty() && stage.kind->forward_in_place;
     stages_.push_back(std::move(made));
     outputs_.emplace_back();
     if (trains && !in_place) {
@@ -125,33 +125,6 @@ absl::Status Network::Allocate() {
     TESSERA_ASSIGN_OR_RETURN(first_dy_, Buffer<float>::Create(memory, floats));
   }
   return AllocateHalf();
-}
-
-absl::StatusOr<std::unique_ptr<Stage>> Network::MakeStage(const StagePlan& plan) {
-  const StageParameters parameters = ParametersOf(plan);
-  const Precision precision = options_.evaluates_only ? Precision::kF32 : options_.precision;
-  switch (plan.kind) {
-    case StagePlan::Kind::kLinear:
-      return LinearStage::Create(plan, precision, options_.batch_max, parameters, dy_bf16_.data(),
-                                 backend_);
-    case StagePlan::Kind::kConvolution:
-      return ConvolutionStage::Create(plan, precision, options_.batch_max, parameters,
-                                      dy_bf16_.data(), backend_);
-    case StagePlan::Kind::kMaxPool:
-      return std::make_unique<MaxPoolStage>(plan, backend_);
-    case StagePlan::Kind::kAveragePool:
-      return std::make_unique<AveragePoolStage>(plan, backend_);
-    case StagePlan::Kind::kTranspose:
-      return std::make_unique<TransposeStage>(plan, backend_);
-    case StagePlan::Kind::kBatchNorm:
-      return BatchNormStage::Create(plan, parameters, backend_);
-    case StagePlan::Kind::kRelu:
-      return std::make_unique<ReluStage>(plan, backend_);
-    case StagePlan::Kind::kDropout:
-      return std::make_unique<DropoutStage>(
-          plan, options_.evaluates_only ? nullptr : &numbers_.data()->dropout, backend_);
-  }
-  return absl::InternalError("network: a stage of no kind");
 }
 
 StageParameters Network::ParametersOf(const StagePlan& plan) const {
@@ -382,7 +355,7 @@ void Network::QueueForward(const StepForm& form) {
     if (stages_[i] == nullptr) {
       sparse_first_->Forward(staged.rows, staged.sparse, values_[i + 1]);
     } else {
-      stages_[i]->Forward(staged.rows, x, values_[i + 1]);
+      stages_[i]->Forward(staged.rows, {&x, 1}, values_[i + 1]);
     }
     x = values_[i + 1];
   }

@@ -205,7 +205,6 @@ class Network {
  private:
   Network(const v1::Model& model, const Options& options, NetworkPlan plan, Backend& backend);
   absl::Status Allocate();
-  absl::StatusOr<std::unique_ptr<Stage>> MakeStage(const StagePlan& plan);
   StageParameters ParametersOf(const StagePlan& plan) const;
   StageGradients GradientsOf(const StagePlan& plan, const Batch& batch) const;
   absl::Status Check(const Batch& batch) const;
@@ -218,7 +217,7 @@ class Network {
   absl::Status AllocateHalf();
   float* AddedAt(const StagePlan& plan, int parameter) const;
   void AddGradients(const StagePlan& plan);
-  bool leaves_first_layer() const { return is_back() && plan_.stages[0].is_product(); }
+  bool leaves_first_layer() const { return is_back() && plan_.stages[0].kind->is_product; }
   absl::StatusOr<Batch> CheckAndStage(const Batch& batch);
   void ForwardSparse(absl::Span<const Batch> sample, float* y);
   void DropNext();

@@ -17,11 +17,11 @@ void Network::Backward(const Batch& batch, GradientWork* work) {
       if (plan.weight >= 0) BackwardOfStage(i, batch, dy, nullptr, work);
       return;
     }
-    float* dx = plan.backward_in_place() ? dy : spare;
+    float* dx = plan.kind->backward_in_place ? dy : spare;
     if (i == 0) dx = input_gradient_.data();  // of a back
     if (i == 0 && leaves_first_layer()) {
       first_layer_dy_ = dy;
-      return stages_[0]->Backward(batch.rows, batch.inputs, values_[1], dy, {}, dx);
+      return stages_[0]->Backward(batch.rows, {&batch.inputs, 1}, values_[1], dy, {}, {&dx, 1});
     }
     BackwardOfStage(i, batch, dy, dx, work);
     if (dx == spare) std::swap(dy, spare);
@@ -37,14 +37,14 @@ void Network::BackwardOfStage(int i, const Batch& batch, const float* dy, float*
   const WeightProduct product =
       offers_products(batch, work) ? stage.weight_product(batch.rows) : WeightProduct();
   if (product.x == nullptr) {
-    stage.Backward(batch.rows, x, values_[i + 1], dy, to, dx);
+    stage.Backward(batch.rows, {&x, 1}, values_[i + 1], dy, to, {&dx, 1});
     if (batch.adds) AddGradients(plan);
     return FollowGradients(plan, batch, work);
   }
   // The inputs' gradient reads the rounded weight, which a step by the product moves.
   StageGradients but_weight = to;
   but_weight.weight = nullptr;
-  stage.Backward(batch.rows, x, values_[i + 1], dy, but_weight, dx);
+  stage.Backward(batch.rows, {&x, 1}, values_[i + 1], dy, but_weight, {&dx, 1});
   if (work->QueueProduct(plan.weight, product)) {
     if (plan.bias >= 0) work->Queue(plan.bias);
     return;

@@ -40,15 +40,15 @@ absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float
   const float* x = staged.inputs;
   const float* own = constants_.data();
   for (size_t i = 0; i < stages_.size(); ++i) {
-    // Dropout does nothing here; otherwise the batch itself is never written.
+    // The batch itself is never written.
     const StagePlan& plan = plan_.stages[i];
-    const bool in_place =
-        plan.kind == StagePlan::Kind::kDropout || (x != staged.inputs && plan.is_elementwise());
+    if (plan.is_off_in_evaluation()) continue;
+    const bool in_place = x != staged.inputs && plan.is_elementwise();
     float* y = in_place ? const_cast<float*>(x) : flow_[x == flow_[0].data() ? 1 : 0].data();
     if (stages_[i] == nullptr) {
       sparse_first_->Forward(staged.rows, staged.sparse, y);
     } else {
-      stages_[i]->Evaluate(staged.rows, x, own, y);
+      stages_[i]->Evaluate(staged.rows, {&x, 1}, own, y);
     }
     own += plan.constants();
     x = y;
@@ -118,7 +118,7 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
     if (!plan.is_elementwise()) {
       float* to = there.data();
       for (const Chunk& chunk : chunks) {
-        stages_[i]->Evaluate(chunk.rows, chunk.values, nullptr, to);
+        stages_[i]->Evaluate(chunk.rows, {&chunk.values, 1}, nullptr, to);
         to += chunk.rows * plan.outputs;
       }
       std::swap(here, there);
@@ -126,13 +126,12 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
       AppendChunks(here.data(), rows, plan.outputs, options_.batch_max, &chunks);
       continue;
     }
-    float* constants = constants_.data() + done;
-    if (plan.kind == StagePlan::Kind::kBatchNorm) {
-      const Image& image = plan.map.from;
-      backend_.batch_norm().Statistics({rows * image.positions(), image.channels}, plan.epsilon,
-                                       here.data(), constants, constants + image.channels);
-    }
-    stages_[i]->Evaluate(rows, here.data(), constants, here.data());
+    if (plan.is_off_in_evaluation()) continue;
+    float* const constants = constants_.data() + done;
+    const Image& image = plan.map.from;
+    const UnitColumns columns{{rows * image.positions(), image.channels}, 0};
+    stages_[i]->Calibrate(columns, here.data(), constants);
+    stages_[i]->EvaluateColumns(columns, here.data(), constants, here.data());
     done += plan.constants();
   }
   std::vector<float> constants(plan_.constants);

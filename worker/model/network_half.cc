@@ -156,8 +156,9 @@ void Network::FinishBack() {
   if (!left_.has_value()) return;
   const auto [batch, work] = *std::exchange(left_, std::nullopt);
   const StagePlan& plan = plan_.stages[0];
-  stages_[0]->Backward(batch.rows, batch.inputs, values_[1], first_layer_dy_,
-                       GradientsOf(plan, batch), nullptr);
+  float* const no_dx = nullptr;
+  stages_[0]->Backward(batch.rows, {&batch.inputs, 1}, values_[1], first_layer_dy_,
+                       GradientsOf(plan, batch), {&no_dx, 1});
   if (batch.adds) AddGradients(plan);
   FollowGradients(plan, batch, work);
 }

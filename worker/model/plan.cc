@@ -1,12 +1,15 @@
 #include "worker/model/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/layout/image_layers.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "kernels/bf16.h"
 #include "kernels/loss.h"
+#include "worker/model/image_stages.h"
+#include "worker/model/stage_kinds.h"
 #include "worker/model/step_numbers.h"
 
 namespace tessera {
@@ -16,17 +19,31 @@ constexpr int64_t kFloatsPerCacheLine = 16;
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kBf16Bytes = sizeof(Bf16);
 
+// Appends a stage that reads the last one.
+void Append(StagePlan stage, std::vector<StagePlan>* stages) {
+  stage.reads = {static_cast<int>(stages->size()) - 1};
+  static_assert(kNetworkInput == -1, "what the first stage reads");
+  stages->push_back(std::move(stage));
+}
+
 // Between [channels, height, width] and [height, width, channels], unless that is the same.
-void AppendTranspose(const Image& image, bool to_channels_last, std::vector<StagePlan>* stages) {
+void AppendTranspose(const Image& image, const StageKind& kind, std::vector<StagePlan>* stages) {
   if (image.channels == 1 || image.positions() == 1) return;
   StagePlan stage;
-  stage.kind = StagePlan::Kind::kTranspose;
+  stage.kind = &kind;
   stage.inputs = image.size();
   stage.outputs = image.size();
   stage.map = {image, image, {}};
-  stage.transposes = {image.channels, image.positions()};
-  if (!to_channels_last) stage.transposes = {image.positions(), image.channels};
-  stages->push_back(stage);
+  Append(std::move(stage), stages);
+}
+
+// Whether `layer` becomes part of the stage before it.
+bool Joins(const v1::Layer& layer, std::vector<StagePlan>* stages) {
+  if (stages->empty()) return false;
+  StagePlan& before = stages->back();
+  if (before.is_joined || before.kind->joins != layer.kind_case()) return false;
+  before.is_joined = true;
+  return true;
 }
 
 // What follows from the shape and the stages.
@@ -41,6 +58,7 @@ void PlaceParameters(NetworkPlan* plan) {
       if (parameters[p].layer != stage.layer) continue;
       // A layer's weight comes before its bias.
       (stage.weight < 0 ? stage.weight : stage.bias) = p;
+      if (stage.weight == p) stage.weight_size = parameters[p].size();
       TESSERA_CHECK(static_cast<int>(plan->parameter_offsets.size()) == p);
       plan->parameter_offsets.push_back(plan->parameter_floats);
       plan->parameter_floats += (parameters[p].size() + kFloatsPerCacheLine - 1) /
@@ -54,71 +72,33 @@ void PlaceParameters(NetworkPlan* plan) {
 
 }  // namespace
 
-absl::StatusOr<Precision> PrecisionOf(absl::string_view name) {
-  if (name == "f32") return Precision::kF32;
-  if (name == "tf32") return Precision::kTf32;
-  if (name == "bf16") return Precision::kBf16;
-  return absl::InvalidArgumentError(
-      absl::StrCat("train.precision: got \"", name, "\", want f32, tf32 or bf16"));
-}
-
 absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
   NetworkPlan plan;
   TESSERA_ASSIGN_OR_RETURN(plan.shape, ShapeOf(model));
-  using Kind = StagePlan::Kind;
   bool channels_last = false;
   if (ReadsImages(model)) {
-    AppendTranspose(plan.shape.images[0], true, &plan.stages);
+    AppendTranspose(plan.shape.images[0], ToChannelsLastKind(), &plan.stages);
     channels_last = true;
   }
   const auto leave_images = [&](const Image& image) {
-    if (channels_last) AppendTranspose(image, false, &plan.stages);
+    if (channels_last) AppendTranspose(image, FromChannelsLastKind(), &plan.stages);
     channels_last = false;
   };
   for (int i = 0; i < model.layers_size(); ++i) {
     const v1::Layer& layer = model.layers(i);
+    if (Joins(layer, &plan.stages)) continue;
     StagePlan stage;
+    stage.kind = &StageKindOf(layer);
     stage.layer = i;
+    stage.settings = layer;
+    stage.layer_kind = &LayerKindOf(layer);
+    if (stage.layer_kind->reads == LayerReads::kFeatures) leave_images(plan.shape.images[i]);
+    TESSERA_ASSIGN_OR_RETURN(const LayerShape shape,
+                             stage.layer_kind->shape(layer, plan.shape.images[i]));
+    stage.map = shape.map;
     stage.inputs = plan.shape.widths[i];
     stage.outputs = plan.shape.widths[i + 1];
-    stage.map = {plan.shape.images[i], plan.shape.images[i + 1], {}};
-    switch (layer.kind_case()) {
-      case v1::Layer::kLinear:
-        leave_images(stage.map.from);
-        stage.kind = Kind::kLinear;
-        break;
-      case v1::Layer::kConv2D:
-      case v1::Layer::kMaxPool:
-      case v1::Layer::kAvgPool: {
-        TESSERA_ASSIGN_OR_RETURN(stage.map, MapOf(layer, stage.map.from));
-        stage.kind = layer.has_conv2d()     ? Kind::kConvolution
-                     : layer.has_max_pool() ? Kind::kMaxPool
-                                            : Kind::kAveragePool;
-        break;
-      }
-      case v1::Layer::kBatchNorm:
-        stage.kind = Kind::kBatchNorm;
-        stage.epsilon = layer.batch_norm().epsilon();
-        break;
-      case v1::Layer::kRelu:
-        if (!plan.stages.empty() && plan.stages.back().kind == Kind::kBatchNorm &&
-            !plan.stages.back().relu) {
-          plan.stages.back().relu = true;
-          continue;
-        }
-        stage.kind = Kind::kRelu;
-        break;
-      case v1::Layer::kDropout:
-        stage.kind = Kind::kDropout;
-        stage.probability = layer.dropout().probability();
-        break;
-      default:
-        return absl::InvalidArgumentError(
-            absl::StrCat("model.layers[", i,
-                         "]: no kind is set, want linear, conv2d, max_pool, avg_pool, batch_norm, "
-                         "relu or dropout"));
-    }
-    plan.stages.push_back(stage);
+    Append(std::move(stage), &plan.stages);
   }
   leave_images(plan.shape.images.back());
 
@@ -135,7 +115,7 @@ absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& l
   const auto at_cut = std::find_if(whole.stages.begin(), whole.stages.end(),
                                    [&](const StagePlan& stage) { return stage.layer >= cut; });
   const bool cuts = (is_front || layers.end == count) && at_cut != whole.stages.end() &&
-                    at_cut->layer == cut && at_cut->kind == StagePlan::Kind::kLinear;
+                    at_cut->layer == cut && at_cut->layer_kind->reads == LayerReads::kFeatures;
   NetworkPlan half;
   half.part = is_front ? ModelPart::kFront : ModelPart::kBack;
   if (cuts && whole.part == ModelPart::kWhole) {
@@ -147,6 +127,10 @@ absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& l
       half.shape.parameters.assign(all.begin(), first_behind);
     } else {
       half.stages.assign(at_cut, whole.stages.end());
+      const int before = static_cast<int>(at_cut - whole.stages.begin());
+      for (StagePlan& stage : half.stages) {
+        for (int& read : stage.reads) read = std::max(read - before, kNetworkInput);
+      }
       half.shape.parameters.assign(first_behind, all.end());
       half.parameter_begin = static_cast<int>(first_behind - all.begin());
     }
@@ -193,8 +177,7 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
                            int64_t calibration_rows, bool sparse_input, bool steps_first_weight,
                            int64_t minibatch_max) {
   int64_t floats = plan.parameter_floats + plan.constants + 2 * batch_max * plan.width_max;
-  // A batch norm holds the minibatch's mean and 1/sigma whatever it is for.
-  const int64_t evaluation_floats = floats + plan.constants;
+  const int64_t evaluation_floats = floats;
   floats += plan.parameter_floats - GradientsBegin(plan, steps_first_weight);
   if (steps_first_weight && minibatch_max > batch_max) {
     floats += minibatch_max * plan.stages[0].outputs;
@@ -204,11 +187,11 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
     // The batch itself is the caller's and is never written.
-    if (i == 0 || !stage.forward_in_place()) floats += batch_max * stage.outputs;
-    floats += stage.constants();  // The minibatch's mean and 1/sigma.
-    if (stage.is_product()) {
+    if (i == 0 || !stage.kind->forward_in_place) floats += batch_max * stage.outputs;
+    if (stage.kind->kept_floats != nullptr) floats += stage.kind->kept_floats(stage);
+    if (stage.kind->is_product) {
       const bool in_f32 = i == 0 && sparse_input;
-      if (!in_f32) bf16 += batch_max * stage.inputs + stage.weights();
+      if (!in_f32) bf16 += batch_max * stage.inputs + stage.weight_size;
       outputs_max = std::max(outputs_max, stage.outputs);
     }
   }

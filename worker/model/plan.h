@@ -7,73 +7,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "common/layout/image.h"
 #include "common/layout/parameters.h"
-#include "kernels/shape.h"
 #include "proto/job.pb.h"
+#include "worker/model/precision.h"
+#include "worker/model/stage_kind.h"
+#include "worker/model/stage_plan.h"
 
 namespace tessera {
 
 // Steps of a network that may be begun before the first of them is ended.
 constexpr int kStepsBegunMax = 2;
-
-// The factors of matrix products in training. Sums, parameters, activations between layers and all
-// of evaluation are f32.
-enum class Precision { kF32, kTf32, kBf16 };
-
-// From train.precision. kInvalidArgument for another word.
-absl::StatusOr<Precision> PrecisionOf(absl::string_view name);
-
-// One layer, or a batch norm with the relu behind it, or a change of how images lie.
-//
-// Images come as [channels, height, width], and go into a linear layer and out of the model so; in
-// between they lie [height, width, channels], so that the channels of one place are a row, as an
-// example's neurons are elsewhere.
-struct StagePlan {
-  enum class Kind {
-    kLinear,
-    kConvolution,
-    kMaxPool,
-    kAveragePool,
-    kTranspose,
-    kBatchNorm,
-    kRelu,
-    kDropout
-  };
-  Kind kind = Kind::kLinear;
-  // Index into Model.layers; -1: a transpose.
-  int layer = -1;
-  int64_t inputs = 0;
-  int64_t outputs = 0;
-  // The same as images, and of convolution and pooling the window between them.
-  ImageMap map;
-  MatrixShape transposes;  // transpose
-  // Indices into ModelShape.parameters; -1: it has none.
-  int weight = -1;
-  int bias = -1;
-  bool relu = false;       // batch norm
-  double epsilon = 0;      // batch norm
-  double probability = 0;  // dropout
-  // Some stage before this one has parameters, of the whole model.
-  bool wants_input_gradient = false;
-
-  bool is_product() const { return kind == Kind::kLinear || kind == Kind::kConvolution; }
-  // Of a product.
-  int64_t weights() const {
-    if (kind == Kind::kLinear) return inputs * outputs;
-    return map.to.channels * map.from.channels * map.window.size();
-  }
-  // Each value of the output follows from one of the input: it may be written over it. In evaluation;
-  // in training batch norm needs both.
-  bool is_elementwise() const {
-    return kind == Kind::kBatchNorm || kind == Kind::kRelu || kind == Kind::kDropout;
-  }
-  bool forward_in_place() const { return kind == Kind::kRelu || kind == Kind::kDropout; }
-  bool backward_in_place() const { return is_elementwise(); }
-  // Floats of evaluation constants: the mean and 1/sigma of each channel, or neuron.
-  int64_t constants() const { return kind == Kind::kBatchNorm ? 2 * map.from.channels : 0; }
-};
 
 // Layers [begin, end), indices into Model.layers.
 struct LayerRange {
@@ -104,7 +47,7 @@ struct NetworkPlan {
   int64_t constants = 0;
 };
 
-// kInvalidArgument where ShapeOf refuses the model or a layer is of no known kind.
+// kInvalidArgument where ShapeOf refuses the model.
 absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model);
 
 // The plan of the layers in front of a linear one, or of those from one on. All layers are no half: that

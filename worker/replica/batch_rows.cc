@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "kernels/sparse_linear.h"
 
 namespace tessera {
@@ -46,7 +47,7 @@ T* Own(size_t count, std::vector<T>* buffer) {
 
 InputRows InputRowsOf(const v1::Model& model, const Datasets& data) {
   InputRows input;
-  input.sparse = data.train.sparse() && model.layers_size() > 0 && model.layers(0).has_linear();
+  input.sparse = data.train.sparse() && ReadsSparse(model);
   input.entries_max = std::max(data.train.row_entries_max(), data.test.row_entries_max());
   return input;
 }

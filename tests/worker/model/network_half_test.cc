@@ -4,6 +4,7 @@
 #include "common/layout/layer_cut.h"
 #include "tests/worker/model/counting_backend.h"
 #include "tests/worker/model/halves.h"
+#include "worker/model/image_stages.h"
 #include "worker/model/local_optimizer.h"
 
 namespace tessera {
@@ -370,8 +371,8 @@ TEST_CASE("a half's plan is its part of the whole's", "[half][plan]") {
   CHECK(CutOf(model) == cut.layer);
   REQUIRE(front.stages.size() + back.stages.size() == whole.stages.size());
   // Images are turned round in front of the cut.
-  CHECK(front.stages.front().kind == StagePlan::Kind::kTranspose);
-  CHECK(front.stages.back().kind == StagePlan::Kind::kTranspose);
+  CHECK(front.stages.front().kind == &ToChannelsLastKind());
+  CHECK(front.stages.back().kind == &FromChannelsLastKind());
   for (size_t i = 0; i < whole.stages.size(); ++i) {
     const bool behind = i >= front.stages.size();
     const StagePlan& got = behind ? back.stages[i - front.stages.size()] : front.stages[i];

@@ -2,6 +2,7 @@
 
 #include "tests/worker/model/counting_backend.h"
 #include "tests/worker/model/model_fixture.h"
+#include "worker/model/image_stages.h"
 #include "worker/model/local_optimizer.h"
 
 namespace tessera {
@@ -18,11 +19,11 @@ NetworkPlan Planned(const std::string& text) {
 TEST_CASE("a relu joins the batch norm before it, and only that one", "[plan]") {
   const NetworkPlan plan = Planned("4 relu norm relu relu linear:3 relu softmax");
   REQUIRE(plan.stages.size() == 5);
-  using Kind = StagePlan::Kind;
-  const std::vector<Kind> want = {Kind::kRelu, Kind::kBatchNorm, Kind::kRelu, Kind::kLinear,
-                                  Kind::kRelu};
-  for (size_t i = 0; i < want.size(); ++i) CHECK(plan.stages[i].kind == want[i]);
-  CHECK(plan.stages[1].relu);
+  using Layer = v1::Layer;
+  const std::vector<Layer::KindCase> want = {Layer::kRelu, Layer::kBatchNorm, Layer::kRelu,
+                                             Layer::kLinear, Layer::kRelu};
+  for (size_t i = 0; i < want.size(); ++i) CHECK(plan.stages[i].kind->layer == want[i]);
+  CHECK(plan.stages[1].is_joined);
   CHECK(plan.stages[3].layer == 4);
 }
 
@@ -39,11 +40,14 @@ TEST_CASE("images are turned round where they come and go, unless that is nothin
   const auto transposes = [](const std::string& text) {
     std::vector<int64_t> all;
     for (const StagePlan& stage : Planned(text).stages) {
-      if (stage.kind != StagePlan::Kind::kTranspose) continue;
-      CHECK(stage.layer == -1);
+      if (stage.layer >= 0) continue;
+      CHECK(stage.kind->layer == v1::Layer::KIND_NOT_SET);
       CHECK(stage.inputs == stage.outputs);
-      all.push_back(stage.transposes.rows);
-      all.push_back(stage.transposes.columns);
+      const bool comes = stage.kind == &ToChannelsLastKind();
+      CHECK((comes || stage.kind == &FromChannelsLastKind()));
+      const Image& image = stage.map.from;
+      all.push_back(comes ? image.channels : image.positions());
+      all.push_back(comes ? image.positions() : image.channels);
     }
     return all;
   };
