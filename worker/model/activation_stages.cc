@@ -17,7 +17,11 @@ StageKind InPlace(v1::Layer::KindCase layer) {
 
 }  // namespace
 
-StageKind ReluStageKind() { return InPlace<ReluStage>(v1::Layer::kRelu); }
+StageKind ReluStageKind() {
+  StageKind kind = InPlace<ReluStage>(v1::Layer::kRelu);
+  kind.reads_signs_of_y = true;
+  return kind;
+}
 
 StageKind DropoutStageKind() {
   StageKind kind = InPlace<DropoutStage>(v1::Layer::kDropout);

@@ -8,6 +8,7 @@ StageKind BatchNormStageKind() {
   StageKind kind{v1::Layer::kBatchNorm, BatchNormStage::Create};
   kind.joins = v1::Layer::kRelu;
   kind.backward_in_place = true;
+  kind.reads_signs_of_y = true;
   kind.kept_floats = [](const StagePlan& plan) { return plan.constants(); };
   return kind;
 }

@@ -6,18 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/layout/layers/layer_kinds.h"
-#include "kernels/bf16.h"
-#include "kernels/loss.h"
 #include "worker/model/image_stages.h"
 #include "worker/model/stage_kinds.h"
-#include "worker/model/step_numbers.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kFloatsPerCacheLine = 16;
-constexpr int64_t kFloatBytes = sizeof(float);
-constexpr int64_t kBf16Bytes = sizeof(Bf16);
 
 // Appends a stage that reads the last one.
 void Append(StagePlan stage, std::vector<StagePlan>* stages) {
@@ -65,9 +60,16 @@ void PlaceParameters(NetworkPlan* plan) {
                                 kFloatsPerCacheLine * kFloatsPerCacheLine;
     }
     plan->stage_floats_max = std::max(plan->stage_floats_max, plan->parameter_floats - before);
-    plan->width_max = std::max(plan->width_max, stage.outputs);
     plan->constants += stage.constants();
   }
+}
+
+// Whether the stages from `first` on read nothing in front of them but the output directly in front.
+bool ReadsOneActivation(const NetworkPlan& plan, int first) {
+  return std::all_of(plan.stages.begin() + first, plan.stages.end(), [&](const StagePlan& stage) {
+    return std::all_of(stage.reads.begin(), stage.reads.end(),
+                       [&](int read) { return read >= first - 1; });
+  });
 }
 
 }  // namespace
@@ -115,7 +117,8 @@ absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& l
   const auto at_cut = std::find_if(whole.stages.begin(), whole.stages.end(),
                                    [&](const StagePlan& stage) { return stage.layer >= cut; });
   const bool cuts = (is_front || layers.end == count) && at_cut != whole.stages.end() &&
-                    at_cut->layer == cut && at_cut->layer_kind->reads == LayerReads::kFeatures;
+                    at_cut->layer == cut && at_cut->layer_kind->reads == LayerReads::kFeatures &&
+                    ReadsOneActivation(whole, static_cast<int>(at_cut - whole.stages.begin()));
   NetworkPlan half;
   half.part = is_front ? ModelPart::kFront : ModelPart::kBack;
   if (cuts && whole.part == ModelPart::kWhole) {
@@ -129,7 +132,7 @@ absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& l
       half.stages.assign(at_cut, whole.stages.end());
       const int before = static_cast<int>(at_cut - whole.stages.begin());
       for (StagePlan& stage : half.stages) {
-        for (int& read : stage.reads) read = std::max(read - before, kNetworkInput);
+        for (int& read : stage.reads) read -= before;
       }
       half.shape.parameters.assign(first_behind, all.end());
       half.parameter_begin = static_cast<int>(first_behind - all.begin());
@@ -150,67 +153,16 @@ absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& l
   return half;
 }
 
-CalibrationWidths CalibrationWidthsOf(const NetworkPlan& plan, bool copies_inputs,
-                                      bool sparse_input) {
-  int64_t widths[2] = {copies_inputs ? plan.shape.inputs() : 0, 0};
-  int at = 0;
-  int64_t constants = 0;
-  for (const StagePlan& stage : plan.stages) {
-    // Behind the last batch norm nothing is calibrated.
-    if (constants == plan.constants) break;
-    const bool is_sparse = sparse_input && &stage == &plan.stages.front();
-    if (!stage.is_elementwise()) {
-      if (!is_sparse) at = 1 - at;
-      widths[at] = std::max(widths[at], stage.outputs);
-    }
-    constants += stage.constants();
+bool IsChain(const NetworkPlan& plan) {
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    if (plan.stages[i].reads != std::vector<int>{static_cast<int>(i) - 1}) return false;
   }
-  return {widths[0], widths[1]};
+  return true;
 }
 
 int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight) {
   if (!steps_first_weight) return 0;
   return plan.parameter_offsets.size() > 1 ? plan.parameter_offsets[1] : plan.parameter_floats;
-}
-
-NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
-                           int64_t calibration_rows, bool sparse_input, bool steps_first_weight,
-                           int64_t minibatch_max) {
-  int64_t floats = plan.parameter_floats + plan.constants + 2 * batch_max * plan.width_max;
-  const int64_t evaluation_floats = floats;
-  floats += plan.parameter_floats - GradientsBegin(plan, steps_first_weight);
-  if (steps_first_weight && minibatch_max > batch_max) {
-    floats += minibatch_max * plan.stages[0].outputs;
-  }
-  int64_t bf16 = 0;
-  int64_t outputs_max = 0;
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const StagePlan& stage = plan.stages[i];
-    // The batch itself is the caller's and is never written.
-    if (i == 0 || !stage.kind->forward_in_place) floats += batch_max * stage.outputs;
-    if (stage.kind->kept_floats != nullptr) floats += stage.kind->kept_floats(stage);
-    if (stage.kind->is_product) {
-      const bool in_f32 = i == 0 && sparse_input;
-      if (!in_f32) bf16 += batch_max * stage.inputs + stage.weight_size;
-      outputs_max = std::max(outputs_max, stage.outputs);
-    }
-  }
-  if (plan.part == ModelPart::kBack) {
-    floats += batch_max * plan.shape.inputs() + plan.stage_floats_max;
-  }
-  bf16 += batch_max * outputs_max;
-  NetworkMemory memory;
-  memory.evaluation_bytes =
-      evaluation_floats * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
-  memory.held_bytes = floats * kFloatBytes +
-                      static_cast<int64_t>(kStepsBegunMax * sizeof(LossSums) + sizeof(StepNumbers));
-  if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
-  if (plan.constants > 0 && plan.part == ModelPart::kWhole) {
-    const bool copies_inputs = plan.stages.front().is_elementwise();
-    const CalibrationWidths widths = CalibrationWidthsOf(plan, copies_inputs, sparse_input);
-    memory.calibration_bytes = calibration_rows * (widths.first + widths.second) * kFloatBytes;
-  }
-  return memory;
 }
 
 }  // namespace tessera

@@ -42,8 +42,6 @@ struct NetworkPlan {
   int64_t parameter_floats = 0;
   // The most that one stage has of them.
   int64_t stage_floats_max = 0;
-  // The widest output of a stage.
-  int64_t width_max = 0;
   int64_t constants = 0;
 };
 
@@ -51,39 +49,15 @@ struct NetworkPlan {
 absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model);
 
 // The plan of the layers in front of a linear one, or of those from one on. All layers are no half: that
-// is `whole`. kInvalidArgument: `layers` is none of these, or has no parameters, or `whole` is no whole.
+// is `whole`. kInvalidArgument: `layers` is none of these, or has no parameters, or `whole` is no whole,
+// or one behind the cut reads more than what is directly in front of it.
 absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& layers);
 
-struct NetworkMemory {
-  // Held from Create on.
-  int64_t held_bytes = 0;
-  // Of them, by a network that evaluates only.
-  int64_t evaluation_bytes = 0;
-  // More while Calibrate runs.
-  int64_t calibration_bytes = 0;
-};
+// Whether each stage reads the one before it and nothing else.
+bool IsChain(const NetworkPlan& plan);
 
-// Calibration sends all its rows from layer to layer, between two arrays of so many floats a row. A stage
-// that is not elementwise reads one and writes the other; the first one writes the second.
-struct CalibrationWidths {
-  int64_t first = 0;
-  int64_t second = 0;
-};
-// `copies_inputs`: the rows' inputs come into the first array. With `sparse_input` what the first
-// stage makes of them does.
-CalibrationWidths CalibrationWidthsOf(const NetworkPlan& plan, bool copies_inputs,
-                                      bool sparse_input);
-
-// The offset of the first parameter that has a gradient (Network::Options::steps_first_weight).
+// The offset of the first parameter that has a gradient (NetworkOptions::steps_first_weight).
 int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight);
-
-// All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and
-// some hundred KiB of scratch for each product and thread (of convolutions up to some MiB, in bf16 and without
-// AVX-512 tens of MiB where images are large), and products with sparse rows keep
-// SparseScratchBytes. `minibatch_max` as Network::Options'. A half calibrates nothing.
-NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
-                           int64_t calibration_rows, bool sparse_input = false,
-                           bool steps_first_weight = false, int64_t minibatch_max = 0);
 
 }  // namespace tessera
 

@@ -48,9 +48,12 @@ struct StageKind {
   // In training Forward may write y over x, and Backward dx over dy.
   bool forward_in_place = false;
   bool backward_in_place = false;
-  // Backward reads x or y as Forward left them; y may have been overwritten by one that works in place behind it.
+  // Backward reads x or y as Forward left them.
   bool backward_reads_x = true;
   bool backward_reads_y = true;
+  // Backward reads no more of y than which values are positive. A stage behind it may then work in place, which leaves
+  // them positive or passes them no gradient.
+  bool reads_signs_of_y = false;
 
   // Floats that a stage that trains allocates for itself, in any precision. Null: none.
   int64_t (*kept_floats)(const StagePlan& plan) = nullptr;

@@ -8,13 +8,11 @@
 #include "common/layout/image.h"
 #include "common/layout/layers/layer_kind.h"
 #include "proto/job.pb.h"
+#include "worker/model/buffer_plan.h"
 
 namespace tessera {
 
 struct StageKind;
-
-// In StagePlan::reads, what the network itself reads: the batch.
-constexpr int kNetworkInput = -1;
 
 // One layer, or a batch norm with the relu behind it, or a change of how images lie.
 //

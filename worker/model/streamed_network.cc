@@ -128,6 +128,11 @@ absl::StatusOr<std::unique_ptr<StreamedNetwork>> StreamedNetwork::Create(const v
     return absl::InvalidArgumentError(
         "model.layers: the first is no linear layer, want one: no other reads sparse rows");
   }
+  // Segment by segment, each is read by the next one alone.
+  if (!IsChain(plan)) {
+    return absl::UnimplementedError(
+        "model.layers: evaluation in blocks wants a chain of layers, got branches");
+  }
   return std::unique_ptr<StreamedNetwork>(
       new StreamedNetwork(model, options, std::move(plan), backend));
 }

@@ -56,7 +56,7 @@ class StreamedNetwork {
     int64_t examples_max = 0;
   };
 
-  // `backend` outlives it. kInvalidArgument as Network::Create.
+  // `backend` outlives it. kInvalidArgument as Network::Create. kUnimplemented: the layers are no chain.
   static absl::StatusOr<std::unique_ptr<StreamedNetwork>> Create(const v1::Model& model,
                                                                  const Options& options,
                                                                  Backend& backend);

@@ -4,6 +4,7 @@
 #include "tests/worker/model/model_fixture.h"
 #include "worker/model/image_stages.h"
 #include "worker/model/local_optimizer.h"
+#include "worker/model/network_memory.h"
 
 namespace tessera {
 namespace {
@@ -93,15 +94,15 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
     const int64_t calls = backend.counting.calls;
     const Rows data(model, 12, 1), sample(model, sample_rows, 2);
     for (uint64_t step = 0; step < 3; ++step) {
-      REQUIRE(network->TrainStep(data.batch(), {0, step, 0}).ok());
+      REQUIRE(network->steps().TrainStep(data.batch(), {0, step, 0}).ok());
     }
     CHECK(backend.counting.calls == calls);
     const std::vector<Batch> batches = {sample.batch()};
-    const auto constants = network->Calibrate(batches);
+    const auto constants = network->evaluation().Calibrate(batches);
     REQUIRE(constants.ok());
     CHECK(backend.counting.most == want.held_bytes + want.calibration_bytes);
     CHECK(backend.counting.held == want.held_bytes);
-    REQUIRE(network->Score(data.batch(), *constants).ok());
+    REQUIRE(network->evaluation().Score(data.batch(), *constants).ok());
     CHECK(backend.counting.held == want.held_bytes);
 
     const int states = GENERATE(0, 1, 2);
@@ -109,7 +110,7 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
     optimizer.mutable_sgd()->set_momentum(states == 1 ? 0.9 : 0);
     if (states == 2) optimizer.mutable_adam();
     CHECK(LocalOptimizer::MemoryNeeded(optimizer, network->plan()) ==
-          states * network->parameters().size() * sizeof(float));
+          states * network->arrays().parameters().size() * sizeof(float));
     const auto local = LocalOptimizer::Create(optimizer, *network, backend);
     REQUIRE(local.ok());
     CHECK(backend.counting.held ==
@@ -134,7 +135,8 @@ TEST_CASE("where memory runs out, there is a status and nothing stays behind", "
   const auto network = NetworkOf(model, 12, backend);
   const Rows sample(model, 100, 2);
   const std::vector<Batch> batches = {sample.batch()};
-  CHECK(network->Calibrate(batches).status().code() == absl::StatusCode::kResourceExhausted);
+  CHECK(network->evaluation().Calibrate(batches).status().code() ==
+        absl::StatusCode::kResourceExhausted);
   CHECK(backend.counting.held == need.held_bytes);
 }
 
