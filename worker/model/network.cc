@@ -49,8 +49,8 @@ absl::Status Network::Allocate(const Options& options, Backend& backend) {
     TESSERA_ASSIGN_OR_RETURN(front_, FrontHalf::Create(plan_, options, input_, *pass_, backend));
     TESSERA_ASSIGN_OR_RETURN(back_, BackHalf::Create(plan_, options, *pass_, backend));
   }
-  TESSERA_ASSIGN_OR_RETURN(evaluation_, Evaluation::Create(model_, plan_, options, input_, *stages_,
-                                                           steps_.get(), backend));
+  TESSERA_ASSIGN_OR_RETURN(evaluation_, NetworkEvaluation::Create(model_, plan_, options, input_,
+                                                                  *stages_, steps_.get(), backend));
   return absl::OkStatus();
 }
 

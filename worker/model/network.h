@@ -9,7 +9,7 @@
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
 #include "worker/model/back_half.h"
-#include "worker/model/evaluation.h"
+#include "worker/model/network_evaluation.h"
 #include "worker/model/front_half.h"
 #include "worker/model/network_arrays.h"
 #include "worker/model/network_input.h"
@@ -52,7 +52,7 @@ class Network {
   NetworkArrays& arrays() { return *arrays_; }
   const NetworkArrays& arrays() const { return *arrays_; }
   NetworkInput& input() { return input_; }
-  Evaluation& evaluation() { return *evaluation_; }
+  NetworkEvaluation& evaluation() { return *evaluation_; }
   // Not where the network only evaluates.
   TrainingSteps& steps() { return Made(steps_); }
   TrainingPass& pass() { return Made(pass_); }
@@ -77,7 +77,7 @@ class Network {
   std::unique_ptr<TrainingSteps> steps_;
   std::unique_ptr<FrontHalf> front_;
   std::unique_ptr<BackHalf> back_;
-  std::unique_ptr<Evaluation> evaluation_;
+  std::unique_ptr<NetworkEvaluation> evaluation_;
 };
 
 }  // namespace tessera

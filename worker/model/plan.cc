@@ -45,7 +45,6 @@ bool Joins(const v1::Layer& layer, std::vector<StagePlan>* stages) {
 void PlaceParameters(NetworkPlan* plan) {
   const std::vector<ParameterSpec>& parameters = plan->shape.parameters;
   for (StagePlan& stage : plan->stages) {
-    stage.wants_input_gradient = plan->parameter_floats > 0 || plan->part == ModelPart::kBack;
     stage.weight = -1;
     stage.bias = -1;
     const int64_t before = plan->parameter_floats;

@@ -38,8 +38,6 @@ struct StagePlan {
   int64_t weight_size = 0;
   // The layer behind it, of the kind that StageKind::joins names, is part of this stage.
   bool is_joined = false;
-  // Some stage before this one has parameters, of the whole model.
-  bool wants_input_gradient = false;
 
   // Each unit of the output follows from that unit of the input alone, which it may overwrite in evaluation.
   bool is_elementwise() const {

@@ -2,7 +2,7 @@
 #include "tests/worker/model/counting_backend.h"
 #include "tests/worker/model/model_fixture.h"
 #include "worker/model/back_half.h"
-#include "worker/model/evaluation.h"
+#include "worker/model/network_evaluation.h"
 #include "worker/model/network_arrays.h"
 #include "worker/model/network_input.h"
 #include "worker/model/network_memory.h"
@@ -76,7 +76,8 @@ struct Parts {
     pass = *TrainingPass::Create(model, plan, options, *stages, *arrays, backend);
     steps = std::make_unique<TrainingSteps>(plan, *input, *pass, *stages, backend);
     back = *BackHalf::Create(plan, options, *pass, backend);
-    evaluation = *Evaluation::Create(model, plan, options, *input, *stages, steps.get(), backend);
+    evaluation =
+        *NetworkEvaluation::Create(model, plan, options, *input, *stages, steps.get(), backend);
     arrays->SetInitialValues(7);
   }
 
@@ -91,7 +92,7 @@ struct Parts {
   std::unique_ptr<TrainingPass> pass;
   std::unique_ptr<TrainingSteps> steps;
   std::unique_ptr<BackHalf> back;
-  std::unique_ptr<Evaluation> evaluation;
+  std::unique_ptr<NetworkEvaluation> evaluation;
 };
 
 constexpr int64_t kRows = 8;

@@ -1,6 +1,6 @@
 // A network on rows that it does not learn from.
-#ifndef TESSERA_WORKER_MODEL_EVALUATION_H_
-#define TESSERA_WORKER_MODEL_EVALUATION_H_
+#ifndef TESSERA_WORKER_MODEL_NETWORK_EVALUATION_H_
+#define TESSERA_WORKER_MODEL_NETWORK_EVALUATION_H_
 
 #include <cstdint>
 #include <memory>
@@ -25,11 +25,11 @@ namespace tessera {
 // While steps of training are begun and not ended neither is called.
 //
 // Threading: one thread at a time, the backend's.
-class Evaluation {
+class NetworkEvaluation {
  public:
   // The arguments outlive it. `steps`: those of the network, null where it only evaluates.
   // kResourceExhausted: no memory.
-  static absl::StatusOr<std::unique_ptr<Evaluation>> Create(
+  static absl::StatusOr<std::unique_ptr<NetworkEvaluation>> Create(
       const v1::Model& model, const NetworkPlan& plan, const NetworkOptions& options,
       NetworkInput& input, NetworkStages& stages, const TrainingSteps* steps, Backend& backend);
 
@@ -47,9 +47,9 @@ class Evaluation {
   absl::StatusOr<Scores> Score(const Batch& batch, absl::Span<const float> constants);
 
  private:
-  Evaluation(const v1::Model& model, const NetworkPlan& plan, const NetworkOptions& options,
-             NetworkInput& input, NetworkStages& stages, const TrainingSteps* steps,
-             Backend& backend);
+  NetworkEvaluation(const v1::Model& model, const NetworkPlan& plan, const NetworkOptions& options,
+                    NetworkInput& input, NetworkStages& stages, const TrainingSteps* steps,
+                    Backend& backend);
   absl::Status CheckWhole() const;
   // Rows that one product takes.
   struct Chunk {
@@ -78,4 +78,4 @@ class Evaluation {
 
 }  // namespace tessera
 
-#endif  // TESSERA_WORKER_MODEL_EVALUATION_H_
+#endif  // TESSERA_WORKER_MODEL_NETWORK_EVALUATION_H_

@@ -1,4 +1,4 @@
-#include "worker/model/evaluation.h"
+#include "worker/model/network_evaluation.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,19 +11,20 @@
 
 namespace tessera {
 
-absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Create(
+absl::StatusOr<std::unique_ptr<NetworkEvaluation>> NetworkEvaluation::Create(
     const v1::Model& model, const NetworkPlan& plan, const NetworkOptions& options,
     NetworkInput& input, NetworkStages& stages, const TrainingSteps* steps, Backend& backend) {
-  auto made = std::unique_ptr<Evaluation>(
-      new Evaluation(model, plan, options, input, stages, steps, backend));
+  auto made = std::unique_ptr<NetworkEvaluation>(
+      new NetworkEvaluation(model, plan, options, input, stages, steps, backend));
   TESSERA_ASSIGN_OR_RETURN(made->constants_,
                            Buffer<float>::Create(backend.memory(), plan.constants));
   return made;
 }
 
-Evaluation::Evaluation(const v1::Model& model, const NetworkPlan& plan,
-                       const NetworkOptions& options, NetworkInput& input, NetworkStages& stages,
-                       const TrainingSteps* steps, Backend& backend)
+NetworkEvaluation::NetworkEvaluation(const v1::Model& model, const NetworkPlan& plan,
+                                     const NetworkOptions& options, NetworkInput& input,
+                                     NetworkStages& stages, const TrainingSteps* steps,
+                                     Backend& backend)
     : model_(model),
       plan_(plan),
       batch_max_(options.batch_max),
@@ -34,13 +35,14 @@ Evaluation::Evaluation(const v1::Model& model, const NetworkPlan& plan,
       backend_(backend),
       activations_(plan.stages, stages.AddressesOf(stages.buffers().evaluated)) {}
 
-absl::Status Evaluation::CheckWhole() const {
+absl::Status NetworkEvaluation::CheckWhole() const {
   if (plan_.part == ModelPart::kWhole) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "network: a half of a model only trains, want the whole for evaluation");
 }
 
-absl::StatusOr<Scores> Evaluation::Score(const Batch& batch, absl::Span<const float> constants) {
+absl::StatusOr<Scores> NetworkEvaluation::Score(const Batch& batch,
+                                                absl::Span<const float> constants) {
   TESSERA_CHECK(steps_ == nullptr || steps_->begun() == 0);
   TESSERA_RETURN_IF_ERROR(CheckWhole());
   if (static_cast<int64_t>(constants.size()) != plan_.constants) {
@@ -69,7 +71,8 @@ absl::StatusOr<Scores> Evaluation::Score(const Batch& batch, absl::Span<const fl
   return ScoresOf(*stages_.sums_view().data(), batch.rows);
 }
 
-std::vector<Evaluation::Chunk> Evaluation::ChunksOf(absl::Span<const Batch> sample) const {
+std::vector<NetworkEvaluation::Chunk> NetworkEvaluation::ChunksOf(
+    absl::Span<const Batch> sample) const {
   std::vector<Chunk> chunks;
   for (const Batch& batch : sample) {
     for (int64_t row = 0; row < batch.rows; row += batch_max_) {
@@ -80,7 +83,7 @@ std::vector<Evaluation::Chunk> Evaluation::ChunksOf(absl::Span<const Batch> samp
   return chunks;
 }
 
-void Evaluation::FirstOfSparse(absl::Span<const Batch> sample, float* y) {
+void NetworkEvaluation::FirstOfSparse(absl::Span<const Batch> sample, float* y) {
   for (const Batch& batch : sample) {
     for (int64_t row = 0; row < batch.rows; row += batch_max_) {
       const int64_t rows = std::min(batch_max_, batch.rows - row);
@@ -92,14 +95,14 @@ void Evaluation::FirstOfSparse(absl::Span<const Batch> sample, float* y) {
   }
 }
 
-void Evaluation::FirstOfChunks(const std::vector<Chunk>& chunks, float* y) {
+void NetworkEvaluation::FirstOfChunks(const std::vector<Chunk>& chunks, float* y) {
   for (const Chunk& chunk : chunks) {
     stages_.stage(0).Evaluate(chunk.rows, {&chunk.values, 1}, nullptr, y);
     y += chunk.rows * plan_.stages[0].outputs;
   }
 }
 
-void Evaluation::EvaluateInChunks(int i, int64_t rows, const StageInputs& x, float* y) {
+void NetworkEvaluation::EvaluateInChunks(int i, int64_t rows, const StageInputs& x, float* y) {
   const StagePlan& plan = plan_.stages[i];
   std::vector<const float*> from(x.begin(), x.end());
   for (int64_t row = 0; row < rows; row += batch_max_) {
@@ -114,7 +117,7 @@ void Evaluation::EvaluateInChunks(int i, int64_t rows, const StageInputs& x, flo
   }
 }
 
-absl::StatusOr<std::vector<float>> Evaluation::Calibrate(absl::Span<const Batch> sample) {
+absl::StatusOr<std::vector<float>> NetworkEvaluation::Calibrate(absl::Span<const Batch> sample) {
   TESSERA_RETURN_IF_ERROR(CheckWhole());
   if (plan_.constants == 0) return std::vector<float>();
   int64_t rows = 0;
