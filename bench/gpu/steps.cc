@@ -84,7 +84,7 @@ class RepeatedBatch {
   explicit RepeatedBatch(const OwnBatch* batch) : batch_(*batch) {}
 
   Batch In(Network* network) {
-    const BatchPlace place = network->Room(batch_.view.rows, /*has_labels=*/true);
+    const BatchPlace place = network->input().Room(batch_.view.rows, /*has_labels=*/true);
     if (place.inputs == nullptr || place.labels == nullptr) return batch_.view;
     if (std::find(filled_.begin(), filled_.end(), place.inputs) == filled_.end()) {
       std::copy(batch_.inputs.begin(), batch_.inputs.end(), place.inputs);
@@ -146,12 +146,12 @@ absl::StatusOr<bool> LossesAreRight(Backend& device, Precision precision) {
     options.precision = backend == &device ? precision : Precision::kF32;
     std::unique_ptr<Network> network;
     TESSERA_ASSIGN_OR_RETURN(network, Network::Create(model, options, *backend));
-    network->SetInitialValues(1);
+    network->arrays().SetInitialValues(1);
     std::unique_ptr<LocalOptimizer> optimizer;
     TESSERA_ASSIGN_OR_RETURN(optimizer, LocalOptimizer::Create(Sgd(), *network, *backend));
     for (uint64_t step = 0; step < 10; ++step) {
       TESSERA_ASSIGN_OR_RETURN(const LossAndCount got,
-                               network->TrainStep(batch.view, {0, step, 0}));
+                               network->steps().TrainStep(batch.view, {0, step, 0}));
       losses[backend == &device ? 1 : 0][step] = got.loss;
       TESSERA_RETURN_IF_ERROR(optimizer->Step({}));
     }
@@ -169,29 +169,33 @@ absl::StatusOr<double> SecondsPerStep(double seconds, Backend& device, Network* 
                                       LocalOptimizer* optimizer, RepeatedBatch* batches,
                                       int begun_max) {
   uint64_t step = 0;
-  GradientWork* const work = network->takes_work() ? optimizer : nullptr;
+  GradientWork* const work = network->steps().takes_work() ? optimizer : nullptr;
   const auto run = [&]() -> absl::Status {
     const StepKey key{0, ++step, 0};
     Update update;
     update.number = step;
     if (work != nullptr) optimizer->Begin(update);
-    // Nothing moves parameters where there is no optimizer; where there is one it has rounded them.
-    if (step > 1) network->KeepRounded();
-    TESSERA_RETURN_IF_ERROR(network->holds_next()
-                                ? network->BeginStepOnNext(key, work)
-                                : network->BeginStep(batches->In(network), key, work));
+    // Without an optimizer nothing moves parameters; with one it has rounded them.
+    if (step > 1) network->pass().KeepRounded();
+    TESSERA_RETURN_IF_ERROR(network->input().holds_next()
+                                ? network->steps().BeginStepOnNext(key, work)
+                                : network->steps().BeginStep(batches->In(network), key, work));
     if (optimizer != nullptr && work == nullptr) {
       TESSERA_RETURN_IF_ERROR(optimizer->Step(update));
     }
-    if (network->wants_next()) TESSERA_RETURN_IF_ERROR(network->SendNext(batches->In(network)));
-    while (network->begun() >= begun_max) TESSERA_RETURN_IF_ERROR(network->EndStep().status());
+    if (network->input().wants_next()) {
+      TESSERA_RETURN_IF_ERROR(network->input().SendNext(batches->In(network)));
+    }
+    while (network->steps().begun() >= begun_max) {
+      TESSERA_RETURN_IF_ERROR(network->steps().EndStep().status());
+    }
     return absl::OkStatus();
   };
   absl::Status status;
   TESSERA_ASSIGN_OR_RETURN(const double each,
                            SecondsPerCall(device, seconds, [&] { status.Update(run()); }));
   TESSERA_RETURN_IF_ERROR(status);
-  while (network->begun() > 0) TESSERA_RETURN_IF_ERROR(network->EndStep().status());
+  while (network->steps().begun() > 0) TESSERA_RETURN_IF_ERROR(network->steps().EndStep().status());
   return each;
 }
 
@@ -208,7 +212,7 @@ absl::StatusOr<Trained> Make(const v1::Model& model, int64_t batch, Precision pr
   options.precision = precision;
   Trained trained;
   TESSERA_ASSIGN_OR_RETURN(trained.network, Network::Create(model, options, device));
-  trained.network->SetInitialValues(1);
+  trained.network->arrays().SetInitialValues(1);
   TESSERA_ASSIGN_OR_RETURN(trained.optimizer,
                            LocalOptimizer::Create(Sgd(), *trained.network, device));
   return trained;
@@ -237,14 +241,14 @@ absl::Status TimeBatch(const StepSizes& sizes, int64_t rows, int p, bool gradien
   const double update_bytes = (is_bf16 ? 14.0 : 12.0) * network->shape().size;
   const double product_step_bytes = 10.0 * network->shape().size;
   const double batch_bytes = 4.0 * (batch.inputs.size() + batch.labels.size());
-  const double link_seconds = network->runs_ahead() ? batch_bytes / rates.to_device : 0;
+  const double link_seconds = network->input().runs_ahead() ? batch_bytes / rates.to_device : 0;
   for (const bool updates : {false, true}) {
     if (!updates && !gradient_too) continue;
     const int64_t product_steps_before = device.shortcuts().product_steps;
     TESSERA_ASSIGN_OR_RETURN(
         const double each,
         SecondsPerStep(sizes.seconds, device, network, updates ? trained.optimizer.get() : nullptr,
-                       &batches, network->runs_ahead() ? kStepsBegunMax : 1));
+                       &batches, network->input().runs_ahead() ? kStepsBegunMax : 1));
     const double products = flops / aims.limit, share = products / each;
     double computes = products + (updates ? update_bytes / rates.copy : 0);
     if (device.shortcuts().product_steps > product_steps_before) {
@@ -308,7 +312,7 @@ absl::Status TimeBatches(const StepSizes& sizes, Backend& device) {
   table.values = std::move(values);
   table.labels = std::move(classes);
   const Dataset data(std::move(table), Normalization(), {sizes.width, sizes.width, false});
-  const BatchPlace place = trained.network->Room(sizes.batch, /*has_labels=*/true);
+  const BatchPlace place = trained.network->input().Room(sizes.batch, /*has_labels=*/true);
   BatchView out;
   out.features = place.inputs != nullptr ? place.inputs : own.inputs.data();
   out.classes = place.labels != nullptr ? place.labels : own.labels.data();

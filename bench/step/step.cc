@@ -64,7 +64,7 @@ double GradientError(const Network& network, const ReferenceNetwork& reference) 
     double difference = 0, norm = 0;
     for (size_t i = 0; i < reference.gradients[p].size(); ++i) {
       const double want = reference.gradients[p][i];
-      difference += std::pow(network.gradient(static_cast<int>(p))[i] - want, 2);
+      difference += std::pow(network.arrays().gradient(static_cast<int>(p))[i] - want, 2);
       norm += want * want;
     }
     worst = std::max(worst, std::sqrt(difference / norm));
@@ -77,11 +77,13 @@ absl::Status Check(const v1::Model& model, const Batch& batch, Candidate* candid
   const bool bf16 = candidate->name == "bf16";
   ReferenceNetwork reference(model, bf16);
   for (size_t p = 0; p < reference.parameters.size(); ++p) {
-    const absl::Span<const float> values = candidate->network->parameter(static_cast<int>(p));
+    const absl::Span<const float> values =
+        candidate->network->arrays().parameter(static_cast<int>(p));
     reference.parameters[p].assign(values.begin(), values.end());
   }
   const double want = reference.TrainLoss(batch, {}, true);
-  TESSERA_ASSIGN_OR_RETURN(const LossAndCount got, candidate->network->TrainStep(batch, {}));
+  TESSERA_ASSIGN_OR_RETURN(const LossAndCount got,
+                           candidate->network->steps().TrainStep(batch, {}));
   const double loss_error = std::fabs(got.loss - want) / want;
   const double gradient_error = GradientError(*candidate->network, reference);
   std::printf("%-5s checked: loss off by %.1e, gradients by %.1e of their norm\n",
@@ -117,7 +119,7 @@ absl::Status Run(const Flags& flags) {
                              Network::Create(model, {flags.batch, precision}, *backend));
     TESSERA_ASSIGN_OR_RETURN(candidate.optimizer,
                              LocalOptimizer::Create(sgd, *candidate.network, *backend));
-    candidate.network->SetInitialValues(1);
+    candidate.network->arrays().SetInitialValues(1);
     candidates.push_back(std::move(candidate));
   }
 
@@ -137,7 +139,9 @@ absl::Status Run(const Flags& flags) {
     for (Candidate& candidate : candidates) {
       absl::Status status;
       const double seconds = Seconds([&] {
-        status = candidate.network->TrainStep(batch, {0, static_cast<uint64_t>(round), 0}).status();
+        status = candidate.network->steps()
+                     .TrainStep(batch, {0, static_cast<uint64_t>(round), 0})
+                     .status();
         status.Update(candidate.optimizer->Step({}));
       });
       TESSERA_RETURN_IF_ERROR(status);

@@ -13,6 +13,7 @@
 #include "common/config/job_paths.h"
 #include "common/config/key_errors.h"
 #include "common/config/named_path.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "common/layout/row_shape.h"
 
 namespace tessera {
@@ -20,13 +21,6 @@ namespace {
 
 int64_t ValuesOf(absl::Span<const int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
-
-// The layer's name in the job file: "batch_norm".
-std::string LayerName(const v1::Layer& layer) {
-  const auto* const kind =
-      layer.GetReflection()->GetOneofFieldDescriptor(layer, layer.GetDescriptor()->oneof_decl(0));
-  return kind == nullptr ? "no layer" : kind->name();
 }
 
 class DataChecker {
@@ -131,7 +125,7 @@ class DataChecker {
         Fail("data.normalize.mean", absl::StrCat("got ", normalize.mean(), ", want 0", why));
       }
     }
-    if (!Sound("model.layers") || model.layers().empty() || model.layers(0).has_linear()) return;
+    if (!Sound("model.layers") || model.layers().empty() || ReadsSparse(model)) return;
     Fail("model.layers.0",
          absl::StrCat("got ", LayerName(model.layers(0)), ", want linear first with data.format ",
                       format.name, ": no other layer reads sparse rows"));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "common/layout/parameters.h"
 
 namespace tessera {
@@ -36,7 +37,7 @@ class ModelChecker {
            "got 1 output, want at least 2: softmax over one is always 1; for two classes in one "
            "output use sigmoid_cross_entropy");
     }
-    BatchNorm(*shape);
+    Statistics(*shape);
   }
 
  private:
@@ -58,24 +59,26 @@ class ModelChecker {
     Fail("model", message);
   }
 
-  // The places of an image are rows, too.
-  void BatchNorm(const ModelShape& shape) {
+  // A layer that takes the statistics of a minibatch needs two rows of it. The places of an image are rows, too.
+  void Statistics(const ModelShape& shape) {
     if (!Sound("train.batch_size")) return;
-    bool over_rows_alone = false;
+    std::string
+        over_rows_alone;  // the last such layer whose minibatch has no other rows than its examples
     for (int i = 0; i < model_.layers_size(); ++i) {
-      if (model_.layers(i).has_batch_norm() && shape.images[i].positions() == 1) {
-        over_rows_alone = true;
+      if (LayerKindOf(model_.layers(i)).calibrates() && shape.images[i].positions() == 1) {
+        over_rows_alone = LayerName(model_.layers(i));
       }
     }
-    if (!over_rows_alone) return;
-    constexpr absl::string_view kWhy = "batch_norm makes every activation of a single row 0";
+    if (over_rows_alone.empty()) return;
+    const std::string why =
+        absl::StrCat(over_rows_alone, " makes every activation of a single row 0");
     const int64_t rows = job_.train().batch_size();
-    if (rows == 1) Fail("train.batch_size", absl::StrCat("got 1, want at least 2: ", kWhy));
+    if (rows == 1) Fail("train.batch_size", absl::StrCat("got 1, want at least 2: ", why));
     if (!Sound("train.micro_batch")) return;
     const int64_t piece = job_.train().micro_batch();
     if (piece > 0 && piece < rows && (piece == 1 || rows % piece == 1)) {
       Fail("train.micro_batch", absl::StrCat("got ", piece, ", which leaves a piece of 1 row of ",
-                                             rows, ", want at least 2 in each: ", kWhy));
+                                             rows, ", want at least 2 in each: ", why));
     }
   }
 

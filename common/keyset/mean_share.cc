@@ -1,13 +1,17 @@
 #include "common/keyset/mean_share.h"
 
+#include "common/layout/layers/layer_kinds.h"
+
 namespace tessera {
 namespace {
 
-// Dropout does nothing in evaluation.
-bool IsNormalised(const v1::Model& model, int linear) {
-  int next = linear + 1;
-  while (next < model.layers_size() && model.layers(next).has_dropout()) ++next;
-  return next < model.layers_size() && model.layers(next).has_batch_norm();
+// Whether what follows the layer in evaluation normalises each of its units.
+bool IsNormalised(const v1::Model& model, int layer) {
+  for (int next = layer + 1; next < model.layers_size(); ++next) {
+    const LayerKind& kind = LayerKindOf(model.layers(next));
+    if (!kind.is_off_in_evaluation) return kind.calibrates();
+  }
+  return false;
 }
 
 }  // namespace

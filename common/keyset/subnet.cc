@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/philox.h"
+#include "common/layout/layers/layer_kinds.h"
 
 namespace tessera {
 
@@ -26,12 +27,14 @@ int WholeGroup(int64_t width, NeuronGroups* groups) {
 NeuronGroups GroupsOf(const v1::Model& model, const ModelShape& shape) {
   NeuronGroups groups;
   int first_linear = 0;
-  while (first_linear < model.layers_size() && !model.layers(first_linear).has_linear()) {
+  while (first_linear < model.layers_size() &&
+         !LayerKindOf(model.layers(first_linear)).makes_units()) {
     ++first_linear;
   }
   groups.widths.push_back(shape.widths[first_linear]);
   for (const v1::Layer& layer : model.layers()) {
-    if (layer.has_linear()) groups.widths.push_back(layer.linear().units());
+    const LayerKind& kind = LayerKindOf(layer);
+    if (kind.makes_units()) groups.widths.push_back(kind.units(layer));
   }
   groups.outputs = static_cast<int>(groups.widths.size()) - 1;
   const auto in_front = [&](int64_t width) {
@@ -43,7 +46,7 @@ NeuronGroups GroupsOf(const v1::Model& model, const ModelShape& shape) {
     const bool front = layer < first_linear;
     groups.activations.push_back(front ? -1 : group);
     const int before = group;
-    if (model.layers(layer).has_linear()) ++group;
+    if (LayerKindOf(model.layers(layer)).makes_units()) ++group;
     for (; parameter < shape.parameters.size() && shape.parameters[parameter].layer == layer;
          ++parameter) {
       const ParameterSpec& spec = shape.parameters[parameter];
@@ -132,9 +135,10 @@ v1::Model SubnetModel(const v1::Model& model, const Subnet& subnet) {
   v1::Model small = model;
   int group = 0;
   for (v1::Layer& layer : *small.mutable_layers()) {
-    if (!layer.has_linear()) continue;
+    const LayerKind& kind = LayerKindOf(layer);
+    if (!kind.makes_units()) continue;
     ++group;
-    layer.mutable_linear()->set_units(static_cast<int64_t>(subnet.neurons[group].size()));
+    kind.set_units(static_cast<int64_t>(subnet.neurons[group].size()), &layer);
   }
   return small;
 }

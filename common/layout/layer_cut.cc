@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/layout/layers/layer_kinds.h"
 
 namespace tessera {
 
@@ -12,13 +13,18 @@ absl::StatusOr<LayerCut> CutBeforeLinear(const v1::Model& model) {
   LayerCut cut;
   cut.layers = model.layers_size();
   cut.parameters = static_cast<int>(shape->parameters.size());
-  while (cut.layer < cut.layers && !model.layers(cut.layer).has_linear()) ++cut.layer;
+  while (cut.layer < cut.layers &&
+         LayerKindOf(model.layers(cut.layer)).reads != LayerReads::kFeatures) {
+    ++cut.layer;
+  }
   const auto first = std::find_if(shape->parameters.begin(), shape->parameters.end(),
                                   [&](const ParameterSpec& p) { return p.layer >= cut.layer; });
   cut.parameter = static_cast<int>(first - shape->parameters.begin());
-  const bool has_convolution =
-      std::any_of(model.layers().begin(), model.layers().begin() + cut.layer,
-                  [](const v1::Layer& layer) { return layer.has_conv2d(); });
+  const bool has_convolution = std::any_of(
+      model.layers().begin(), model.layers().begin() + cut.layer, [](const v1::Layer& layer) {
+        const LayerKind& kind = LayerKindOf(layer);
+        return kind.reads == LayerReads::kImages && kind.learns;
+      });
   if (cut.layer < cut.layers && has_convolution) return cut;
   return absl::InvalidArgumentError(absl::StrCat(
       "model.layers: there is no ", has_convolution ? "linear layer" : "convolution",

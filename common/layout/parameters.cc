@@ -1,18 +1,13 @@
 #include "common/layout/parameters.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/philox.h"
-#include "common/layout/image_layers.h"
+#include "common/layout/layers/layer_kinds.h"
 
 namespace tessera {
-namespace {
-
-constexpr int64_t kModelSizeMax = int64_t{1} << 40;
-
-}  // namespace
 
 absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model) {
   ModelShape shape;
@@ -37,53 +32,31 @@ absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model) {
   }
   shape.images.push_back(image);
   bool learns = false;
-  int first_linear = -1;
+  int flattens = -1;  // the first layer that reads features
   for (int i = 0; i < model.layers_size(); ++i) {
     const v1::Layer& layer = model.layers(i);
+    const LayerKind* const kind = FindLayerKind(layer);
     const std::string where = absl::StrCat("model.layers[", i, "]: ");
-    const std::string prefix = absl::StrCat("layers.", i, ".");
-    const auto add = [&](const char* kind, int64_t rows, int64_t columns, bool is_vector,
-                         float bound, float constant) {
-      shape.parameters.push_back({prefix + kind, rows, columns, is_vector, i, bound, constant});
-      shape.size += rows * columns;
-    };
-    // A matrix and, if it has one, its bias.
-    const auto add_product = [&](int64_t rows, int64_t columns, bool bias) {
-      const float bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(columns)));
-      add("weight", rows, columns, false, bound, 0);
-      if (bias) add("bias", rows, 1, true, bound, 0);
-      learns = true;
-    };
-    if (layer.has_linear()) {
-      const int64_t units = layer.linear().units();
-      if (units < 1 || units > kModelSizeMax / image.size()) {
-        return absl::InvalidArgumentError(absl::StrCat(where, units, " units on ", image.size(),
-                                                       " inputs, want between 1 and 2^40 weights"));
-      }
-      add_product(units, image.size(), layer.linear().bias());
-      image = {units, 1, 1};
-      if (first_linear < 0) first_linear = i;
-    } else if (ReadsImages(layer)) {
-      if (first_linear >= 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(where, "convolutions and pooling read images, and layers[", first_linear,
-                         "], which is linear, makes none; want it in front of that"));
-      }
-      const absl::StatusOr<ImageMap> map = MapOf(layer, image);
-      if (!map.ok()) return absl::InvalidArgumentError(absl::StrCat(where, map.status().message()));
-      if (layer.has_conv2d()) {
-        const int64_t columns = image.channels * map->window.size();
-        const size_t weight = shape.parameters.size();
-        add_product(map->to.channels, columns, layer.conv2d().bias());
-        shape.parameters[weight].columns_are = {image.channels, map->window.height,
-                                                map->window.width};
-      }
-      image = map->to;
-    } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
-      add("weight", image.channels, 1, true, 0, 1);
-      add("bias", image.channels, 1, true, 0, 0);
+    if (kind == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(where, "no kind is set, want ", LayerNames()));
     }
+    if (kind->reads == LayerReads::kImages && flattens >= 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, "convolutions and pooling read images, and layers[", flattens, "], which is ",
+          LayerName(model.layers(flattens)), ", makes none; want it in front of that"));
+    }
+    absl::StatusOr<LayerShape> made = kind->shape(layer, image);
+    if (!made.ok()) return absl::InvalidArgumentError(absl::StrCat(where, made.status().message()));
+    for (ParameterSpec& spec : made->parameters) {
+      spec.name = absl::StrCat("layers.", i, ".", spec.name);
+      spec.layer = i;
+      shape.size += spec.size();
+      shape.parameters.push_back(std::move(spec));
+    }
+    image = made->map.to;
     shape.images.push_back(image);
+    if (kind->reads == LayerReads::kFeatures && flattens < 0) flattens = i;
+    learns = learns || kind->learns;
     if (shape.size > kModelSizeMax) {
       return absl::InvalidArgumentError("model.layers: more than 2^40 entries");
     }

@@ -15,34 +15,17 @@
 
 #include "absl/status/statusor.h"
 #include "common/layout/image.h"
+#include "common/layout/parameter_spec.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
-
-// A named tensor: a matrix [rows, columns], or a vector [rows] with columns = 1. A row is an output
-// neuron.
-struct ParameterSpec {
-  std::string name;
-  int64_t rows = 0;
-  int64_t columns = 1;
-  bool is_vector = false;
-  // The layer it belongs to: an index into Model.layers.
-  int layer = 0;
-  // Initial values: uniform in [-bound, bound) from Philox, or `constant` where bound is 0.
-  float initial_bound = 0;
-  float initial_constant = 0;
-  // A convolution's columns: channels, height and width. Empty: no more than `columns`.
-  std::vector<int64_t> columns_are = {};
-
-  int64_t size() const { return rows * columns; }
-};
 
 // What follows from Model alone.
 struct ModelShape {
   std::vector<ParameterSpec> parameters;
   // Width of the activations before each layer, and after the last: layers + 1 entries.
   std::vector<int64_t> widths;
-  // The same activations as images, where the layer before or behind reads them as such; elsewhere a
+  // The activations of `widths` as images, where the layer before or behind reads them as such; elsewhere a
   // channel for each neuron.
   std::vector<Image> images;
   int64_t inputs() const { return widths.front(); }

@@ -14,6 +14,7 @@
 #include "common/consistency/barrier.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "common/layout/parameters.h"
 #include "common/method/catalog.h"
 #include "common/rule/add.h"
@@ -78,7 +79,8 @@ void CheckHiddenLayers(const v1::Job& job, absl::string_view method, KeyErrors* 
   const int64_t workers = std::max<int64_t>(1, job.cluster().workers());
   std::vector<int64_t> widths;
   for (const v1::Layer& layer : job.model().layers()) {
-    if (layer.has_linear()) widths.push_back(layer.linear().units());
+    const LayerKind& kind = LayerKindOf(layer);
+    if (kind.makes_units()) widths.push_back(kind.units(layer));
   }
   if (widths.size() < 2) {
     errors->Add("model.layers",

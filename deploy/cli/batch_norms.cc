@@ -1,22 +1,21 @@
 #include "deploy/cli/batch_norms.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "common/base/check.h"
-#include "worker/model/plan.h"
+#include "common/layout/layers/layer_kinds.h"
+#include "common/layout/parameters.h"
 
 namespace tessera {
 
 absl::StatusOr<std::vector<BatchNormLayer>> BatchNormsOf(const v1::Model& model) {
   std::vector<BatchNormLayer> norms;
-  const bool has_any = std::any_of(model.layers().begin(), model.layers().end(),
-                                   [](const v1::Layer& layer) { return layer.has_batch_norm(); });
-  if (!has_any) return norms;
-  TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(model));
-  for (const StagePlan& stage : plan.stages) {
-    if (stage.kind != StagePlan::Kind::kBatchNorm) continue;
-    norms.push_back({stage.layer, stage.map.from.channels, stage.epsilon});
+  if (!Calibrates(model)) return norms;
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(model));
+  for (int i = 0; i < model.layers_size(); ++i) {
+    const LayerKind& kind = LayerKindOf(model.layers(i));
+    if (!kind.calibrates()) continue;
+    norms.push_back({i, shape.images[i].channels, kind.epsilon(model.layers(i))});
   }
   return norms;
 }

@@ -137,14 +137,14 @@ absl::Status SavedNetwork::LoadParameters() {
                        "\" [", absl::StrJoin(wanted.Extents(), ", "),
                        "]: it is of another model; name the job that wrote it"));
     }
-    const absl::Span<float> values = network_->parameter(static_cast<int>(p));
+    const absl::Span<float> values = network_->arrays().parameter(static_cast<int>(p));
     TESSERA_RETURN_IF_ERROR(
         checkpoint_.ReadRows(static_cast<int64_t>(p), /*state=*/-1, 0, spec.rows, values.data()));
     if (saved.export_factor == 1) continue;
     const float factor = static_cast<float>(saved.export_factor);
     for (float& value : values) value *= factor;
   }
-  network_->SendParameters();
+  network_->arrays().SendParameters();
   return absl::OkStatus();
 }
 

@@ -3,41 +3,53 @@
 #define TESSERA_WORKER_MODEL_ACTIVATION_STAGES_H_
 
 #include "kernels/backend.h"
-#include "worker/model/plan.h"
 #include "worker/model/stage.h"
+#include "worker/model/stage_kind.h"
 
 namespace tessera {
 
+StageKind ReluStageKind();
+StageKind DropoutStageKind();
+
 class ReluStage final : public Stage {
  public:
-  ReluStage(const StagePlan& plan, Backend& backend) : plan_(plan), backend_(backend) {}
+  ReluStage(const StagePlan& plan, const StageOptions&, Backend& backend)
+      : inputs_(plan.inputs), backend_(backend) {}
 
-  void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                const StageGradients& to, float* dx) override;
-  void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
+  void Forward(int64_t rows, const StageInputs& x, float* y) override;
+  void Backward(int64_t rows, const StageInputs& x, const float* y, const float* dy,
+                const StageGradients& to, const InputGradients& dx) override;
+  void Evaluate(int64_t rows, const StageInputs& x, const float* constants, float* y) override;
+  void EvaluateColumns(const UnitColumns& columns, const float* x, const float* constants,
+                       float* y) override;
 
  private:
-  const StagePlan plan_;
+  const int64_t inputs_;
   Backend& backend_;
 };
 
 // Off in evaluation.
 class DropoutStage final : public Stage {
  public:
-  // `key` names the step under way, in the backend's memory; where it only evaluates there is none.
-  DropoutStage(const StagePlan& plan, const DropoutKey* key, Backend& backend)
-      : plan_(plan), key_(key), backend_(backend) {}
+  // `options.dropout` names the step under way, in the backend's memory; it is not used in evaluation.
+  DropoutStage(const StagePlan& plan, const StageOptions& options, Backend& backend)
+      : inputs_(plan.inputs),
+        layer_(static_cast<uint64_t>(plan.layer)),
+        probability_(plan.settings.dropout().probability()),
+        key_(options.dropout),
+        backend_(backend) {}
 
-  void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                const StageGradients& to, float* dx) override;
-  void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
+  void Forward(int64_t rows, const StageInputs& x, float* y) override;
+  void Backward(int64_t rows, const StageInputs& x, const float* y, const float* dy,
+                const StageGradients& to, const InputGradients& dx) override;
+  void Evaluate(int64_t rows, const StageInputs& x, const float* constants, float* y) override;
 
  private:
   void Drop(int64_t rows, const float* from, float* to);
 
-  const StagePlan plan_;
+  const int64_t inputs_;
+  const uint64_t layer_;
+  const double probability_;
   const DropoutKey* const key_;
   Backend& backend_;
 };

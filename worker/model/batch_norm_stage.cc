@@ -4,38 +4,74 @@
 
 namespace tessera {
 
+StageKind BatchNormStageKind() {
+  StageKind kind{v1::Layer::kBatchNorm, BatchNormStage::Create};
+  kind.joins = v1::Layer::kRelu;
+  kind.backward_in_place = true;
+  kind.reads_signs_of_y = true;
+  kind.kept_floats = [](const StagePlan& plan) { return plan.constants(); };
+  return kind;
+}
+
+BatchNormStage::BatchNormStage(const StagePlan& plan, const StageParameters& parameters,
+                               Backend& backend)
+    : image_(plan.map.from),
+      epsilon_(plan.settings.batch_norm().epsilon()),
+      relu_(plan.is_joined),
+      parameters_(parameters),
+      backend_(backend) {}
+
 absl::StatusOr<std::unique_ptr<Stage>> BatchNormStage::Create(const StagePlan& plan,
-                                                              const StageParameters& parameters,
+                                                              const StageOptions& options,
                                                               Backend& backend) {
-  auto stage = std::unique_ptr<BatchNormStage>(new BatchNormStage(plan, parameters, backend));
-  TESSERA_ASSIGN_OR_RETURN(stage->statistics_,
-                           Buffer<float>::Create(backend.memory(), plan.constants()));
+  auto stage =
+      std::unique_ptr<BatchNormStage>(new BatchNormStage(plan, options.parameters, backend));
+  if (options.trains) {
+    TESSERA_ASSIGN_OR_RETURN(stage->statistics_,
+                             Buffer<float>::Create(backend.memory(), plan.constants()));
+  }
   return stage;
 }
 
-void BatchNormStage::Forward(int64_t rows, const float* x, float* y) {
+void BatchNormStage::Forward(int64_t rows, const StageInputs& x, float* y) {
   const MatrixShape shape = Shape(rows);
-  backend_.batch_norm().Statistics(shape, plan_.epsilon, x, mean(), inverse_sigma());
-  backend_.batch_norm().Normalize(shape, x, mean(), inverse_sigma(),
-                                  {parameters_.weight, parameters_.bias}, plan_.relu, y);
+  backend_.batch_norm().Statistics(shape, epsilon_, x[0], mean(), inverse_sigma());
+  backend_.batch_norm().Normalize(shape, x[0], mean(), inverse_sigma(),
+                                  {parameters_.weight, parameters_.bias}, relu_, y);
 }
 
-void BatchNormStage::Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                              const StageGradients& to, float* dx) {
+void BatchNormStage::Backward(int64_t rows, const StageInputs& x, const float* y, const float* dy,
+                              const StageGradients& to, const InputGradients& dx) {
   BatchNormKernel::BackwardInput in;
-  in.x = x;
+  in.x = x[0];
   in.mean = mean();
   in.inverse_sigma = inverse_sigma();
   in.scale = parameters_.weight;
   // A dropout that overwrote y left it positive where it kept it, and passes no gradient elsewhere.
-  in.y = plan_.relu ? y : nullptr;
+  in.y = relu_ ? y : nullptr;
   in.dy = dy;
-  backend_.batch_norm().Backward(Shape(rows), in, to.mode, to.weight, to.bias, dx);
+  backend_.batch_norm().Backward(Shape(rows), in, to.mode, to.weight, to.bias, dx[0]);
 }
 
-void BatchNormStage::Evaluate(int64_t rows, const float* x, const float* constants, float* y) {
-  backend_.batch_norm().Normalize(Shape(rows), x, constants, constants + channels(),
-                                  {parameters_.weight, parameters_.bias}, plan_.relu, y);
+void BatchNormStage::Evaluate(int64_t rows, const StageInputs& x, const float* constants,
+                              float* y) {
+  EvaluateColumns({Shape(rows), 0}, x[0], constants, y);
+}
+
+void BatchNormStage::EvaluateColumns(const UnitColumns& columns, const float* x,
+                                     const float* constants, float* y) {
+  const int64_t first = columns.first;
+  BatchNormKernel::Affine affine{parameters_.weight, parameters_.bias};
+  if (affine.scale != nullptr) affine.scale += first;
+  if (affine.shift != nullptr) affine.shift += first;
+  backend_.batch_norm().Normalize(columns.matrix, x, constants + first,
+                                  constants + image_.channels + first, affine, relu_, y);
+}
+
+void BatchNormStage::Calibrate(const UnitColumns& columns, const float* x, float* constants) {
+  const int64_t first = columns.first;
+  backend_.batch_norm().Statistics(columns.matrix, epsilon_, x, constants + first,
+                                   constants + image_.channels + first);
 }
 
 }  // namespace tessera

@@ -6,10 +6,12 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "worker/model/plan.h"
 #include "worker/model/stage.h"
+#include "worker/model/stage_kind.h"
 
 namespace tessera {
+
+StageKind BatchNormStageKind();
 
 // Training normalises with the statistics of the rows at hand, the minibatch or a piece of it.
 // Evaluation uses constants: the means, then as many 1/sigma. Those of an image's channel are over all
@@ -18,26 +20,29 @@ class BatchNormStage final : public Stage {
  public:
   // kResourceExhausted: no memory.
   static absl::StatusOr<std::unique_ptr<Stage>> Create(const StagePlan& plan,
-                                                       const StageParameters& parameters,
+                                                       const StageOptions& options,
                                                        Backend& backend);
 
-  void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                const StageGradients& to, float* dx) override;
-  void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
+  void Forward(int64_t rows, const StageInputs& x, float* y) override;
+  void Backward(int64_t rows, const StageInputs& x, const float* y, const float* dy,
+                const StageGradients& to, const InputGradients& dx) override;
+  void Evaluate(int64_t rows, const StageInputs& x, const float* constants, float* y) override;
+  void EvaluateColumns(const UnitColumns& columns, const float* x, const float* constants,
+                       float* y) override;
+  void Calibrate(const UnitColumns& columns, const float* x, float* constants) override;
 
  private:
-  BatchNormStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend)
-      : plan_(plan), parameters_(parameters), backend_(backend) {}
+  BatchNormStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend);
   float* mean() const { return statistics_.data(); }
-  float* inverse_sigma() const { return statistics_.data() + channels(); }
-  int64_t channels() const { return plan_.map.from.channels; }
-  MatrixShape Shape(int64_t rows) const { return {rows * plan_.map.from.positions(), channels()}; }
+  float* inverse_sigma() const { return statistics_.data() + image_.channels; }
+  MatrixShape Shape(int64_t rows) const { return {rows * image_.positions(), image_.channels}; }
 
-  const StagePlan plan_;
+  const Image image_;
+  const double epsilon_;
+  const bool relu_;
   const StageParameters parameters_;
   Backend& backend_;
-  // Of the rows at hand.
+  // Those of the rows at hand in training.
   Buffer<float> statistics_;
 };
 

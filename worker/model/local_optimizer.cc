@@ -16,11 +16,11 @@ absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
     return absl::InvalidArgumentError(
         "train.optimizer: there is none, want sgd, adam, adamw or adagrad");
   }
-  TESSERA_CHECK(!network.steps_first_weight() || LeavesZeroGradients(optimizer));
+  TESSERA_CHECK(!network.pass().steps_first_weight() || LeavesZeroGradients(optimizer));
   auto made = std::unique_ptr<LocalOptimizer>(new LocalOptimizer(optimizer, network, backend));
   TESSERA_CHECK(StateNames(optimizer).size() <= kStatesMax);
   for (size_t i = 0; i < network.shape().parameters.size(); ++i) {
-    made->rounds_ = made->rounds_ || network.rounded(static_cast<int>(i)) != nullptr;
+    made->rounds_ = made->rounds_ || network.pass().rounded(static_cast<int>(i)) != nullptr;
   }
   for (size_t i = 0; i < StateNames(optimizer).size(); ++i) {
     Buffer<float> state;
@@ -49,31 +49,32 @@ bool LocalOptimizer::LeavesZeroGradients(const v1::Optimizer& optimizer) {
 
 void LocalOptimizer::Begin(const Update& update) {
   const OptimizerNumbers numbers = NumbersOf(optimizer_, update);
-  backend_.memory().CopyIn(&numbers, sizeof(numbers), network_.device_numbers());
+  backend_.memory().CopyIn(&numbers, sizeof(numbers), network_.pass().optimizer_numbers());
 }
 
 void LocalOptimizer::Queue(int i) {
   const int64_t offset = network_.plan().parameter_offsets[i];
   float* states[kStatesMax] = {};
   for (size_t s = 0; s < state_addresses_.size(); ++s) states[s] = state_addresses_[s] + offset;
-  kernel_->Step(network_.device_numbers(), network_.shape().parameters[i].size(),
-                network_.device_gradient(i).data(), states, network_.device_parameters() + offset,
-                network_.rounded(i));
+  kernel_->Step(network_.pass().optimizer_numbers(), network_.shape().parameters[i].size(),
+                network_.arrays().device_gradient(i).data(), states,
+                network_.arrays().device_parameters() + offset, network_.pass().rounded(i));
 }
 
 bool LocalOptimizer::QueueProduct(int i, const WeightProduct& product) {
-  return kernel_->StepByProduct(network_.device_numbers(), product.shape, product.x, product.dy,
-                                network_.device_parameter(i).data(), network_.rounded(i));
+  return kernel_->StepByProduct(network_.pass().optimizer_numbers(), product.shape, product.x,
+                                product.dy, network_.arrays().device_parameter(i).data(),
+                                network_.pass().rounded(i));
 }
 
 absl::Status LocalOptimizer::Step(const Update& update) {
   Begin(update);
   const NetworkPlan& plan = network_.plan();
-  const bool steps_first = network_.steps_first_weight();
+  const bool steps_first = network_.pass().steps_first_weight();
   if (steps_first) {
     // Plain sgd: w -= rate * (scale * g).
     TESSERA_CHECK(update.scale == 1);
-    network_.StepFirstWeight(-(first_weight_rate_ * update.rate));
+    network_.pass().StepFirstWeight(-(first_weight_rate_ * update.rate));
   }
   if (rounds_) {
     for (size_t i = steps_first ? 1 : 0; i < plan.shape.parameters.size(); ++i) {
@@ -82,9 +83,9 @@ absl::Status LocalOptimizer::Step(const Update& update) {
     return backend_.TakeFailure();
   }
   const int64_t first = steps_first ? GradientsBegin(plan, steps_first) : 0;
-  kernel_->Step(network_.device_numbers(), plan.parameter_floats - first,
-                network_.device_gradients(), state_addresses_.data(),
-                network_.device_parameters() + first, nullptr);
+  kernel_->Step(network_.pass().optimizer_numbers(), plan.parameter_floats - first,
+                network_.arrays().device_gradients(), state_addresses_.data(),
+                network_.arrays().device_parameters() + first, nullptr);
   return backend_.TakeFailure();
 }
 

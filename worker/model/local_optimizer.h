@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/host_view.h"
 #include "proto/job.pb.h"
+#include "worker/model/gradient_work.h"
 #include "worker/model/network.h"
 
 namespace tessera {

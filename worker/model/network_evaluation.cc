@@ -1,87 +1,128 @@
-// A network on rows that it does not learn from.
+#include "worker/model/network_evaluation.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "worker/model/buffer_plan.h"
 #include "worker/model/model_loss.h"
-#include "worker/model/network.h"
+#include "worker/model/network_memory.h"
 
 namespace tessera {
-namespace {
 
-// Rows that one product takes.
-struct Chunk {
-  const float* values;
-  int64_t rows;
-};
-
-void AppendChunks(const float* values, int64_t rows, int64_t columns, int64_t rows_max,
-                  std::vector<Chunk>* chunks) {
-  for (int64_t row = 0; row < rows; row += rows_max) {
-    chunks->push_back({values + row * columns, std::min(rows_max, rows - row)});
-  }
+absl::StatusOr<std::unique_ptr<NetworkEvaluation>> NetworkEvaluation::Create(
+    const v1::Model& model, const NetworkPlan& plan, const NetworkOptions& options,
+    NetworkInput& input, NetworkStages& stages, const TrainingSteps* steps, Backend& backend) {
+  auto made = std::unique_ptr<NetworkEvaluation>(
+      new NetworkEvaluation(model, plan, options, input, stages, steps, backend));
+  TESSERA_ASSIGN_OR_RETURN(made->constants_,
+                           Buffer<float>::Create(backend.memory(), plan.constants));
+  return made;
 }
 
-}  // namespace
+NetworkEvaluation::NetworkEvaluation(const v1::Model& model, const NetworkPlan& plan,
+                                     const NetworkOptions& options, NetworkInput& input,
+                                     NetworkStages& stages, const TrainingSteps* steps,
+                                     Backend& backend)
+    : model_(model),
+      plan_(plan),
+      batch_max_(options.batch_max),
+      reads_sparse_(options.sparse_input),
+      input_(input),
+      stages_(stages),
+      steps_(steps),
+      backend_(backend),
+      activations_(plan.stages, stages.AddressesOf(stages.buffers().evaluated)) {}
 
-absl::StatusOr<Scores> Network::Score(const Batch& batch, absl::Span<const float> constants) {
-  TESSERA_CHECK(begun_.empty());
+absl::Status NetworkEvaluation::CheckWhole() const {
+  if (plan_.part == ModelPart::kWhole) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "network: a half of a model only trains, want the whole for evaluation");
+}
+
+absl::StatusOr<Scores> NetworkEvaluation::Score(const Batch& batch,
+                                                absl::Span<const float> constants) {
+  TESSERA_CHECK(steps_ == nullptr || steps_->begun() == 0);
   TESSERA_RETURN_IF_ERROR(CheckWhole());
-  TESSERA_RETURN_IF_ERROR(Check(batch));
   if (static_cast<int64_t>(constants.size()) != plan_.constants) {
     return absl::InvalidArgumentError(
         absl::StrCat("score: constants are ", constants.size(), " values, want ", plan_.constants));
   }
-  DropNext();
-  TESSERA_ASSIGN_OR_RETURN(const Batch staged,
-                           staging_.Stage(batch, shape().inputs(), shape().outputs()));
+  TESSERA_ASSIGN_OR_RETURN(const Batch staged, input_.Take(batch));
   backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
-  const float* x = staged.inputs;
   const float* own = constants_.data();
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    // Dropout does nothing here; otherwise the batch itself is never written.
-    const StagePlan& plan = plan_.stages[i];
-    const bool in_place =
-        plan.kind == StagePlan::Kind::kDropout || (x != staged.inputs && plan.is_elementwise());
-    float* y = in_place ? const_cast<float*>(x) : flow_[x == flow_[0].data() ? 1 : 0].data();
-    if (stages_[i] == nullptr) {
-      sparse_first_->Forward(staged.rows, staged.sparse, y);
+  const int count = static_cast<int>(plan_.stages.size());
+  for (int i = 0; i < count; ++i) {
+    if (plan_.stages[i].is_off_in_evaluation()) continue;
+    float* const y = activations_.output(i);
+    if (i == 0 && reads_sparse_) {
+      stages_.sparse_first()->Forward(staged.rows, staged.sparse, y);
     } else {
-      stages_[i]->Evaluate(staged.rows, x, own, y);
+      stages_.stage(i).Evaluate(staged.rows, activations_.inputs(i, staged.inputs), own, y);
     }
-    own += plan.constants();
-    x = y;
+    own += plan_.stages[i].constants();
   }
-  ComputeLoss(model_, staged, shape().outputs(), x, nullptr, sums_.data(), backend_);
-  sums_view_.Fetch(0, 1);
+  const float* const last = activations_.output(count - 1);
+  ComputeLoss(model_, staged, plan_.shape.outputs(), last == nullptr ? staged.inputs : last,
+              nullptr, stages_.sums(), backend_);
+  stages_.sums_view().Fetch(0, 1);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  return ScoresOf(*sums_view_.data(), batch.rows);
+  return ScoresOf(*stages_.sums_view().data(), batch.rows);
 }
 
-// The first layer's outputs for all rows of the sample, in pieces of batch_max.
-void Network::ForwardSparse(absl::Span<const Batch> sample, float* y) {
+std::vector<NetworkEvaluation::Chunk> NetworkEvaluation::ChunksOf(
+    absl::Span<const Batch> sample) const {
+  std::vector<Chunk> chunks;
   for (const Batch& batch : sample) {
-    for (int64_t row = 0; row < batch.rows; row += options_.batch_max) {
-      const int64_t rows = std::min(options_.batch_max, batch.rows - row);
+    for (int64_t row = 0; row < batch.rows; row += batch_max_) {
+      chunks.push_back(
+          {batch.inputs + row * plan_.shape.inputs(), std::min(batch_max_, batch.rows - row)});
+    }
+  }
+  return chunks;
+}
+
+void NetworkEvaluation::FirstOfSparse(absl::Span<const Batch> sample, float* y) {
+  for (const Batch& batch : sample) {
+    for (int64_t row = 0; row < batch.rows; row += batch_max_) {
+      const int64_t rows = std::min(batch_max_, batch.rows - row);
       SparseRows x = batch.sparse;
       x.begin += row;
-      sparse_first_->Forward(rows, x, y);
+      stages_.sparse_first()->Forward(rows, x, y);
       y += rows * plan_.stages[0].outputs;
     }
   }
 }
 
-absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sample) {
+void NetworkEvaluation::FirstOfChunks(const std::vector<Chunk>& chunks, float* y) {
+  for (const Chunk& chunk : chunks) {
+    stages_.stage(0).Evaluate(chunk.rows, {&chunk.values, 1}, nullptr, y);
+    y += chunk.rows * plan_.stages[0].outputs;
+  }
+}
+
+void NetworkEvaluation::EvaluateInChunks(int i, int64_t rows, const StageInputs& x, float* y) {
+  const StagePlan& plan = plan_.stages[i];
+  std::vector<const float*> from(x.begin(), x.end());
+  for (int64_t row = 0; row < rows; row += batch_max_) {
+    for (size_t k = 0; k < from.size(); ++k) {
+      const int read = plan.reads[k];
+      const int64_t width =
+          read == kNetworkInput ? plan_.shape.inputs() : plan_.stages[read].outputs;
+      from[k] = x[k] + row * width;
+    }
+    stages_.stage(i).Evaluate(std::min(batch_max_, rows - row), from, nullptr,
+                              y + row * plan.outputs);
+  }
+}
+
+absl::StatusOr<std::vector<float>> NetworkEvaluation::Calibrate(absl::Span<const Batch> sample) {
   TESSERA_RETURN_IF_ERROR(CheckWhole());
   if (plan_.constants == 0) return std::vector<float>();
-  std::vector<Chunk> chunks;
   int64_t rows = 0;
   for (const Batch& batch : sample) {
-    if (batch.rows > 0) TESSERA_RETURN_IF_ERROR(CheckInputs(batch));
-    if (!options_.sparse_input) {
-      AppendChunks(batch.inputs, batch.rows, shape().inputs(), options_.batch_max, &chunks);
-    }
+    if (batch.rows > 0) TESSERA_RETURN_IF_ERROR(input_.CheckInputs(batch));
     rows += batch.rows;
   }
   if (rows == 0) {
@@ -89,56 +130,57 @@ absl::StatusOr<std::vector<float>> Network::Calibrate(absl::Span<const Batch> sa
   }
 
   Memory& memory = backend_.memory();
-  // A stage that writes elsewhere reads the sample where it lies, if the device can.
-  const bool reads_in_place = !plan_.stages.front().is_elementwise() && memory.host_addressable();
-  const bool copies_inputs = !reads_in_place && !options_.sparse_input;
-  const CalibrationWidths widths = CalibrationWidthsOf(plan_, copies_inputs, options_.sparse_input);
-  TESSERA_ASSIGN_OR_RETURN(Buffer<float> here, Buffer<float>::Create(memory, rows * widths.first));
-  TESSERA_ASSIGN_OR_RETURN(Buffer<float> there,
-                           Buffer<float>::Create(memory, rows * widths.second));
+  const bool reads_in_place = CalibratesInPlace(plan_) && memory.host_addressable();
+  const bool copies_inputs = !reads_in_place && !reads_sparse_;
+  const ForwardBuffers buffers = CalibrationBuffersOf(plan_, copies_inputs);
+  std::vector<Buffer<float>> held;
+  for (const int64_t width : buffers.widths) {
+    TESSERA_ASSIGN_OR_RETURN(Buffer<float> buffer, Buffer<float>::Create(memory, rows * width));
+    held.push_back(std::move(buffer));
+  }
+  const auto address = [&](int buffer) {
+    return buffer == kNetworkInput ? nullptr : held[buffer].data();
+  };
+  const std::vector<Chunk> chunks = reads_sparse_ ? std::vector<Chunk>() : ChunksOf(sample);
+  float* const input = address(buffers.input);
   if (copies_inputs) {
-    float* to = here.data();
+    float* to = input;
     for (const Chunk& chunk : chunks) {
-      memory.CopyIn(chunk.values,
-                    chunk.rows * shape().inputs() * static_cast<int64_t>(sizeof(float)), to);
-      to += chunk.rows * shape().inputs();
+      const int64_t values = chunk.rows * plan_.shape.inputs();
+      memory.CopyIn(chunk.values, values * static_cast<int64_t>(sizeof(float)), to);
+      to += values;
     }
-    chunks.clear();
-    AppendChunks(here.data(), rows, shape().inputs(), options_.batch_max, &chunks);
   }
-  if (options_.sparse_input) {
-    ForwardSparse(sample, here.data());
-    chunks.clear();
-    AppendChunks(here.data(), rows, plan_.stages[0].outputs, options_.batch_max, &chunks);
-  }
-  int64_t done = 0;
-  for (size_t i = options_.sparse_input ? 1 : 0; i < stages_.size() && done < plan_.constants;
-       ++i) {
+  std::vector<float*> outputs;
+  for (const int buffer : buffers.outputs) outputs.push_back(address(buffer));
+  ActivationAddresses activations(plan_.stages, outputs);
+  float* constants = constants_.data();
+  for (int i = 0; i < static_cast<int>(outputs.size()); ++i) {
     const StagePlan& plan = plan_.stages[i];
-    if (!plan.is_elementwise()) {
-      float* to = there.data();
-      for (const Chunk& chunk : chunks) {
-        stages_[i]->Evaluate(chunk.rows, chunk.values, nullptr, to);
-        to += chunk.rows * plan.outputs;
-      }
-      std::swap(here, there);
-      chunks.clear();
-      AppendChunks(here.data(), rows, plan.outputs, options_.batch_max, &chunks);
+    if (plan.is_off_in_evaluation()) continue;
+    if (i == 0 && reads_sparse_) {
+      FirstOfSparse(sample, outputs[0]);
       continue;
     }
-    float* constants = constants_.data() + done;
-    if (plan.kind == StagePlan::Kind::kBatchNorm) {
-      const Image& image = plan.map.from;
-      backend_.batch_norm().Statistics({rows * image.positions(), image.channels}, plan.epsilon,
-                                       here.data(), constants, constants + image.channels);
+    if (i == 0 && reads_in_place) {
+      FirstOfChunks(chunks, outputs[0]);
+      continue;
     }
-    stages_[i]->Evaluate(rows, here.data(), constants, here.data());
-    done += plan.constants();
+    const StageInputs x = activations.inputs(i, input);
+    if (!plan.is_elementwise()) {
+      EvaluateInChunks(i, rows, x, outputs[i]);
+      continue;
+    }
+    const Image& image = plan.map.from;
+    const UnitColumns columns{{rows * image.positions(), image.channels}, 0};
+    stages_.stage(i).Calibrate(columns, x[0], constants);
+    stages_.stage(i).EvaluateColumns(columns, x[0], constants, outputs[i]);
+    constants += plan.constants();
   }
-  std::vector<float> constants(plan_.constants);
-  memory.CopyOut(constants_.data(), constants_.bytes(), constants.data());
+  std::vector<float> result(plan_.constants);
+  memory.CopyOut(constants_.data(), constants_.bytes(), result.data());
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  return constants;
+  return result;
 }
 
 }  // namespace tessera

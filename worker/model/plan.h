@@ -7,73 +7,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "common/layout/image.h"
 #include "common/layout/parameters.h"
-#include "kernels/shape.h"
 #include "proto/job.pb.h"
+#include "worker/model/precision.h"
+#include "worker/model/stage_kind.h"
+#include "worker/model/stage_plan.h"
 
 namespace tessera {
 
 // Steps of a network that may be begun before the first of them is ended.
 constexpr int kStepsBegunMax = 2;
-
-// The factors of matrix products in training. Sums, parameters, activations between layers and all
-// of evaluation are f32.
-enum class Precision { kF32, kTf32, kBf16 };
-
-// From train.precision. kInvalidArgument for another word.
-absl::StatusOr<Precision> PrecisionOf(absl::string_view name);
-
-// One layer, or a batch norm with the relu behind it, or a change of how images lie.
-//
-// Images come as [channels, height, width], and go into a linear layer and out of the model so; in
-// between they lie [height, width, channels], so that the channels of one place are a row, as an
-// example's neurons are elsewhere.
-struct StagePlan {
-  enum class Kind {
-    kLinear,
-    kConvolution,
-    kMaxPool,
-    kAveragePool,
-    kTranspose,
-    kBatchNorm,
-    kRelu,
-    kDropout
-  };
-  Kind kind = Kind::kLinear;
-  // Index into Model.layers; -1: a transpose.
-  int layer = -1;
-  int64_t inputs = 0;
-  int64_t outputs = 0;
-  // The same as images, and of convolution and pooling the window between them.
-  ImageMap map;
-  MatrixShape transposes;  // transpose
-  // Indices into ModelShape.parameters; -1: it has none.
-  int weight = -1;
-  int bias = -1;
-  bool relu = false;       // batch norm
-  double epsilon = 0;      // batch norm
-  double probability = 0;  // dropout
-  // Some stage before this one has parameters, of the whole model.
-  bool wants_input_gradient = false;
-
-  bool is_product() const { return kind == Kind::kLinear || kind == Kind::kConvolution; }
-  // Of a product.
-  int64_t weights() const {
-    if (kind == Kind::kLinear) return inputs * outputs;
-    return map.to.channels * map.from.channels * map.window.size();
-  }
-  // Each value of the output follows from one of the input: it may be written over it. In evaluation;
-  // in training batch norm needs both.
-  bool is_elementwise() const {
-    return kind == Kind::kBatchNorm || kind == Kind::kRelu || kind == Kind::kDropout;
-  }
-  bool forward_in_place() const { return kind == Kind::kRelu || kind == Kind::kDropout; }
-  bool backward_in_place() const { return is_elementwise(); }
-  // Floats of evaluation constants: the mean and 1/sigma of each channel, or neuron.
-  int64_t constants() const { return kind == Kind::kBatchNorm ? 2 * map.from.channels : 0; }
-};
 
 // Layers [begin, end), indices into Model.layers.
 struct LayerRange {
@@ -99,48 +42,22 @@ struct NetworkPlan {
   int64_t parameter_floats = 0;
   // The most that one stage has of them.
   int64_t stage_floats_max = 0;
-  // The widest output of a stage.
-  int64_t width_max = 0;
   int64_t constants = 0;
 };
 
-// kInvalidArgument where ShapeOf refuses the model or a layer is of no known kind.
+// kInvalidArgument where ShapeOf refuses the model.
 absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model);
 
 // The plan of the layers in front of a linear one, or of those from one on. All layers are no half: that
-// is `whole`. kInvalidArgument: `layers` is none of these, or has no parameters, or `whole` is no whole.
+// is `whole`. kInvalidArgument: `layers` is none of these, or has no parameters, or `whole` is no whole,
+// or one behind the cut reads more than what is directly in front of it.
 absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& layers);
 
-struct NetworkMemory {
-  // Held from Create on.
-  int64_t held_bytes = 0;
-  // Of them, by a network that evaluates only.
-  int64_t evaluation_bytes = 0;
-  // More while Calibrate runs.
-  int64_t calibration_bytes = 0;
-};
+// Whether each stage reads the one before it and nothing else.
+bool IsChain(const NetworkPlan& plan);
 
-// Calibration sends all its rows from layer to layer, between two arrays of so many floats a row. A stage
-// that is not elementwise reads one and writes the other; the first one writes the second.
-struct CalibrationWidths {
-  int64_t first = 0;
-  int64_t second = 0;
-};
-// `copies_inputs`: the rows' inputs come into the first array. With `sparse_input` what the first
-// stage makes of them does.
-CalibrationWidths CalibrationWidthsOf(const NetworkPlan& plan, bool copies_inputs,
-                                      bool sparse_input);
-
-// The offset of the first parameter that has a gradient (Network::Options::steps_first_weight).
+// The offset of the first parameter that has a gradient (NetworkOptions::steps_first_weight).
 int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight);
-
-// All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and
-// some hundred KiB of scratch for each product and thread (of convolutions up to some MiB, in bf16 and without
-// AVX-512 tens of MiB where images are large), and products with sparse rows keep
-// SparseScratchBytes. `minibatch_max` as Network::Options'. A half calibrates nothing.
-NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
-                           int64_t calibration_rows, bool sparse_input = false,
-                           bool steps_first_weight = false, int64_t minibatch_max = 0);
 
 }  // namespace tessera
 

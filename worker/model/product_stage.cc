@@ -5,6 +5,14 @@
 namespace tessera {
 namespace {
 
+template <typename T>
+StageKind Product(v1::Layer::KindCase layer) {
+  StageKind kind{layer, T::Create};
+  kind.is_product = true;
+  kind.backward_reads_y = false;
+  return kind;
+}
+
 // What differs between the two kinds, by overload.
 LinearShape ShapeOf(const LinearKernel<float>*, const StagePlan& plan, int64_t rows) {
   return {rows, plan.inputs, plan.outputs};
@@ -34,7 +42,7 @@ absl::StatusOr<ConvolutionKernel<Bf16>*> Bf16Of(const ConvolutionKernel<float>*,
 WeightProduct ProductOf(const LinearShape& shape, const Bf16* x, const Bf16* dy) {
   return {shape, x, dy};
 }
-// Of as many factors as the window has places.
+// A convolution has as many pairs of factors as its window has places, and offers none.
 WeightProduct ProductOf(const ImagesShape&, const Bf16*, const Bf16*) { return {}; }
 
 template <typename K>
@@ -46,6 +54,14 @@ K* Exact(Backend& backend) {
 
 }  // namespace
 
+StageKind LinearStageKind() {
+  StageKind kind = Product<LinearStage>(v1::Layer::kLinear);
+  kind.works_by_rows = true;
+  return kind;
+}
+
+StageKind ConvolutionStageKind() { return Product<ConvolutionStage>(v1::Layer::kConv2D); }
+
 template <template <typename> class Kernel>
 ProductStage<Kernel>::ProductStage(const StagePlan& plan, const StageParameters& parameters,
                                    Backend& backend)
@@ -56,20 +72,21 @@ ProductStage<Kernel>::ProductStage(const StagePlan& plan, const StageParameters&
       f32_(exact_) {}
 
 template <template <typename> class Kernel>
-absl::StatusOr<std::unique_ptr<Stage>> ProductStage<Kernel>::Create(
-    const StagePlan& plan, Precision precision, int64_t batch_max,
-    const StageParameters& parameters, Bf16* dy_bf16, Backend& backend) {
-  auto stage = std::unique_ptr<ProductStage>(new ProductStage(plan, parameters, backend));
-  if (precision == Precision::kTf32) {
+absl::StatusOr<std::unique_ptr<Stage>> ProductStage<Kernel>::Create(const StagePlan& plan,
+                                                                    const StageOptions& options,
+                                                                    Backend& backend) {
+  auto stage = std::unique_ptr<ProductStage>(new ProductStage(plan, options.parameters, backend));
+  if (!options.trains) return stage;
+  if (options.precision == Precision::kTf32) {
     TESSERA_ASSIGN_OR_RETURN(stage->f32_, Tf32Of(stage->exact_, backend));
   }
-  if (precision == Precision::kBf16) {
+  if (options.precision == Precision::kBf16) {
     TESSERA_ASSIGN_OR_RETURN(stage->bf16_, Bf16Of(stage->exact_, backend));
-    TESSERA_ASSIGN_OR_RETURN(stage->x_bf16_,
-                             Buffer<Bf16>::Create(backend.memory(), batch_max * plan.inputs));
+    TESSERA_ASSIGN_OR_RETURN(
+        stage->x_bf16_, Buffer<Bf16>::Create(backend.memory(), options.batch_max * plan.inputs));
     TESSERA_ASSIGN_OR_RETURN(stage->weight_bf16_,
-                             Buffer<Bf16>::Create(backend.memory(), plan.weights()));
-    stage->dy_bf16_ = dy_bf16;
+                             Buffer<Bf16>::Create(backend.memory(), plan.weight_size));
+    stage->dy_bf16_ = options.dy_bf16;
   }
   return stage;
 }
@@ -77,23 +94,24 @@ absl::StatusOr<std::unique_ptr<Stage>> ProductStage<Kernel>::Create(
 template <template <typename> class Kernel>
 void ProductStage<Kernel>::RoundWeight() {
   if (bf16_ == nullptr) return;
-  backend_.vector().Round(plan_.weights(), parameters_.weight, weight_bf16_.data());
+  backend_.vector().Round(plan_.weight_size, parameters_.weight, weight_bf16_.data());
 }
 
 template <template <typename> class Kernel>
-void ProductStage<Kernel>::Forward(int64_t rows, const float* x, float* y) {
+void ProductStage<Kernel>::Forward(int64_t rows, const StageInputs& x, float* y) {
   const auto shape = ShapeOf(exact_, plan_, rows);
   if (bf16_ == nullptr) {
-    f32_->Forward(shape, x, parameters_.weight, parameters_.bias, y);
+    f32_->Forward(shape, x[0], parameters_.weight, parameters_.bias, y);
     return;
   }
-  backend_.vector().Round(rows * plan_.inputs, x, x_bf16_.data());
+  backend_.vector().Round(rows * plan_.inputs, x[0], x_bf16_.data());
   bf16_->Forward(shape, x_bf16_.data(), weight_bf16_.data(), parameters_.bias, y);
 }
 
 template <template <typename> class Kernel>
-void ProductStage<Kernel>::Backward(int64_t rows, const float* x, const float*, const float* dy,
-                                    const StageGradients& to, float* dx) {
+void ProductStage<Kernel>::Backward(int64_t rows, const StageInputs& x, const float*,
+                                    const float* dy, const StageGradients& to,
+                                    const InputGradients& dx) {
   const auto shape = ShapeOf(exact_, plan_, rows);
   if (to.bias != nullptr) {
     backend_.vector().ColumnSums({rows * plan_.map.to.positions(), plan_.map.to.channels}, dy,
@@ -101,13 +119,13 @@ void ProductStage<Kernel>::Backward(int64_t rows, const float* x, const float*, 
   }
   const bool wants_weight = to.weight != nullptr;
   if (bf16_ == nullptr) {
-    if (wants_weight) f32_->WeightGradient(shape, x, dy, to.mode, to.weight);
-    if (dx != nullptr) f32_->InputGradient(shape, dy, parameters_.weight, dx);
+    if (wants_weight) f32_->WeightGradient(shape, x[0], dy, to.mode, to.weight);
+    if (dx[0] != nullptr) f32_->InputGradient(shape, dy, parameters_.weight, dx[0]);
     return;
   }
   backend_.vector().Round(rows * plan_.outputs, dy, dy_bf16_);
   if (wants_weight) bf16_->WeightGradient(shape, x_bf16_.data(), dy_bf16_, to.mode, to.weight);
-  if (dx != nullptr) bf16_->InputGradient(shape, dy_bf16_, weight_bf16_.data(), dx);
+  if (dx[0] != nullptr) bf16_->InputGradient(shape, dy_bf16_, weight_bf16_.data(), dx[0]);
 }
 
 template <template <typename> class Kernel>
@@ -123,8 +141,8 @@ void ProductStage<Kernel>::WeightGradient(int64_t rows, const StageGradients& to
 }
 
 template <template <typename> class Kernel>
-void ProductStage<Kernel>::Evaluate(int64_t rows, const float* x, const float*, float* y) {
-  exact_->Forward(ShapeOf(exact_, plan_, rows), x, parameters_.weight, parameters_.bias, y);
+void ProductStage<Kernel>::Evaluate(int64_t rows, const StageInputs& x, const float*, float* y) {
+  exact_->Forward(ShapeOf(exact_, plan_, rows), x[0], parameters_.weight, parameters_.bias, y);
 }
 
 template class ProductStage<LinearKernel>;

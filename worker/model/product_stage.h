@@ -6,33 +6,33 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "worker/model/plan.h"
 #include "worker/model/stage.h"
+#include "worker/model/stage_kind.h"
 
 namespace tessera {
+
+StageKind LinearStageKind();
+StageKind ConvolutionStageKind();
 
 // In bf16 and tf32, the factors x, W and dy of the three products are rounded once each; evaluation
 // stays in f32. Kernel is LinearKernel or ConvolutionKernel.
 template <template <typename> class Kernel>
 class ProductStage final : public Stage {
  public:
-  // `dy_bf16` has room for batch_max * outputs values and may be shared between stages; it is not
-  // used in f32.
   //   kResourceExhausted   no memory
   //   kFailedPrecondition  tf32 or bf16, and the device has none
-  static absl::StatusOr<std::unique_ptr<Stage>> Create(const StagePlan& plan, Precision precision,
-                                                       int64_t batch_max,
-                                                       const StageParameters& parameters,
-                                                       Bf16* dy_bf16, Backend& backend);
+  static absl::StatusOr<std::unique_ptr<Stage>> Create(const StagePlan& plan,
+                                                       const StageOptions& options,
+                                                       Backend& backend);
 
   void RoundWeight() override;
   Bf16* rounded_weight() const override { return weight_bf16_.data(); }
-  void Forward(int64_t rows, const float* x, float* y) override;
-  void Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                const StageGradients& to, float* dx) override;
+  void Forward(int64_t rows, const StageInputs& x, float* y) override;
+  void Backward(int64_t rows, const StageInputs& x, const float* y, const float* dy,
+                const StageGradients& to, const InputGradients& dx) override;
   WeightProduct weight_product(int64_t rows) const override;
   void WeightGradient(int64_t rows, const StageGradients& to) override;
-  void Evaluate(int64_t rows, const float* x, const float* constants, float* y) override;
+  void Evaluate(int64_t rows, const StageInputs& x, const float* constants, float* y) override;
 
  private:
   ProductStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend);

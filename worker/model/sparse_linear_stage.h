@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
-#include "worker/model/plan.h"
 #include "worker/model/stage.h"
+#include "worker/model/stage_plan.h"
 
 namespace tessera {
 

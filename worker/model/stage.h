@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
+#include "common/base/check.h"
 #include "kernels/bf16.h"
 #include "kernels/shape.h"
 #include "kernels/write_mode.h"
@@ -17,7 +19,7 @@ struct StageParameters {
   const float* bias = nullptr;
 };
 
-// Where the gradients of the same go; null: that of a product is not wanted now.
+// Where the gradients of a layer's parameters go; null: the gradient of a product is not wanted now.
 struct StageGradients {
   float* weight = nullptr;
   float* bias = nullptr;
@@ -31,35 +33,55 @@ struct WeightProduct {
   const Bf16* dy = nullptr;  // [rows, outputs]
 };
 
-// x is [rows, inputs], y [rows, outputs], in the backend's memory. Only queues kernels; failures
+// What a stage reads, one address for each of StagePlan::reads, and where the gradients of the same go.
+using StageInputs = absl::Span<const float* const>;
+using InputGradients = absl::Span<float* const>;
+
+// Some of a stage's units, in all rows: columns [first, first + matrix.columns) of the units.
+struct UnitColumns {
+  MatrixShape matrix;
+  int64_t first = 0;
+};
+
+// Each input is [rows, its width], y [rows, outputs], in the backend's memory. Only queues kernels; failures
 // surface in Backend::Finish. What a stage must remember between Forward and Backward it allocates
 // when it is made.
 class Stage {
  public:
   virtual ~Stage() = default;
 
-  // In training. y may be x where the plan says forward_in_place.
-  virtual void Forward(int64_t rows, const float* x, float* y) = 0;
+  // In training. y may be x[0] where the kind says forward_in_place.
+  virtual void Forward(int64_t rows, const StageInputs& x, float* y) = 0;
 
   // Before Forward, where its weight may have moved: makes a rounded copy of it if the stage computes with
   // one. rounded_weight is where that lies, or null.
   virtual void RoundWeight() {}
   virtual Bf16* rounded_weight() const { return nullptr; }
 
-  // Follows Forward of the same step, with the same rows; x and y hold what they held then (y may have been
-  // overwritten by an elementwise stage behind this one). Writes the gradients of the stage's parameters to
-  // `to`, and overwrites dx unless it is null. dx may be dy where the plan says backward_in_place.
-  virtual void Backward(int64_t rows, const float* x, const float* y, const float* dy,
-                        const StageGradients& to, float* dx) = 0;
+  // Follows Forward of the same step, with the same rows; x and y hold what they held then, where the kind says that
+  // they are read (y may have been overwritten by a stage behind this one that works in place). Writes the gradients
+  // of the stage's parameters to `to`, and overwrites each of dx that is not null. dx[0] may be dy where the kind says
+  // backward_in_place.
+  virtual void Backward(int64_t rows, const StageInputs& x, const float* y, const float* dy,
+                        const StageGradients& to, const InputGradients& dx) = 0;
 
-  // Of a stage whose weight's gradient is a product in bf16. Behind Backward of so many rows, which wrote no such
-  // gradient, and before any other stage's: dy lies where theirs will. WeightGradient writes it after all.
+  // For a stage whose weight's gradient is a product in bf16: that product, behind Backward of so many rows, which
+  // wrote no such gradient, and before any other stage's Backward, whose dy will lie where this one's does.
+  // WeightGradient writes the gradient after all.
   virtual WeightProduct weight_product(int64_t rows) const { return {}; }
   virtual void WeightGradient(int64_t rows, const StageGradients& to) {}
 
-  // In evaluation, with the stage's own constants. Dropout wants y to be x (and leaves it alone), other
-  // elementwise stages take either, the rest want it apart from x.
-  virtual void Evaluate(int64_t rows, const float* x, const float* constants, float* y) = 0;
+  // In evaluation, with the stage's own constants. y may be x[0] where the stage is elementwise; where it is off in
+  // evaluation it is not called. Other stages want y apart from x.
+  virtual void Evaluate(int64_t rows, const StageInputs& x, const float* constants, float* y) = 0;
+
+  // What only elementwise stages have, which work on some of their units at a time as well. Calibrate writes the
+  // constants of these units, among those of all units of the stage.
+  virtual void EvaluateColumns(const UnitColumns& columns, const float* x, const float* constants,
+                               float* y) {
+    TESSERA_CHECK(false);
+  }
+  virtual void Calibrate(const UnitColumns& columns, const float* x, float* constants) {}
 };
 
 }  // namespace tessera

@@ -5,20 +5,29 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "worker/model/model_loss.h"
 
 namespace tessera {
 namespace {
 
-using Kind = StagePlan::Kind;
 constexpr int64_t kFloatBytes = sizeof(float);
 
-// Vectors, and the weights of convolutions: what is used by all that lies on it at once.
-bool IsHeld(const ParameterSpec& spec) { return spec.is_vector || !spec.columns_are.empty(); }
+// By parameter: whether it is held whole, as all are but the weights that are multiplied by rows.
+std::vector<bool> HeldOf(const NetworkPlan& plan) {
+  std::vector<bool> held(plan.shape.parameters.size(), true);
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.kind->works_by_rows) held[stage.weight] = false;
+  }
+  return held;
+}
 
 int64_t HeldFloats(const NetworkPlan& plan) {
+  const std::vector<bool> held = HeldOf(plan);
   int64_t floats = 0;
-  for (const ParameterSpec& spec : plan.shape.parameters) floats += IsHeld(spec) ? spec.size() : 0;
+  for (size_t p = 0; p < held.size(); ++p) {
+    if (held[p]) floats += plan.shape.parameters[p].size();
+  }
   return floats;
 }
 
@@ -26,22 +35,22 @@ int64_t HeldFloats(const NetworkPlan& plan) {
 
 bool StreamedNetwork::Segment::normalises() const {
   return std::any_of(behind.begin(), behind.end(),
-                     [](const StagePlan* stage) { return stage->kind == Kind::kBatchNorm; });
+                     [](const StagePlan* stage) { return stage->constants() > 0; });
 }
 
 std::vector<StreamedNetwork::Segment> StreamedNetwork::SegmentsOf(const NetworkPlan& plan) {
   std::vector<Segment> segments;
   int64_t constants = 0;
   for (const StagePlan& stage : plan.stages) {
-    if (segments.empty() || stage.kind == Kind::kLinear) {
+    if (segments.empty() || stage.kind->works_by_rows) {
       Segment segment;
       segment.inputs = stage.inputs;
       segment.outputs = stage.outputs;
       segment.constants = constants;
-      if (stage.kind == Kind::kLinear) segment.linear = &stage;
+      if (stage.kind->works_by_rows) segment.linear = &stage;
       segments.push_back(segment);
     }
-    if (stage.kind != Kind::kLinear) {
+    if (!stage.kind->works_by_rows) {
       Segment& segment = segments.back();
       segment.behind.push_back(&stage);
       segment.outputs = stage.outputs;
@@ -115,9 +124,14 @@ absl::StatusOr<std::unique_ptr<StreamedNetwork>> StreamedNetwork::Create(const v
   }
   TESSERA_RETURN_IF_ERROR(CheckLoss(model));
   TESSERA_ASSIGN_OR_RETURN(NetworkPlan plan, PlanOf(model));
-  if (options.sparse_input && plan.stages.front().kind != Kind::kLinear) {
+  if (options.sparse_input && !ReadsSparse(model)) {
     return absl::InvalidArgumentError(
         "model.layers: the first is no linear layer, want one: no other reads sparse rows");
+  }
+  // Segment by segment, each is read by the next one alone.
+  if (!IsChain(plan)) {
+    return absl::UnimplementedError(
+        "model.layers: evaluation in blocks wants a chain of layers, got branches");
   }
   return std::unique_ptr<StreamedNetwork>(
       new StreamedNetwork(model, options, std::move(plan), backend));
@@ -144,18 +158,30 @@ absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factor
                              HostView<float>::Create(memory, held_.data(), held_.size()));
     TESSERA_ASSIGN_OR_RETURN(sums_view_, HostView<LossSums>::Create(memory, sums_.data(), 1));
   }
+  const std::vector<bool> is_held = HeldOf(plan_);
   held_offsets_.clear();
   int64_t offset = 0;
-  for (size_t p = 0; p < plan_.shape.parameters.size(); ++p) {
+  for (size_t p = 0; p < is_held.size(); ++p) {
     const ParameterSpec& spec = plan_.shape.parameters[p];
     held_offsets_.push_back(offset);
-    if (!IsHeld(spec)) continue;
+    if (!is_held[p]) continue;
     TESSERA_RETURN_IF_ERROR(
         source_->ReadRows({static_cast<int>(p), 0, spec.rows},
                           {held_view_.data() + offset, static_cast<size_t>(spec.size())}));
     offset += spec.size();
   }
   held_view_.Send();
+  stages_.clear();
+  for (const StagePlan& stage : plan_.stages) {
+    std::unique_ptr<Stage> made;
+    if (!stage.kind->works_by_rows) {
+      StageOptions made_for;
+      made_for.batch_max = options_.batch_max;
+      made_for.parameters = {Held(stage.weight), Held(stage.bias)};
+      TESSERA_ASSIGN_OR_RETURN(made, stage.kind->make(stage, made_for, backend_));
+    }
+    stages_.push_back(std::move(made));
+  }
   return absl::OkStatus();
 }
 
@@ -266,34 +292,19 @@ absl::Status StreamedNetwork::RunFront(const Segment& segment, const Pass& pass)
   for (const StagePlan* const stage : segment.behind) {
     if (stage->is_elementwise()) {
       const Image& image = stage->map.from;
-      ApplyElementwise(*stage, {pass.count * image.positions(), image.channels}, 0, pass.calibrates,
-                       constants, here);
+      ApplyElementwise(*stage, {{pass.count * image.positions(), image.channels}, 0},
+                       pass.calibrates, constants, here);
       constants += stage->constants();
       continue;
     }
     for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
-      ApplyToImages(*stage, std::min(options_.batch_max, pass.count - i), here + i * stage->inputs,
-                    there + i * stage->outputs);
+      const float* const x = here + i * stage->inputs;
+      StageOf(*stage).Evaluate(std::min(options_.batch_max, pass.count - i), {&x, 1}, nullptr,
+                               there + i * stage->outputs);
     }
     std::swap(here, there);
   }
   return backend_.Finish();
-}
-
-void StreamedNetwork::ApplyToImages(const StagePlan& stage, int64_t rows, const float* x,
-                                    float* y) {
-  const ImagesShape shape{rows, stage.map};
-  switch (stage.kind) {
-    case Kind::kConvolution:
-      return backend_.convolution().Forward(shape, x, Held(stage.weight), Held(stage.bias), y);
-    case Kind::kMaxPool:
-      return backend_.pooling().Max(shape, x, y);
-    case Kind::kAveragePool:
-      return backend_.pooling().Average(shape, x, y);
-    default:
-      TESSERA_CHECK(stage.kind == Kind::kTranspose);
-      return backend_.vector().Transpose(rows, stage.transposes, x, y);
-  }
 }
 
 absl::Status StreamedNetwork::CopyInputs(const Pass& pass, int64_t inputs, float* to) {
@@ -349,29 +360,17 @@ void StreamedNetwork::SendThrough(const Segment& segment, const Pass& pass, int6
                                   int64_t width, float* sums) {
   float* constants = constants_.data() + segment.constants;
   for (const StagePlan* const stage : segment.behind) {
-    ApplyElementwise(*stage, {pass.count, width}, first, pass.calibrates, constants, sums);
+    ApplyElementwise(*stage, {{pass.count, width}, first}, pass.calibrates, constants, sums);
     constants += stage->constants();
   }
 }
 
-void StreamedNetwork::ApplyElementwise(const StagePlan& stage, const MatrixShape& matrix,
-                                       int64_t first, bool calibrates, float* constants,
-                                       float* values) {
-  if (stage.kind == Kind::kRelu) {
-    backend_.activation().Relu(matrix.size(), values, values);
-  } else if (stage.kind == Kind::kBatchNorm) {
-    float* const mean = constants + first;
-    float* const inverse_sigma = constants + stage.map.from.channels + first;
-    if (calibrates) {
-      backend_.batch_norm().Statistics(matrix, stage.epsilon, values, mean, inverse_sigma);
-    }
-    BatchNormKernel::Affine affine{Held(stage.weight), Held(stage.bias)};
-    if (affine.scale != nullptr) affine.scale += first;
-    if (affine.shift != nullptr) affine.shift += first;
-    backend_.batch_norm().Normalize(matrix, values, mean, inverse_sigma, affine, stage.relu,
-                                    values);
-  }
-  // Dropout does nothing in evaluation.
+void StreamedNetwork::ApplyElementwise(const StagePlan& plan, const UnitColumns& columns,
+                                       bool calibrates, float* constants, float* values) {
+  if (plan.is_off_in_evaluation()) return;
+  Stage& stage = StageOf(plan);
+  if (calibrates) stage.Calibrate(columns, values, constants);
+  stage.EvaluateColumns(columns, values, constants, values);
 }
 
 }  // namespace tessera

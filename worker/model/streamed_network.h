@@ -56,7 +56,7 @@ class StreamedNetwork {
     int64_t examples_max = 0;
   };
 
-  // `backend` outlives it. kInvalidArgument as Network::Create.
+  // `backend` outlives it. kInvalidArgument as Network::Create. kUnimplemented: the layers are no chain.
   static absl::StatusOr<std::unique_ptr<StreamedNetwork>> Create(const v1::Model& model,
                                                                  const Options& options,
                                                                  Backend& backend);
@@ -120,10 +120,10 @@ class StreamedNetwork {
   absl::StatusOr<const float*> Run(const std::vector<Segment>& segments, const Pass& pass);
   // The examples through a segment that begins with no linear layer, into the first activations.
   absl::Status RunFront(const Segment& segment, const Pass& pass);
-  void ApplyToImages(const StagePlan& stage, int64_t rows, const float* x, float* y);
-  // `values` are columns [first, ...) of what the stage reads, and become those of what it writes.
-  void ApplyElementwise(const StagePlan& stage, const MatrixShape& matrix, int64_t first,
-                        bool calibrates, float* constants, float* values);
+  // `values` are such columns of what the stage reads, and become those of what it writes.
+  void ApplyElementwise(const StagePlan& plan, const UnitColumns& columns, bool calibrates,
+                        float* constants, float* values);
+  Stage& StageOf(const StagePlan& plan) { return *stages_[&plan - plan_.stages.data()]; }
   absl::Status CopyInputs(const Pass& pass, int64_t inputs, float* to);
   absl::Status ReadBlock(const RowRange& rows, int64_t columns, HostView<float>* to);
   absl::Status Multiply(const Segment& segment, const RowRange& rows, const float* x,
@@ -144,6 +144,8 @@ class StreamedNetwork {
   Buffer<float> held_;
   HostView<float> held_view_;
   std::vector<int64_t> held_offsets_;  // by parameter
+  // By stage of the plan; null for those that work by rows.
+  std::vector<std::unique_ptr<Stage>> stages_;
   Buffer<float> constants_;
   Buffer<LossSums> sums_;
   HostView<LossSums> sums_view_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/layout/layers/layer_kinds.h"
 #include "kernels/sparse_linear.h"
 
 namespace tessera {
@@ -46,7 +47,7 @@ T* Own(size_t count, std::vector<T>* buffer) {
 
 InputRows InputRowsOf(const v1::Model& model, const Datasets& data) {
   InputRows input;
-  input.sparse = data.train.sparse() && model.layers_size() > 0 && model.layers(0).has_linear();
+  input.sparse = data.train.sparse() && ReadsSparse(model);
   input.entries_max = std::max(data.train.row_entries_max(), data.test.row_entries_max());
   return input;
 }
@@ -139,7 +140,7 @@ absl::StatusOr<std::vector<float>> BatchRows::Calibrate(Network* network, const 
                                                         absl::Span<const uint32_t> rows) {
   if (network->plan().constants == 0) return std::vector<float>();
   const Batch batch = FillInputs(data, rows);
-  return network->Calibrate(absl::MakeConstSpan(&batch, 1));
+  return network->evaluation().Calibrate(absl::MakeConstSpan(&batch, 1));
 }
 
 absl::StatusOr<Scores> BatchRows::Score(Network* network, const Dataset& data,
@@ -148,8 +149,8 @@ absl::StatusOr<Scores> BatchRows::Score(Network* network, const Dataset& data,
   Scores sums;
   for (size_t begin = 0; begin < rows.size(); begin += rows_max_) {
     const absl::Span<const uint32_t> part = rows.subspan(begin, rows_max_);
-    const Batch batch = Fill(data, part, network->Room(part.size(), data.has_classes()));
-    TESSERA_ASSIGN_OR_RETURN(const Scores scores, network->Score(batch, constants));
+    const Batch batch = Fill(data, part, network->input().Room(part.size(), data.has_classes()));
+    TESSERA_ASSIGN_OR_RETURN(const Scores scores, network->evaluation().Score(batch, constants));
     sums += scores;
   }
   return sums;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "worker/model/network_memory.h"
 
 namespace tessera {
 namespace {
@@ -36,15 +37,16 @@ class FrontReplica final : public HalfReplica {
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
     summed_ = 0;
-    const BatchPlace place = network_->Room(static_cast<int64_t>(rows.size()), data.has_classes());
+    const BatchPlace place =
+        network_->input().Room(static_cast<int64_t>(rows.size()), data.has_classes());
     const Batch batch = rows_.Fill(data, rows, place);
     TESSERA_RETURN_IF_ERROR(
-        network_->BeginForward(batch, {job_.seed(), point.step, rank_.value()}));
+        network_->front().BeginForward(batch, {job_.seed(), point.step, rank_.value()}));
     ActivationBatch sent;
     sent.step = point.step;
     sent.plan = point.plan;
     sent.rows = batch.rows;
-    TESSERA_ASSIGN_OR_RETURN(sent.activations, network_->Activations());
+    TESSERA_ASSIGN_OR_RETURN(sent.activations, network_->front().Activations());
     if (batch.labels != nullptr) {
       sent.classes = absl::MakeConstSpan(batch.labels, rows.size());
     } else {
@@ -60,7 +62,7 @@ class FrontReplica final : public HalfReplica {
               " why=\"the linear layers were updated without it: its linear worker is gone\""));
       return Losses();
     }
-    TESSERA_RETURN_IF_ERROR(network_->FinishStep(answer->gradient));
+    TESSERA_RETURN_IF_ERROR(network_->front().FinishStep(answer->gradient));
     summed_ = 1;
     return Losses{answer->loss};
   }
@@ -98,13 +100,14 @@ class LinearReplica final : public HalfReplica {
       // As its sender would have computed it: what dropout draws is the sender's.
       TESSERA_ASSIGN_OR_RETURN(
           const LossAndCount loss,
-          network_->TrainStep(batch, {job_.seed(), point.step, received->sender.value()}));
-      TESSERA_ASSIGN_OR_RETURN(const absl::Span<const float> gradient, network_->InputGradient());
+          network_->steps().TrainStep(batch, {job_.seed(), point.step, received->sender.value()}));
+      TESSERA_ASSIGN_OR_RETURN(const absl::Span<const float> gradient,
+                               network_->back().InputGradient());
       receiver_.Answer(loss.loss, gradient);
-      network_->FinishBack();
+      network_->back().Finish();
       ++summed_;
     }
-    network_->FetchGradients();
+    network_->arrays().FetchGradients();
     return Losses();
   }
 
@@ -137,10 +140,11 @@ absl::Status HalfReplica::Init(const Recipe& recipe) {
   keys_ = LayerKeys(whole_->shape(), servers, range);
   no_keys_ = LayerKeys(whole_->shape(), servers, {});
   for (int i = 0; i < split.cut.parameters; ++i) {
-    whole_values_.push_back(whole_->parameter(i));
+    whole_values_.push_back(whole_->arrays().parameter(i));
     const bool is_own = i >= range.begin && i < range.end;
-    values_.push_back(is_own ? network_->parameter(i - range.begin) : absl::Span<float>());
-    update_.push_back(is_own ? network_->gradient(i - range.begin) : absl::Span<const float>());
+    values_.push_back(is_own ? network_->arrays().parameter(i - range.begin) : absl::Span<float>());
+    update_.push_back(is_own ? network_->arrays().gradient(i - range.begin)
+                             : absl::Span<const float>());
   }
   return absl::OkStatus();
 }
@@ -193,7 +197,7 @@ absl::StatusOr<int64_t> HalfReplica::MemoryNeeded(const v1::Job& job, const Reci
 absl::Status HalfReplica::FormUpdate() { return backend_.Finish(); }
 
 absl::Status HalfReplica::AdoptValues() {
-  network_->SendParameters();
+  network_->arrays().SendParameters();
   // What comes next is queued behind it.
   return backend_.TakeFailure();
 }
@@ -212,14 +216,14 @@ absl::StatusOr<ExchangeResult> HalfReplica::BeginEvaluation(ParameterClient* ser
                                                             Exchange after, RestWord word) {
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, whole_values_));
-  whole_->SendParameters();
+  whole_->arrays().SendParameters();
   // As a whole replica it trains on from what it has read, which no codec has rounded.
   for (size_t i = 0; i < values_.size(); ++i) {
     if (!values_[i].empty()) {
       std::copy(whole_values_[i].begin(), whole_values_[i].end(), values_[i].begin());
     }
   }
-  network_->SendParameters();
+  network_->arrays().SendParameters();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return read;
 }

@@ -12,7 +12,7 @@ absl::Span<const uint32_t> MinibatchSteps::RowsOf(const Piece& piece) const {
 
 Batch MinibatchSteps::Fill(const Piece& piece, Network* network) {
   const BatchPlace place =
-      network->Room(static_cast<int64_t>(RowsOf(piece).size()), piece.data->has_classes());
+      network->input().Room(static_cast<int64_t>(RowsOf(piece).size()), piece.data->has_classes());
   return rows_.FillPiece(*piece.data, piece.minibatch, piece.first, place);
 }
 
@@ -28,12 +28,12 @@ absl::Status MinibatchSteps::SendAhead(const Piece& piece, Network* network) {
   ahead_first_ = piece.first;
   ahead_minibatch_rows_ = piece.minibatch.size();
   ahead_.assign(wanted.begin(), wanted.end());
-  return network->SendNext(Fill(piece, network));
+  return network->input().SendNext(Fill(piece, network));
 }
 
 absl::Status MinibatchSteps::EndAllBut(int begun, Network* network, Losses* losses) {
-  while (network->begun() > begun) {
-    TESSERA_ASSIGN_OR_RETURN(const std::optional<LossAndCount> ended, network->EndPiece());
+  while (network->steps().begun() > begun) {
+    TESSERA_ASSIGN_OR_RETURN(const std::optional<LossAndCount> ended, network->steps().EndPiece());
     if (ended.has_value()) losses->push_back(ended->loss);
   }
   return absl::OkStatus();
@@ -50,14 +50,14 @@ absl::StatusOr<Losses> MinibatchSteps::Run(Network* network, LocalOptimizer* opt
                                            const TrainPoint& point, const StepKey& key,
                                            const Update& update, GradientWork* work) {
   if (work != nullptr) optimizer->Begin(update);
-  if (optimizer != nullptr && point.continues) network->KeepRounded();
+  if (optimizer != nullptr && point.continues) network->pass().KeepRounded();
   Losses losses;
   Piece piece{&data, rows, 0};
   while (true) {
-    if (network->holds_next() && IsAhead(piece)) {
-      TESSERA_RETURN_IF_ERROR(network->BeginStepOnNext(key, work));
+    if (network->input().holds_next() && IsAhead(piece)) {
+      TESSERA_RETURN_IF_ERROR(network->steps().BeginStepOnNext(key, work));
     } else {
-      TESSERA_RETURN_IF_ERROR(network->BeginStep(Fill(piece, network), key, work));
+      TESSERA_RETURN_IF_ERROR(network->steps().BeginStep(Fill(piece, network), key, work));
     }
     Piece next{&data, rows, piece.first + RowsOf(piece).size()};
     const bool is_last = next.first == rows.size();
@@ -67,10 +67,10 @@ absl::StatusOr<Losses> MinibatchSteps::Run(Network* network, LocalOptimizer* opt
         TESSERA_RETURN_IF_ERROR(optimizer->Step(update));
       }
     }
-    if (network->wants_next() && !next.minibatch.empty()) {
+    if (network->input().wants_next() && !next.minibatch.empty()) {
       TESSERA_RETURN_IF_ERROR(SendAhead(next, network));
     }
-    TESSERA_RETURN_IF_ERROR(EndAllBut(network->runs_ahead() ? 1 : 0, network, &losses));
+    TESSERA_RETURN_IF_ERROR(EndAllBut(network->input().runs_ahead() ? 1 : 0, network, &losses));
     if (is_last) return losses;
     piece = next;
   }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/rule/optimizer.h"
+#include "worker/model/network_memory.h"
 
 namespace tessera {
 
@@ -51,11 +52,12 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   if (recipe.payload == PayloadKind::kGradient) {
     TESSERA_CHECK(recipe.averaged_states.empty());
     for (int i = 0; i < count; ++i) {
-      replica->shown_.push_back(network.parameter(i));
-      replica->values_.push_back(replica->sides_.values ? network.device_parameter(i)
-                                                        : network.parameter(i));
-      replica->bases_[0].update.push_back(replica->sides_.update ? network.device_gradient(i)
-                                                                 : network.gradient(i));
+      replica->shown_.push_back(network.arrays().parameter(i));
+      replica->values_.push_back(replica->sides_.values ? network.arrays().device_parameter(i)
+                                                        : network.arrays().parameter(i));
+      replica->bases_[0].update.push_back(replica->sides_.update
+                                              ? network.arrays().device_gradient(i)
+                                              : network.arrays().gradient(i));
     }
     return replica;
   }
@@ -69,8 +71,8 @@ absl::Status Replica::AddLocalOptimizer() {
   const bool shows_states = averages_states_ || KeepsState(job_);
   TESSERA_ASSIGN_OR_RETURN(optimizer_, LocalOptimizer::Create(job_.train().optimizer(), *network_,
                                                               backend_, shows_states));
-  std::vector<absl::Span<float>> shown = {network_->parameters()};
-  exchanged_.push_back(network_->device_parameters());
+  std::vector<absl::Span<float>> shown = {network_->arrays().parameters()};
+  exchanged_.push_back(network_->arrays().device_parameters());
   if (averages_states_) {
     for (float* const state : optimizer_->device_states()) exchanged_.push_back(state);
     for (const absl::Span<float> state : optimizer_->states()) shown.push_back(state);
@@ -173,7 +175,7 @@ absl::StatusOr<Losses> Replica::Train(const Dataset& data, absl::Span<const uint
   update.number = averages_states_ ? point.step + 1 : local_steps_;
   update.rate = point.rate;
   GradientWork* work = nullptr;
-  if (optimizer_ != nullptr && network_->takes_work()) {
+  if (optimizer_ != nullptr && network_->steps().takes_work()) {
     work = point.last ? static_cast<GradientWork*>(&last_steps_[base_]) : optimizer_.get();
   }
   formed_ = work == &last_steps_[base_];
@@ -207,7 +209,7 @@ void Replica::SendValue(size_t i) {
   const size_t count = network_->shape().parameters.size();
   const int parameter = static_cast<int>(i % count);
   if (i < count) {
-    network_->SendParameter(parameter);
+    network_->arrays().SendParameter(parameter);
   } else {
     optimizer_->SendState(static_cast<int>(i / count) - 1, parameter);
   }
@@ -319,7 +321,7 @@ absl::StatusOr<PrivateState> Replica::private_state() {
   } else {
     optimizer_->FetchStates();
   }
-  if (core_ != nullptr) network_->FetchParameters();
+  if (core_ != nullptr) network_->arrays().FetchParameters();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   const std::vector<std::string> names = StateNames(job_.train().optimizer());
   for (size_t s = 0; s < arrays.size(); ++s) {

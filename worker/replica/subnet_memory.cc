@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/keyset/subnet.h"
 #include "worker/model/local_optimizer.h"
+#include "worker/model/network_memory.h"
 #include "worker/model/plan.h"
 #include "worker/replica/replica.h"
 

@@ -75,7 +75,7 @@ absl::Status SubnetReplica::MakeWhole() {
   options.evaluates_only = true;
   TESSERA_ASSIGN_OR_RETURN(whole_, Network::Create(job_.model(), options, backend_));
   for (size_t i = 0; i < shape_.parameters.size(); ++i) {
-    evaluation_values_.push_back(whole_->parameter(static_cast<int>(i)));
+    evaluation_values_.push_back(whole_->arrays().parameter(static_cast<int>(i)));
   }
   return absl::OkStatus();
 }
@@ -92,8 +92,8 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
   if (memory_.pulls_apart) return MakePulled();
   TESSERA_RETURN_IF_ERROR(MakeNetwork());
   for (size_t i = 0; i < shape_.parameters.size(); ++i) {
-    values_.push_back(sides_.values ? network_->device_parameter(static_cast<int>(i))
-                                    : network_->parameter(static_cast<int>(i)));
+    values_.push_back(sides_.values ? network_->arrays().device_parameter(static_cast<int>(i))
+                                    : network_->arrays().parameter(static_cast<int>(i)));
   }
   return absl::OkStatus();
 }
@@ -140,8 +140,8 @@ absl::Status SubnetReplica::MakeNetwork() {
   TESSERA_ASSIGN_OR_RETURN(optimizer_,
                            LocalOptimizer::Create(job_.train().optimizer(), *network_, backend_));
   for (size_t i = 0; i < shape_.parameters.size(); ++i) {
-    update_.push_back(sides_.update ? network_->device_parameter(static_cast<int>(i))
-                                    : network_->parameter(static_cast<int>(i)));
+    update_.push_back(sides_.update ? network_->arrays().device_parameter(static_cast<int>(i))
+                                    : network_->arrays().parameter(static_cast<int>(i)));
   }
   return absl::OkStatus();
 }
@@ -149,7 +149,7 @@ absl::Status SubnetReplica::MakeNetwork() {
 absl::Status SubnetReplica::FormUpdate() {
   sites_ = update_keys_.subnet->sites();
   trains_ = false;
-  if (!sides_.update && !fetched_) network_->FetchParameters();
+  if (!sides_.update && !fetched_) network_->arrays().FetchParameters();
   fetched_ = false;
   return sides_.update ? backend_.TakeFailure() : backend_.Finish();
 }
@@ -161,7 +161,7 @@ bool SubnetReplica::FitsNext() const {
 void SubnetReplica::SendValue(size_t i) {
   const int64_t bytes = static_cast<int64_t>(values_[i].size() * sizeof(float));
   backend_.memory().Send(values_[i].data(), bytes,
-                         network_->device_parameters() + next_plan_.parameter_offsets[i]);
+                         network_->arrays().device_parameters() + next_plan_.parameter_offsets[i]);
 }
 
 absl::Status SubnetReplica::AdoptValues() {
@@ -174,11 +174,11 @@ absl::Status SubnetReplica::AdoptValues() {
   }
   if (memory_.pulls_apart && sides_.values) {
     const int64_t bytes = next_plan_.parameter_floats * static_cast<int64_t>(sizeof(float));
-    backend_.memory().Copy(pulled_.data(), bytes, network_->device_parameters());
+    backend_.memory().Copy(pulled_.data(), bytes, network_->arrays().device_parameters());
   } else if (memory_.pulls_apart) {
     for (size_t i = sent_; i < values_.size(); ++i) SendValue(i);
   } else if (!sides_.values) {
-    network_->SendParameters();
+    network_->arrays().SendParameters();
   }
   sent_ = 0;
   TESSERA_RETURN_IF_ERROR(backend_.TakeFailure());
@@ -205,7 +205,7 @@ absl::StatusOr<Losses> SubnetReplica::Train(const Dataset& data, absl::Span<cons
   update.number = ++local_steps_;
   update.rate = point.rate;
   GradientWork* work = nullptr;
-  if (network_->takes_work()) {
+  if (network_->steps().takes_work()) {
     work = point.last ? static_cast<GradientWork*>(&last_step_) : optimizer_.get();
   }
   fetched_ = work == &last_step_;
@@ -222,7 +222,7 @@ absl::StatusOr<ExchangeResult> SubnetReplica::BeginEvaluation(ParameterClient* s
     for (const int weight : weights_of_mean_share_) {
       for (float& w : evaluation_values_[weight]) w *= mean_share;
     }
-    whole_->SendParameters();
+    whole_->arrays().SendParameters();
     return read;
   }
   // What is fetched into its place is not lost: EndEvaluation has it pulled again.

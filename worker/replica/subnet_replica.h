@@ -95,7 +95,7 @@ class SubnetReplica final : public Learner {
     explicit LastStep(SubnetReplica* replica) : replica_(*replica) {}
     void Queue(int i) override {
       replica_.optimizer_->Queue(i);
-      if (!replica_.sides_.update) replica_.network_->FetchParameter(i);
+      if (!replica_.sides_.update) replica_.network_->arrays().FetchParameter(i);
     }
 
    private:

@@ -62,7 +62,7 @@ std::unique_ptr<Network> WholeOf(const v1::Model& model, const Network::Options&
   auto network = Network::Create(model, options, backend);
   REQUIRE(network.ok());
   SetRandom(**network, nullptr, 5);
-  (*network)->SendParameters();
+  (*network)->arrays().SendParameters();
   return *std::move(network);
 }
 
@@ -87,11 +87,11 @@ void CheckHalves(const std::string& text, Precision precision, double tolerance)
     const StepKey key{3, step, 1};
     if (step % 4 == 3) {
       const Rows dropped(model, kBatch, 90 + static_cast<unsigned>(step));
-      REQUIRE(front->BeginForward(dropped.batch(), {3, step, 2}).ok());
-      if (step % 8 == 3) REQUIRE(front->Activations().ok());
+      REQUIRE(front->front().BeginForward(dropped.batch(), {3, step, 2}).ok());
+      if (step % 8 == 3) REQUIRE(front->front().Activations().ok());
     }
-    const auto want_loss = want->TrainStep(data.batch(), key),
-               same_loss = same->TrainStep(data.batch(), key);
+    const auto want_loss = want->steps().TrainStep(data.batch(), key),
+               same_loss = same->steps().TrainStep(data.batch(), key);
     REQUIRE((want_loss.ok() && same_loss.ok()));
     const LossAndCount got = TrainHalves(*front, *back, data.batch(), key);
     CHECK(got.loss == same_loss->loss);
@@ -100,10 +100,10 @@ void CheckHalves(const std::string& text, Precision precision, double tolerance)
     REQUIRE((device->Finish().ok() && front_device->Finish().ok() && back_device->Finish().ok()));
     for (int i = 0; i < static_cast<int>(want->shape().parameters.size()); ++i) {
       CAPTURE(want->shape().parameters[i].name);
-      CHECK(GradientOf(*front, *back, i) == same->gradient(i));
+      CHECK(GradientOf(*front, *back, i) == same->arrays().gradient(i));
     }
     if (step == 3) {
-      CHECK(Difference(same->gradients(), want->gradients()) < 100 * tolerance);
+      CHECK(Difference(same->arrays().gradients(), want->arrays().gradients()) < 100 * tolerance);
     }
     for (const auto& optimizer :
          {&want_optimizer, &same_optimizer, &front_optimizer, &back_optimizer}) {
@@ -141,31 +141,32 @@ TEST_CASE("the gradients of batches that add come to the host behind the last on
     CopyParameters(*parameters, back.get());
     for (uint64_t step = 0; step < 9; ++step) {
       CAPTURE(step);
-      std::vector<float> sum(back->gradients().size());
-      const std::vector<float> before(back->gradients().begin(), back->gradients().end());
+      std::vector<float> sum(back->arrays().gradients().size());
+      const std::vector<float> before(back->arrays().gradients().begin(),
+                                      back->arrays().gradients().end());
       // No parameter moves here.
-      if (step > 0) back->KeepRounded();
+      if (step > 0) back->pass().KeepRounded();
       // As many that a batch's place in memory is now the first's, now another's.
       for (uint64_t sender = 0; sender < 4; ++sender) {
         const Rows data(model, kBatch - (step % 4 == 3 ? 2 : 0),
                         static_cast<unsigned>(10 * step + sender));
         const StepKey key{3, step, sender};
-        const auto want = whole->TrainStep(data.batch(), key);
+        const auto want = whole->steps().TrainStep(data.batch(), key);
         REQUIRE(want.ok());
         const bool more = sender < 3 || !says_last;
         CHECK(TrainHalves(*front, *back, data.batch(), key, sender > 0, more).loss == want->loss);
         REQUIRE(device->Finish().ok());
-        if (more) CHECK(back->gradients() == absl::MakeConstSpan(before));
+        if (more) CHECK(back->arrays().gradients() == absl::MakeConstSpan(before));
         for (size_t i = 0; i < back->shape().parameters.size(); ++i) {
           const absl::Span<const float> one =
-              whole->gradient(back->plan().parameter_begin + static_cast<int>(i));
+              whole->arrays().gradient(back->plan().parameter_begin + static_cast<int>(i));
           const int64_t offset = back->plan().parameter_offsets[i];
           for (size_t k = 0; k < one.size(); ++k) sum[offset + k] += one[k];
         }
       }
-      if (!says_last) back->FetchGradients();
+      if (!says_last) back->arrays().FetchGradients();
       REQUIRE(device->Finish().ok());
-      CHECK(back->gradients() == absl::MakeConstSpan(sum));
+      CHECK(back->arrays().gradients() == absl::MakeConstSpan(sum));
     }
   }
 }
@@ -176,8 +177,8 @@ TEST_CASE("halves on the device allocate at once, and for the first batches", "[
   const v1::Model model = ModelOf(Models()[1]);
   const auto front = FrontOf(model, OptionsOf(), front_backend);
   const auto back = BackOf(model, OptionsOf(), back_backend);
-  front->SetInitialValues(1);
-  back->SetInitialValues(1);
+  front->arrays().SetInitialValues(1);
+  back->arrays().SetInitialValues(1);
   int64_t calls = 0;
   for (uint64_t step = 0; step < 9; ++step) {
     const Rows data(model, kBatch, 1);
@@ -207,19 +208,19 @@ TEST_CASE("a front may be given gradients as fast as it takes them", "[device][h
       const Rows next(model, kBatch, 10 + static_cast<unsigned>(step));
       std::copy(next.inputs.begin(), next.inputs.end(), data.inputs.begin());
       gradient.assign(kBatch * fast->shape().outputs(), 0.1f * static_cast<float>(step));
-      REQUIRE(fast->BeginForward(data.batch(), {3, step, 1}).ok());
-      REQUIRE(fast->FinishStep(gradient).ok());
+      REQUIRE(fast->front().BeginForward(data.batch(), {3, step, 1}).ok());
+      REQUIRE(fast->front().FinishStep(gradient).ok());
       REQUIRE(fast_optimizer->Step({}).ok());
-      REQUIRE(slow->BeginForward(data.batch(), {3, step, 1}).ok());
-      REQUIRE(slow->Activations().ok());
-      REQUIRE(slow->FinishStep(gradient).ok());
+      REQUIRE(slow->front().BeginForward(data.batch(), {3, step, 1}).ok());
+      REQUIRE(slow->front().Activations().ok());
+      REQUIRE(slow->front().FinishStep(gradient).ok());
       REQUIRE(slow_optimizer->Step({}).ok());
       REQUIRE(other_device->Finish().ok());
     }
-    fast->FetchParameters();
-    slow->FetchParameters();
+    fast->arrays().FetchParameters();
+    slow->arrays().FetchParameters();
     REQUIRE((device->Finish().ok() && other_device->Finish().ok()));
-    CHECK(fast->parameters() == slow->parameters());
+    CHECK(fast->arrays().parameters() == slow->arrays().parameters());
   }
 }
 
@@ -258,27 +259,27 @@ TEST_CASE("an optimizer that follows the halves' gradients leaves what one behin
         const StepKey key{3, step, sender};
         // The front sends its batch ahead every other time.
         if (step % 2 == 0) {
-          REQUIRE(front.network->BeginForward(data.batch(), key).ok());
+          REQUIRE(front.network->front().BeginForward(data.batch(), key).ok());
         } else {
-          REQUIRE(front.network->SendNext(data.batch()).ok());
-          REQUIRE(front.network->BeginForwardOnNext(key).ok());
+          REQUIRE(front.network->input().SendNext(data.batch()).ok());
+          REQUIRE(front.network->front().BeginForwardOnNext(key).ok());
         }
-        const auto sent = front.network->Activations();
+        const auto sent = front.network->front().Activations();
         REQUIRE(sent.ok());
         activations.assign(sent->begin(), sent->end());
         Batch received = Received(data.batch(), activations);
         received.adds = sender > 0;
         received.more = sender < 1;
-        REQUIRE(back.network->BeginStep(received, key, back.optimizer.get()).ok());
-        const auto ended = back.network->EndStep();
-        const auto returned = back.network->InputGradient();
+        REQUIRE(back.network->steps().BeginStep(received, key, back.optimizer.get()).ok());
+        const auto ended = back.network->steps().EndStep();
+        const auto returned = back.network->back().InputGradient();
         REQUIRE((ended.ok() && returned.ok()));
         loss = ended->loss;
         gradient.assign(returned->begin(), returned->end());
-        back.network->FinishBack();
+        back.network->back().Finish();
         // The front's own updates are of each of its steps; here of the last.
         if (sender == 1) {
-          REQUIRE(front.network->FinishStep(gradient, front.optimizer.get()).ok());
+          REQUIRE(front.network->front().FinishStep(gradient, front.optimizer.get()).ok());
         }
         const double want = TrainHalves(*plain_front.network, *plain_back.network, data.batch(),
                                         key, sender > 0, sender < 1)
@@ -288,11 +289,11 @@ TEST_CASE("an optimizer that follows the halves' gradients leaves what one behin
       REQUIRE(plain_front.optimizer->Step(update).ok());
       REQUIRE(plain_back.optimizer->Step(update).ok());
       for (const Pair* const pair : {&front, &back, &plain_front, &plain_back}) {
-        pair->network->FetchParameters();
+        pair->network->arrays().FetchParameters();
       }
       REQUIRE(device->Finish().ok());
-      REQUIRE(front.network->parameters() == plain_front.network->parameters());
-      REQUIRE(back.network->parameters() == plain_back.network->parameters());
+      REQUIRE(front.network->arrays().parameters() == plain_front.network->arrays().parameters());
+      REQUIRE(back.network->arrays().parameters() == plain_back.network->arrays().parameters());
     }
   }
 }

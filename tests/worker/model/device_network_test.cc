@@ -30,7 +30,7 @@ std::unique_ptr<Network> Make(const v1::Model& model, const Network::Options& op
   INFO(network.status());
   REQUIRE(network.ok());
   SetRandom(**network, nullptr, 5);
-  (*network)->SendParameters();
+  (*network)->arrays().SendParameters();
   REQUIRE(backend.Finish().ok());
   return *std::move(network);
 }
@@ -109,8 +109,8 @@ void CheckSteps(const std::string& text, Precision precision, double tolerance) 
     std::copy(next.inputs.begin(), next.inputs.end(), batch.inputs.begin());
     std::copy(next.labels.begin(), next.labels.end(), batch.labels.begin());
     std::copy(next.targets.begin(), next.targets.end(), batch.targets.begin());
-    const auto want_loss = want->TrainStep(batch.batch(), {3, step, 1}),
-               got_loss = got->TrainStep(batch.batch(), {3, step, 1});
+    const auto want_loss = want->steps().TrainStep(batch.batch(), {3, step, 1}),
+               got_loss = got->steps().TrainStep(batch.batch(), {3, step, 1});
     REQUIRE(want_loss.ok());
     REQUIRE(got_loss.ok());
     CHECK(got_loss->loss == Approx(want_loss->loss).epsilon(tolerance));
@@ -118,14 +118,14 @@ void CheckSteps(const std::string& text, Precision precision, double tolerance) 
     if (step == 3) {
       REQUIRE(device->Finish().ok());
       // All together: those of a bias that a norm takes away are nothing but roundings.
-      CHECK(Difference(got->gradients(), want->gradients()) < 100 * tolerance);
+      CHECK(Difference(got->arrays().gradients(), want->arrays().gradients()) < 100 * tolerance);
     }
     REQUIRE(want_optimizer->Step({}).ok());
     REQUIRE(got_optimizer->Step({}).ok());
   }
-  got->FetchParameters();
+  got->arrays().FetchParameters();
   REQUIRE(device->Finish().ok());
-  CHECK(Difference(got->parameters(), want->parameters()) < 10 * tolerance);
+  CHECK(Difference(got->arrays().parameters(), want->arrays().parameters()) < 10 * tolerance);
 }
 
 class NetworkRows final : public RowSource {
@@ -133,8 +133,8 @@ class NetworkRows final : public RowSource {
   explicit NetworkRows(Network* network) : network_(*network) {}
   absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override {
     const int64_t columns = network_.shape().parameters.at(rows.parameter).columns;
-    std::copy_n(network_.parameter(rows.parameter).data() + rows.row_begin * columns, values.size(),
-                values.data());
+    std::copy_n(network_.arrays().parameter(rows.parameter).data() + rows.row_begin * columns,
+                values.size(), values.data());
     return absl::OkStatus();
   }
 
@@ -205,16 +205,16 @@ TEST_CASE("a first layer on sparse rows learns on the device as on the CPU", "[d
              got_optimizer = *LocalOptimizer::Create(sgd, *got, *device);
   for (uint64_t step = 0; step < 5; ++step) {
     const MostlyZeros batch(model, kBatch, 10 + static_cast<unsigned>(step));
-    const auto want_loss = want->TrainStep(batch.sparse(), {3, step, 1}),
-               got_loss = got->TrainStep(batch.sparse(), {3, step, 1});
+    const auto want_loss = want->steps().TrainStep(batch.sparse(), {3, step, 1}),
+               got_loss = got->steps().TrainStep(batch.sparse(), {3, step, 1});
     REQUIRE(got_loss.ok());
     CHECK(got_loss->loss == Approx(want_loss->loss).epsilon(1e-5));
     REQUIRE(want_optimizer->Step({}).ok());
     REQUIRE(got_optimizer->Step({}).ok());
   }
-  got->FetchParameters();
+  got->arrays().FetchParameters();
   REQUIRE(device->Finish().ok());
-  CHECK(Difference(got->parameters(), want->parameters()) < 1e-4);
+  CHECK(Difference(got->arrays().parameters(), want->arrays().parameters()) < 1e-4);
 }
 
 TEST_CASE("calibration and scores on the device are the CPU's, whole and in blocks", "[device]") {
@@ -233,13 +233,15 @@ TEST_CASE("calibration and scores on the device are the CPU's, whole and in bloc
     const MostlyZeros data(model, 29, 7);
     Examples examples(&data, shape.inputs(), shape.outputs(), sparse);
     const std::vector<Batch> sample = {examples.Inputs(0, 29)};
-    const auto want_constants = want->Calibrate(sample), got_constants = got->Calibrate(sample);
+    const auto want_constants = want->evaluation().Calibrate(sample),
+               got_constants = got->evaluation().Calibrate(sample);
     REQUIRE(got_constants.ok());
     CHECK(Difference(*got_constants, *want_constants) < 1e-5);
     Scores want_scores;
     for (int64_t begin = 0; begin < 29; begin += kBatch) {
       const Batch batch = examples.Labelled(begin, std::min<int64_t>(kBatch, 29 - begin));
-      const auto a = want->Score(batch, *want_constants), b = got->Score(batch, *want_constants);
+      const auto a = want->evaluation().Score(batch, *want_constants),
+                 b = got->evaluation().Score(batch, *want_constants);
       REQUIRE(b.ok());
       CheckScores(*b, *a);
       want_scores += *a;
@@ -273,33 +275,33 @@ TEST_CASE("a batch that was sent ahead trains as one that was not, and scoring d
   sgd.mutable_sgd()->set_learning_rate(0.05);
   const auto ahead_optimizer = *LocalOptimizer::Create(sgd, *ahead, *device),
              plain_optimizer = *LocalOptimizer::Create(sgd, *plain, *device);
-  REQUIRE(ahead->wants_next());
+  REQUIRE(ahead->input().wants_next());
   Rows rows(model, kBatch, 1);
   const std::vector<float> constants(ahead->plan().constants, 1.0f);
   for (uint64_t step = 0; step < 8; ++step) {
     CAPTURE(step);
     const Rows batch(model, kBatch, 10 + static_cast<unsigned>(step)),
         next(model, kBatch, 11 + static_cast<unsigned>(step));
-    CHECK(ahead->holds_next() == (step > 0 && step != 5));
-    REQUIRE((ahead->holds_next() ? ahead->BeginStepOnNext({0, step, 0})
-                                 : ahead->BeginStep(batch.batch(), {0, step, 0}))
+    CHECK(ahead->input().holds_next() == (step > 0 && step != 5));
+    REQUIRE((ahead->input().holds_next() ? ahead->steps().BeginStepOnNext({0, step, 0})
+                                         : ahead->steps().BeginStep(batch.batch(), {0, step, 0}))
                 .ok());
     REQUIRE(ahead_optimizer->Step({}).ok());
     // The same host memory each time.
     rows.inputs = next.inputs;
     rows.labels = next.labels;
-    REQUIRE(ahead->SendNext(rows.batch()).ok());
-    const auto got = ahead->EndStep();
-    const auto want = plain->TrainStep(batch.batch(), {0, step, 0});
+    REQUIRE(ahead->input().SendNext(rows.batch()).ok());
+    const auto got = ahead->steps().EndStep();
+    const auto want = plain->steps().TrainStep(batch.batch(), {0, step, 0});
     REQUIRE(plain_optimizer->Step({}).ok());
     REQUIRE((got.ok() && want.ok()));
     CHECK(got->loss == want->loss);
-    if (step == 4) REQUIRE(ahead->Score(batch.batch(), constants).ok());
+    if (step == 4) REQUIRE(ahead->evaluation().Score(batch.batch(), constants).ok());
   }
-  ahead->FetchParameters();
-  plain->FetchParameters();
+  ahead->arrays().FetchParameters();
+  plain->arrays().FetchParameters();
   REQUIRE(device->Finish().ok());
-  CHECK(ahead->parameters() == plain->parameters());
+  CHECK(ahead->arrays().parameters() == plain->arrays().parameters());
 }
 
 TEST_CASE("a step that is begun before the one before is ended changes neither", "[device]") {
@@ -317,10 +319,10 @@ TEST_CASE("a step that is begun before the one before is ended changes neither",
   sgd.mutable_sgd()->set_learning_rate(0.05);
   const auto ahead_optimizer = *LocalOptimizer::Create(sgd, *ahead, *device),
              plain_optimizer = *LocalOptimizer::Create(sgd, *plain, *other_device);
-  REQUIRE(ahead->runs_ahead());
+  REQUIRE(ahead->input().runs_ahead());
   std::vector<double> got, want;
   const auto end_one = [&] {
-    const auto ended = ahead->EndPiece();
+    const auto ended = ahead->steps().EndPiece();
     REQUIRE(ended.ok());
     if (ended->has_value()) got.push_back((*ended)->loss);
   };
@@ -331,14 +333,14 @@ TEST_CASE("a step that is begun before the one before is ended changes neither",
     for (int64_t first = 0; first < kBatch; first += piece) {
       // Some batches are sent ahead, and of these some are not those that come.
       const Batch now = batch.piece(first, piece);
-      if (step % 3 == 1) REQUIRE(ahead->SendNext(now).ok());
-      if (step % 3 == 2) REQUIRE(ahead->SendNext(other.piece(first, piece)).ok());
-      REQUIRE((step % 3 == 1 ? ahead->BeginStepOnNext({3, step, 1})
-                             : ahead->BeginStep(now, {3, step, 1}))
+      if (step % 3 == 1) REQUIRE(ahead->input().SendNext(now).ok());
+      if (step % 3 == 2) REQUIRE(ahead->input().SendNext(other.piece(first, piece)).ok());
+      REQUIRE((step % 3 == 1 ? ahead->steps().BeginStepOnNext({3, step, 1})
+                             : ahead->steps().BeginStep(now, {3, step, 1}))
                   .ok());
       if (first + piece >= kBatch) REQUIRE(ahead_optimizer->Step({}).ok());
-      if (ahead->begun() == kStepsBegunMax) end_one();
-      CHECK(ahead->begun() == kStepsBegunMax - 1);
+      if (ahead->steps().begun() == kStepsBegunMax) end_one();
+      CHECK(ahead->steps().begun() == kStepsBegunMax - 1);
     }
     const auto trained = TrainInPieces(*plain, batch, piece, {3, step, 1});
     REQUIRE(plain_optimizer->Step({}).ok());
@@ -346,12 +348,12 @@ TEST_CASE("a step that is begun before the one before is ended changes neither",
     want.push_back(trained->loss);
   }
   end_one();
-  CHECK(ahead->begun() == 0);
+  CHECK(ahead->steps().begun() == 0);
   CHECK(got == want);
-  ahead->FetchParameters();
-  plain->FetchParameters();
+  ahead->arrays().FetchParameters();
+  plain->arrays().FetchParameters();
   REQUIRE((device->Finish().ok() && other_device->Finish().ok()));
-  CHECK(ahead->parameters() == plain->parameters());
+  CHECK(ahead->arrays().parameters() == plain->arrays().parameters());
 }
 
 TEST_CASE("an optimizer that follows each gradient leaves what one behind all of them does",
@@ -376,7 +378,7 @@ TEST_CASE("an optimizer that follows each gradient leaves what one behind all of
     void Queue(int i) override {
       order.push_back(i);
       optimizer.Queue(i);
-      network.FetchParameter(i);
+      network.arrays().FetchParameter(i);
     }
     LocalOptimizer& optimizer;
     Network& network;
@@ -390,7 +392,7 @@ TEST_CASE("an optimizer that follows each gradient leaves what one behind all of
     const auto network = Make(model, with, *device), plain = Make(model, with, *device);
     const auto following = *LocalOptimizer::Create(options, *network, *device),
                behind = *LocalOptimizer::Create(options, *plain, *device);
-    REQUIRE(network->takes_work());
+    REQUIRE(network->steps().takes_work());
     Fetching fetching(following.get(), network.get());
     for (uint64_t step = 0; step < 18; ++step) {
       CAPTURE(step);
@@ -401,15 +403,16 @@ TEST_CASE("an optimizer that follows each gradient leaves what one behind all of
       update.rate = 1.0f / static_cast<float>(1 + step);
       following->Begin(update);
       GradientWork* const work = fetches ? static_cast<GradientWork*>(&fetching) : following.get();
-      REQUIRE(network->BeginStep(batch.batch(), {3, step, 1}, work).ok());
-      const auto got = network->EndStep(), want = plain->TrainStep(batch.batch(), {3, step, 1});
+      REQUIRE(network->steps().BeginStep(batch.batch(), {3, step, 1}, work).ok());
+      const auto got = network->steps().EndStep(),
+                 want = plain->steps().TrainStep(batch.batch(), {3, step, 1});
       REQUIRE(behind->Step(update).ok());
       REQUIRE((got.ok() && want.ok()));
       REQUIRE(got->loss == want->loss);
-      if (!fetches) network->FetchParameters();
-      plain->FetchParameters();
+      if (!fetches) network->arrays().FetchParameters();
+      plain->arrays().FetchParameters();
       REQUIRE(device->Finish().ok());
-      REQUIRE(network->parameters() == plain->parameters());
+      REQUIRE(network->arrays().parameters() == plain->arrays().parameters());
     }
     // From the last layer to the first, each once.
     const int count =
@@ -427,9 +430,9 @@ TEST_CASE("gradients come to the host only where they are asked for", "[device]"
   const v1::Model model = ModelOf("6 linear:8 relu linear:4 softmax");
   Network::Options options;
   options.batch_max = kBatch;
-  CHECK(Make(model, options, *device)->gradient(0).empty());
+  CHECK(Make(model, options, *device)->arrays().gradient(0).empty());
   options.fetches_gradients = true;
-  CHECK(Make(model, options, *device)->gradient(0).size() == 48);
+  CHECK(Make(model, options, *device)->arrays().gradient(0).size() == 48);
 }
 
 }  // namespace tessera

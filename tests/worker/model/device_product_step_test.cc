@@ -73,24 +73,25 @@ struct Trained {
   // From the same parameters each time; batches differ from step to step. What it leaves.
   std::vector<float> Steps(int count, bool follows) {
     SetRandom(*network, nullptr, 5);
-    network->SendParameters();
+    network->arrays().SendParameters();
     losses.clear();
     for (int step = 0; step < count; ++step) {
       const Rows batch(model, kRows, 10 + static_cast<unsigned>(step));
       Update update;
       update.number = static_cast<uint64_t>(step) + 1;
       update.rate = 1.0f / static_cast<float>(1 + step);
-      if (step > 0) network->KeepRounded();
+      if (step > 0) network->pass().KeepRounded();
       if (follows) optimizer->Begin(update);
-      REQUIRE(network->BeginStep(batch.batch(), {}, follows ? optimizer.get() : nullptr).ok());
+      REQUIRE(
+          network->steps().BeginStep(batch.batch(), {}, follows ? optimizer.get() : nullptr).ok());
       if (!follows) REQUIRE(optimizer->Step(update).ok());
-      const auto loss = network->EndStep();
+      const auto loss = network->steps().EndStep();
       REQUIRE(loss.ok());
       losses.push_back(loss->loss);
     }
-    network->FetchParameters();
+    network->arrays().FetchParameters();
     REQUIRE(backend.Finish().ok());
-    return {network->parameters().begin(), network->parameters().end()};
+    return {network->arrays().parameters().begin(), network->arrays().parameters().end()};
   }
 
   Backend& backend;
@@ -147,8 +148,8 @@ TEST_CASE("weights of linear layers in bf16 are offered as products, and nothing
   const std::vector<int> weights(std::rbegin(kWeights), std::rend(kWeights));
   const auto step = [&](Trained& trained, Watched& watched, const Batch& batch) {
     trained.optimizer->Begin({});
-    REQUIRE(trained.network->BeginStep(batch, {}, &watched).ok());
-    REQUIRE(trained.network->EndPiece().ok());
+    REQUIRE(trained.network->steps().BeginStep(batch, {}, &watched).ok());
+    REQUIRE(trained.network->steps().EndPiece().ok());
   };
   const Rows rows(ModelOf(kModel), kRows, 1);
   {

@@ -44,11 +44,11 @@ inline std::unique_ptr<Network> BackOf(const v1::Model& model, Network::Options 
 inline void CopyParameters(Network& whole, Network* half) {
   for (size_t i = 0; i < half->shape().parameters.size(); ++i) {
     const int at = half->plan().parameter_begin + static_cast<int>(i);
-    const absl::Span<const float> from = whole.parameter(at);
+    const absl::Span<const float> from = whole.arrays().parameter(at);
     REQUIRE(whole.shape().parameters[at].name == half->shape().parameters[i].name);
-    std::copy(from.begin(), from.end(), half->parameter(static_cast<int>(i)).begin());
+    std::copy(from.begin(), from.end(), half->arrays().parameter(static_cast<int>(i)).begin());
   }
-  half->SendParameters();
+  half->arrays().SendParameters();
 }
 
 // What a back is given of rows whose activations a front has sent. The vectors stay the caller's.
@@ -64,23 +64,23 @@ inline LossAndCount TrainHalves(Network& front, Network& back, const Batch& rows
   Batch inputs = rows;
   inputs.labels = nullptr;
   inputs.targets = nullptr;
-  REQUIRE(front.BeginForward(inputs, key).ok());
-  const auto sent = front.Activations();
+  REQUIRE(front.front().BeginForward(inputs, key).ok());
+  const auto sent = front.front().Activations();
   REQUIRE(sent.ok());
   REQUIRE(static_cast<int64_t>(sent->size()) == rows.rows * back.shape().inputs());
   const std::vector<float> activations(sent->begin(), sent->end());
   Batch received = Received(rows, activations);
   received.adds = adds;
   received.more = more;
-  const auto loss = back.TrainStep(received, key);
+  const auto loss = back.steps().TrainStep(received, key);
   INFO(loss.status());
   REQUIRE(loss.ok());
-  const auto returned = back.InputGradient();
+  const auto returned = back.back().InputGradient();
   REQUIRE(returned.ok());
-  back.FinishBack();
+  back.back().Finish();
   // The caller's memory may be reused at once.
   std::vector<float> gradient(returned->begin(), returned->end());
-  REQUIRE(front.FinishStep(gradient).ok());
+  REQUIRE(front.front().FinishStep(gradient).ok());
   std::fill(gradient.begin(), gradient.end(), 1e30f);
   return *loss;
 }
@@ -88,7 +88,7 @@ inline LossAndCount TrainHalves(Network& front, Network& back, const Batch& rows
 // The gradient of a parameter of the whole model, from the half that has it.
 inline absl::Span<const float> GradientOf(const Network& front, const Network& back, int i) {
   const int begin = back.plan().parameter_begin;
-  return i < begin ? front.gradient(i) : back.gradient(i - begin);
+  return i < begin ? front.arrays().gradient(i) : back.arrays().gradient(i - begin);
 }
 
 }  // namespace tessera

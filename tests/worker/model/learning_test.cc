@@ -48,21 +48,21 @@ TEST_CASE("spirals are learned to 98% and more", "[learning]") {
   const auto backend = Cpu();
   if (precision == Precision::kBf16 && !backend->linear_bf16().ok()) return;
   const auto network = NetworkOf(model, 128, *backend, precision);
-  network->SetInitialValues(1);
+  network->arrays().SetInitialValues(1);
   const auto optimizer = OptimizerOf(*network, *backend, 0.05, 0.9);
   for (uint64_t step = 0; step < 600; ++step) {
     const Rows data = Spirals(model, 128, 1000 + static_cast<unsigned>(step));
-    REQUIRE(network->TrainStep(data.batch(), {1, step, 0}).ok());
+    REQUIRE(network->steps().TrainStep(data.batch(), {1, step, 0}).ok());
     REQUIRE(optimizer->Step({}).ok());
   }
   const Rows calibration = Spirals(model, 2048, 1);
   const std::vector<Batch> batches = {calibration.batch()};
-  const auto constants = network->Calibrate(batches);
+  const auto constants = network->evaluation().Calibrate(batches);
   REQUIRE(constants.ok());
   int64_t correct = 0;
   for (unsigned part = 0; part < 8; ++part) {
     const Rows test = Spirals(model, 128, 5000 + part);
-    correct += network->Score(test.batch(), *constants)->correct;
+    correct += network->evaluation().Score(test.batch(), *constants)->correct;
   }
   CHECK(correct >= 0.98 * 8 * 128);
 }

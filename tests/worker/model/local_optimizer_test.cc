@@ -43,7 +43,7 @@ std::unique_ptr<LocalOptimizer> OptimizerOf(const v1::Optimizer& optimizer, Netw
 
 void TrainStep(Network& network, const v1::Model& model, unsigned seed) {
   const Rows data(model, 4, seed);
-  REQUIRE(network.TrainStep(data.batch(), {}).ok());
+  REQUIRE(network.steps().TrainStep(data.batch(), {}).ok());
 }
 
 Update UpdateAt(uint64_t number) {
@@ -62,7 +62,8 @@ TEST_CASE("the local optimizer walks every parameter by PyTorch's rule, and forg
   const auto network = NetworkOf(model, 4, *backend);
   SetRandom(*network, nullptr, 1);
   const auto optimizer = OptimizerOf(SgdOf(0.1, 0.9, 0.01), *network, *backend);
-  std::vector<double> w(network->parameters().begin(), network->parameters().end()),
+  std::vector<double> w(network->arrays().parameters().begin(),
+                        network->arrays().parameters().end()),
       m(w.size(), 0.0);
   for (uint64_t step = 0; step < 6; ++step) {
     TrainStep(*network, model, static_cast<unsigned>(step));
@@ -72,9 +73,9 @@ TEST_CASE("the local optimizer walks every parameter by PyTorch's rule, and forg
     }
     REQUIRE(optimizer->Step({}).ok());
     for (size_t i = 0; i < w.size(); ++i) {
-      m[i] = 0.9 * m[i] + network->gradients()[i] + 0.01 * w[i];
+      m[i] = 0.9 * m[i] + network->arrays().gradients()[i] + 0.01 * w[i];
       w[i] -= 0.1 * m[i];
-      REQUIRE(network->parameters()[i] == Approx(w[i]).epsilon(1e-5).margin(1e-6));
+      REQUIRE(network->arrays().parameters()[i] == Approx(w[i]).epsilon(1e-5).margin(1e-6));
     }
   }
 }
@@ -89,17 +90,18 @@ TEST_CASE("a worker's optimizer takes the very steps that a server's would", "[o
     const auto optimizer = OptimizerOf(kind, *network, *backend);
     const auto rule = MakeOptimizer(kind);
     REQUIRE(optimizer->states().size() == StateNames(kind).size());
-    std::vector<float> w(network->parameters().begin(), network->parameters().end());
+    std::vector<float> w(network->arrays().parameters().begin(),
+                         network->arrays().parameters().end());
     std::vector<std::vector<float>> states(rule->state_count(), std::vector<float>(w.size()));
     std::vector<float*> addresses;
     for (std::vector<float>& s : states) addresses.push_back(s.data());
     for (uint64_t number = 1; number <= 4; ++number) {
       TrainStep(*network, model, static_cast<unsigned>(number));
       REQUIRE(optimizer->Step(UpdateAt(number)).ok());
-      rule->Apply(UpdateAt(number), network->gradients().data(), w.data(), w.data(),
+      rule->Apply(UpdateAt(number), network->arrays().gradients().data(), w.data(), w.data(),
                   addresses.data(), w.size());
     }
-    CHECK(network->parameters() == absl::MakeConstSpan(w));
+    CHECK(network->arrays().parameters() == absl::MakeConstSpan(w));
     for (size_t s = 0; s < states.size(); ++s) {
       CHECK(optimizer->states()[s] == absl::MakeConstSpan(states[s]));
     }
@@ -118,8 +120,8 @@ TEST_CASE("a step goes on from the state that was written into its views", "[opt
     const auto other = OptimizerOf(kind, *second, *backend);
     TrainStep(*first, model, 1);
     REQUIRE(one->Step(UpdateAt(1)).ok());
-    const absl::Span<float> from = first->parameters();
-    std::copy(from.begin(), from.end(), second->parameters().begin());
+    const absl::Span<float> from = first->arrays().parameters();
+    std::copy(from.begin(), from.end(), second->arrays().parameters().begin());
     for (size_t s = 0; s < one->states().size(); ++s) {
       const absl::Span<float> state = one->states()[s];
       CHECK(std::any_of(state.begin(), state.end(), [](float x) { return x != 0; }));
@@ -129,7 +131,7 @@ TEST_CASE("a step goes on from the state that was written into its views", "[opt
     TrainStep(*second, model, 2);
     REQUIRE(one->Step(UpdateAt(2)).ok());
     REQUIRE(other->Step(UpdateAt(2)).ok());
-    CHECK(first->parameters() == second->parameters());
+    CHECK(first->arrays().parameters() == second->arrays().parameters());
     REQUIRE(one->Reset().ok());
     for (const absl::Span<float> state : one->states()) {
       CHECK(std::all_of(state.begin(), state.end(), [](float x) { return x == 0; }));
@@ -150,10 +152,10 @@ TEST_CASE("what pads the parameters stays zero under every optimizer", "[optimiz
       REQUIRE(optimizer->Step(UpdateAt(number)).ok());
     }
     // A weight of 6 and a bias of 2, each on a cache line of its own.
-    REQUIRE(network->parameters().size() == 32);
+    REQUIRE(network->arrays().parameters().size() == 32);
     for (int i = 0; i < 32; ++i) {
       if (i < 6 || (i >= 16 && i < 18)) continue;
-      CHECK(network->parameters()[i] == 0);
+      CHECK(network->arrays().parameters()[i] == 0);
       for (const absl::Span<float> state : optimizer->states()) CHECK(state[i] == 0);
     }
   }

@@ -131,10 +131,10 @@ struct Rows {
 inline absl::StatusOr<LossAndCount> TrainInPieces(Network& network, const Rows& data,
                                                   int64_t piece_rows, const StepKey& key) {
   for (int64_t first = 0;; first += piece_rows) {
-    const absl::Status begun = network.BeginStep(data.piece(first, piece_rows), key);
+    const absl::Status begun = network.steps().BeginStep(data.piece(first, piece_rows), key);
     if (!begun.ok()) return begun;
-    if (first + piece_rows >= data.rows) return network.EndStep();
-    const auto ended = network.EndPiece();
+    if (first + piece_rows >= data.rows) return network.steps().EndStep();
+    const auto ended = network.steps().EndPiece();
     if (!ended.ok()) return ended.status();
   }
 }
@@ -146,11 +146,11 @@ inline void SetRandom(Network& network, ReferenceNetwork* reference, unsigned se
   for (size_t p = 0; p < network.shape().parameters.size(); ++p) {
     const ParameterSpec& spec = network.shape().parameters[p];
     const float spread = spec.is_vector ? 0.5f : 1.0f / std::sqrt(static_cast<float>(spec.columns));
-    for (float& value : network.parameter(static_cast<int>(p))) {
+    for (float& value : network.arrays().parameter(static_cast<int>(p))) {
       value = spread * normal(random) + spec.initial_constant;
     }
     if (reference == nullptr) continue;
-    const absl::Span<const float> values = network.parameter(static_cast<int>(p));
+    const absl::Span<const float> values = network.arrays().parameter(static_cast<int>(p));
     REQUIRE(reference->parameters.at(p).size() == values.size());
     reference->parameters[p].assign(values.begin(), values.end());
   }

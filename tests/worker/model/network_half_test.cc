@@ -4,7 +4,9 @@
 #include "common/layout/layer_cut.h"
 #include "tests/worker/model/counting_backend.h"
 #include "tests/worker/model/halves.h"
+#include "worker/model/image_stages.h"
 #include "worker/model/local_optimizer.h"
+#include "worker/model/network_memory.h"
 
 namespace tessera {
 namespace {
@@ -38,13 +40,18 @@ Network::Options OptionsOf(Precision precision = Precision::kF32) {
 void CheckGradients(const Network& whole, const Network& front, const Network& back) {
   for (int i = 0; i < static_cast<int>(whole.shape().parameters.size()); ++i) {
     CAPTURE(whole.shape().parameters[i].name);
-    CHECK(GradientOf(front, back, i) == whole.gradient(i));
+    CHECK(GradientOf(front, back, i) == whole.arrays().gradient(i));
   }
 }
 
 void Descend(Network& network, Backend& backend) {
-  backend.vector().Axpy(network.parameters().size(), -0.1f, network.gradients().data(),
-                        network.parameters().data());
+  backend.vector().Axpy(network.arrays().parameters().size(), -0.1f,
+                        network.arrays().gradients().data(), network.arrays().parameters().data());
+}
+
+// Whether stage i passes a gradient on to what it reads.
+bool PassesGradient(const NetworkPlan& plan, size_t i) {
+  return BuffersOf(plan, /*trains=*/true).training.input_gradients[i][0].buffer != kNoBuffer;
 }
 
 }  // namespace
@@ -68,7 +75,7 @@ TEST_CASE("the halves' gradients, loss and count are the whole's bit for bit, st
     CAPTURE(rows);
     const Rows data(model, rows, 5 + static_cast<unsigned>(rows));
     const StepKey key{9, static_cast<uint64_t>(rows), 2};
-    const auto want = whole->TrainStep(data.batch(), key);
+    const auto want = whole->steps().TrainStep(data.batch(), key);
     REQUIRE(want.ok());
     const LossAndCount got = TrainHalves(*front, *back, data.batch(), key);
     CHECK(got.loss == want->loss);
@@ -84,15 +91,15 @@ TEST_CASE("the halves begin with the whole's values", "[half]") {
   const auto cpu = Cpu();
   const auto whole = NetworkOf(model, kBatch, *cpu);
   const auto front = FrontOf(model, OptionsOf(), *cpu), back = BackOf(model, OptionsOf(), *cpu);
-  whole->SetInitialValues(42);
-  front->SetInitialValues(42);
-  back->SetInitialValues(42);
+  whole->arrays().SetInitialValues(42);
+  front->arrays().SetInitialValues(42);
+  back->arrays().SetInitialValues(42);
   const int count = static_cast<int>(whole->shape().parameters.size());
   const int behind = back->plan().parameter_begin;
   for (int i = 0; i < count; ++i) {
     const absl::Span<const float> got =
-        i < behind ? front->parameter(i) : back->parameter(i - behind);
-    CHECK(got == absl::MakeConstSpan(whole->parameter(i)));
+        i < behind ? front->arrays().parameter(i) : back->arrays().parameter(i - behind);
+    CHECK(got == absl::MakeConstSpan(whole->arrays().parameter(i)));
   }
 }
 
@@ -107,9 +114,9 @@ TEST_CASE("a forward pass that is dropped leaves nothing behind", "[half]") {
   for (uint64_t step = 0; step < 4; ++step) {
     const Rows dropped(model, 9, 70 + static_cast<unsigned>(step)),
         data(model, kBatch - static_cast<int64_t>(step), 5 + static_cast<unsigned>(step));
-    REQUIRE(front->BeginForward(dropped.batch(), {9, step, 1}).ok());
-    if (step % 2 == 1) REQUIRE(front->Activations().ok());
-    const auto want = whole->TrainStep(data.batch(), {9, step, 2});
+    REQUIRE(front->front().BeginForward(dropped.batch(), {9, step, 1}).ok());
+    if (step % 2 == 1) REQUIRE(front->front().Activations().ok());
+    const auto want = whole->steps().TrainStep(data.batch(), {9, step, 2});
     REQUIRE(want.ok());
     CHECK(TrainHalves(*front, *back, data.batch(), {9, step, 2}).loss == want->loss);
     CheckGradients(*whole, *front, *back);
@@ -141,29 +148,31 @@ TEST_CASE(
       const Rows data(model, batch_max - static_cast<int64_t>(3 * sender),
                       20 + static_cast<unsigned>(3 * step + sender));
       const StepKey key{9, step, sender};
-      const auto want = whole->TrainStep(data.batch(), key);
+      const auto want = whole->steps().TrainStep(data.batch(), key);
       REQUIRE(want.ok());
       const LossAndCount got =
           TrainHalves(*front, *back, data.batch(), key, sender > 0, sender < 2);
       CHECK(got.loss == want->loss);
       CHECK(got.correct == want->correct);
       // The front got the whole's gradient at the cut.
-      for (int i = 0; i < begin; ++i) CHECK(front->gradient(i) == whole->gradient(i));
+      for (int i = 0; i < begin; ++i) {
+        CHECK(front->arrays().gradient(i) == whole->arrays().gradient(i));
+      }
       for (size_t i = 0; i < sums.size(); ++i) {
-        const absl::Span<const float> one = whole->gradient(begin + static_cast<int>(i));
+        const absl::Span<const float> one = whole->arrays().gradient(begin + static_cast<int>(i));
         if (sender == 0) sums[i].assign(one.size(), 0.0f);
         for (size_t k = 0; k < one.size(); ++k) sums[i][k] += one[k];
         CAPTURE(step, sender, back->shape().parameters[i].name);
-        CHECK(back->gradient(static_cast<int>(i)) == absl::MakeConstSpan(sums[i]));
+        CHECK(back->arrays().gradient(static_cast<int>(i)) == absl::MakeConstSpan(sums[i]));
       }
     }
   }
   // What pads the gradients stays zero.
   double inside = 0, all = 0;
   for (size_t i = 0; i < back->shape().parameters.size(); ++i) {
-    for (const float g : back->gradient(static_cast<int>(i))) inside += g != 0 ? 1 : 0;
+    for (const float g : back->arrays().gradient(static_cast<int>(i))) inside += g != 0 ? 1 : 0;
   }
-  for (const float g : back->gradients()) all += g != 0 ? 1 : 0;
+  for (const float g : back->arrays().gradients()) all += g != 0 ? 1 : 0;
   CHECK(inside == all);
 }
 
@@ -173,8 +182,8 @@ TEST_CASE("in bf16 a back rounds the weights that an update has moved", "[half][
   if (!cpu->linear_bf16().ok()) return;
   const auto front = FrontOf(model, OptionsOf(Precision::kBf16), *cpu);
   const auto back = BackOf(model, OptionsOf(Precision::kBf16), *cpu);
-  front->SetInitialValues(1);
-  back->SetInitialValues(1);
+  front->arrays().SetInitialValues(1);
+  back->arrays().SetInitialValues(1);
   const Rows data(model, kBatch, 5);
   std::vector<double> losses;
   for (uint64_t step = 0; step < 3; ++step) {
@@ -228,29 +237,30 @@ TEST_CASE("the gradient that others wait for is there before those of the first 
   const v1::Model model = ModelOf(Models()[1]);
   const auto cpu = Cpu();
   const auto back = BackOf(model, OptionsOf(), *cpu);
-  back->SetInitialValues(1);
+  back->arrays().SetInitialValues(1);
   const Rows data(model, kBatch, 2);
   std::vector<float> activations(kBatch * back->shape().inputs());
   for (size_t i = 0; i < activations.size(); ++i) {
     activations[i] = 0.1f * static_cast<float>(i * i % 17);
   }
   const auto is_zero = [&](int i) {
-    const absl::Span<const float> values = back->gradient(i);
+    const absl::Span<const float> values = back->arrays().gradient(i);
     return std::all_of(values.begin(), values.end(), [](float v) { return v == 0; });
   };
   const int last = static_cast<int>(back->shape().parameters.size()) - 1;
-  REQUIRE(back->TrainStep(Received(data.batch(), activations), {}).ok());
-  const auto gradient = back->InputGradient();
+  REQUIRE(back->steps().TrainStep(Received(data.batch(), activations), {}).ok());
+  const auto gradient = back->back().InputGradient();
   REQUIRE(gradient.ok());
   CHECK(std::any_of(gradient->begin(), gradient->end(), [](float v) { return v != 0; }));
   CHECK(is_zero(0));
   CHECK_FALSE(is_zero(last));
-  back->FinishBack();
+  back->back().Finish();
   CHECK_FALSE(is_zero(0));
   // Once is enough.
-  const std::vector<float> before(back->gradient(0).begin(), back->gradient(0).end());
-  back->FinishBack();
-  CHECK(back->gradient(0) == absl::MakeConstSpan(before));
+  const std::vector<float> before(back->arrays().gradient(0).begin(),
+                                  back->arrays().gradient(0).end());
+  back->back().Finish();
+  CHECK(back->arrays().gradient(0) == absl::MakeConstSpan(before));
 }
 
 TEST_CASE("calls that a part of a model has no use for are refused", "[half]") {
@@ -259,7 +269,7 @@ TEST_CASE("calls that a part of a model has no use for are refused", "[half]") {
   const auto whole = NetworkOf(model, kBatch, *cpu);
   const auto front = FrontOf(model, OptionsOf(), *cpu), back = BackOf(model, OptionsOf(), *cpu);
   for (Network* const network : {whole.get(), front.get(), back.get()}) {
-    network->SetInitialValues(1);
+    network->arrays().SetInitialValues(1);
   }
   const Rows data(model, kBatch, 2);
   const int64_t crossing = back->shape().inputs();
@@ -272,57 +282,57 @@ TEST_CASE("calls that a part of a model has no use for are refused", "[half]") {
   const auto late = absl::StatusCode::kFailedPrecondition;
   const auto wrong = absl::StatusCode::kInvalidArgument;
 
-  CHECK(is(front->TrainStep(data.batch(), {}).status(), late));
-  CHECK(is(front->Score(data.batch(), {}).status(), late));
-  CHECK(is(back->Score(at_cut, {}).status(), late));
-  CHECK(is(front->Calibrate({}).status(), late));
+  CHECK(is(front->steps().TrainStep(data.batch(), {}).status(), late));
+  CHECK(is(front->evaluation().Score(data.batch(), {}).status(), late));
+  CHECK(is(back->evaluation().Score(at_cut, {}).status(), late));
+  CHECK(is(front->evaluation().Calibrate({}).status(), late));
   for (Network* const network : {whole.get(), back.get()}) {
-    CHECK(is(network->BeginForward(data.batch(), {}), late));
-    CHECK(is(network->Activations().status(), late));
-    CHECK(is(network->FinishStep(gradient), late));
-    CHECK(is(network->InputGradient().status(), late));
+    CHECK(is(network->front().BeginForward(data.batch(), {}), late));
+    CHECK(is(network->front().Activations().status(), late));
+    CHECK(is(network->front().FinishStep(gradient), late));
+    CHECK(is(network->back().InputGradient().status(), late));
   }
-  REQUIRE(whole->TrainStep(data.batch(), {}).ok());
-  CHECK(is(whole->InputGradient().status(), late));
-  CHECK(is(front->InputGradient().status(), late));
+  REQUIRE(whole->steps().TrainStep(data.batch(), {}).ok());
+  CHECK(is(whole->back().InputGradient().status(), late));
+  CHECK(is(front->back().InputGradient().status(), late));
   // Nothing is begun, and nothing after the step is finished.
   for (int step = 0; step < 2; ++step) {
-    CHECK(is(front->Activations().status(), late));
-    CHECK(is(front->FinishStep(gradient), late));
-    CHECK(is(front->BeginForwardOnNext({}), late));
-    REQUIRE(front->BeginForward(data.batch(), {}).ok());
+    CHECK(is(front->front().Activations().status(), late));
+    CHECK(is(front->front().FinishStep(gradient), late));
+    CHECK(is(front->front().BeginForwardOnNext({}), late));
+    REQUIRE(front->front().BeginForward(data.batch(), {}).ok());
     // A wrong gradient and a wrong batch change nothing.
-    CHECK(is(front->FinishStep(absl::MakeConstSpan(gradient).subspan(1)), wrong));
+    CHECK(is(front->front().FinishStep(absl::MakeConstSpan(gradient).subspan(1)), wrong));
     Batch bad = data.batch();
     bad.rows = kBatch + 1;
-    CHECK(is(front->BeginForward(bad, {}), wrong));
+    CHECK(is(front->front().BeginForward(bad, {}), wrong));
     bad = data.batch();
     bad.inputs = nullptr;
-    CHECK(is(front->BeginForward(bad, {}), wrong));
-    REQUIRE(front->Activations().ok());
-    REQUIRE(front->FinishStep(gradient).ok());
+    CHECK(is(front->front().BeginForward(bad, {}), wrong));
+    REQUIRE(front->front().Activations().ok());
+    REQUIRE(front->front().FinishStep(gradient).ok());
   }
-  CHECK(is(front->BeginForward(data.piece(0, 4), {}), wrong));
+  CHECK(is(front->front().BeginForward(data.piece(0, 4), {}), wrong));
   Batch piece = data.piece(4, 4);
   piece.inputs = gradient.data();
-  CHECK(is(back->BeginStep(piece, {}), wrong));
+  CHECK(is(back->steps().BeginStep(piece, {}), wrong));
 
   Batch adds = data.batch();
   adds.adds = true;
-  CHECK(is(whole->BeginStep(adds, {}), wrong));
-  CHECK(is(front->BeginForward(adds, {}), wrong));
+  CHECK(is(whole->steps().BeginStep(adds, {}), wrong));
+  CHECK(is(front->front().BeginForward(adds, {}), wrong));
   Batch more = data.batch();
   more.more = true;
-  CHECK(is(whole->BeginStep(more, {}), wrong));
+  CHECK(is(whole->steps().BeginStep(more, {}), wrong));
   // The first batch of all has nothing to add to.
   at_cut.adds = true;
-  CHECK(is(back->BeginStep(at_cut, {}), wrong));
+  CHECK(is(back->steps().BeginStep(at_cut, {}), wrong));
   at_cut.adds = false;
-  REQUIRE(back->TrainStep(at_cut, {}).ok());
-  REQUIRE(back->InputGradient().ok());
-  back->FinishBack();
+  REQUIRE(back->steps().TrainStep(at_cut, {}).ok());
+  REQUIRE(back->back().InputGradient().ok());
+  back->back().Finish();
   at_cut.adds = true;
-  CHECK(back->TrainStep(at_cut, {}).ok());
+  CHECK(back->steps().TrainStep(at_cut, {}).ok());
 }
 
 TEST_CASE("halves that cannot be are refused", "[half]") {
@@ -370,8 +380,8 @@ TEST_CASE("a half's plan is its part of the whole's", "[half][plan]") {
   CHECK(CutOf(model) == cut.layer);
   REQUIRE(front.stages.size() + back.stages.size() == whole.stages.size());
   // Images are turned round in front of the cut.
-  CHECK(front.stages.front().kind == StagePlan::Kind::kTranspose);
-  CHECK(front.stages.back().kind == StagePlan::Kind::kTranspose);
+  CHECK(front.stages.front().kind == &ToChannelsLastKind());
+  CHECK(front.stages.back().kind == &FromChannelsLastKind());
   for (size_t i = 0; i < whole.stages.size(); ++i) {
     const bool behind = i >= front.stages.size();
     const StagePlan& got = behind ? back.stages[i - front.stages.size()] : front.stages[i];
@@ -381,7 +391,8 @@ TEST_CASE("a half's plan is its part of the whole's", "[half][plan]") {
     CHECK(got.layer == want.layer);
     CHECK(got.weight == (want.weight < 0 ? -1 : want.weight - moved));
     CHECK(got.bias == (want.bias < 0 ? -1 : want.bias - moved));
-    CHECK(got.wants_input_gradient == want.wants_input_gradient);
+    CHECK(PassesGradient(behind ? back : front, behind ? i - front.stages.size() : i) ==
+          PassesGradient(whole, i));
   }
   CHECK(static_cast<int>(front.shape.parameters.size()) == cut.parameter);
   CHECK(static_cast<int>(back.shape.parameters.size()) == cut.parameters - cut.parameter);

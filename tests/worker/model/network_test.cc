@@ -39,7 +39,7 @@ double GradientError(const Network& network, const ReferenceNetwork& reference) 
   for (size_t p = 0; p < reference.gradients.size(); ++p) {
     for (size_t i = 0; i < reference.gradients[p].size(); ++i) {
       const double want = reference.gradients[p][i];
-      difference += std::pow(network.gradient(static_cast<int>(p))[i] - want, 2);
+      difference += std::pow(network.arrays().gradient(static_cast<int>(p))[i] - want, 2);
       norm += want * want;
     }
   }
@@ -62,7 +62,7 @@ TEST_CASE("loss and gradients equal the f64 reference for every arrangement of l
     CAPTURE(text, threads, rows);
     const Rows data(model, rows, 5 + static_cast<unsigned>(rows));
     const StepKey key{9, static_cast<uint64_t>(rows), 2};
-    const auto got = network->TrainStep(data.batch(), key);
+    const auto got = network->steps().TrainStep(data.batch(), key);
     REQUIRE(got.ok());
     const double want = reference.TrainLoss(data.batch(), key, true);
     CHECK(got->loss == Approx(want).epsilon(1e-5).margin(1e-6));
@@ -85,7 +85,7 @@ TEST_CASE("in bf16 the gradients equal those of a reference that rounds the same
   SetRandom(*network, &rounded, 3);
   SetRandom(*network, &exact, 3);
   const Rows data(model, 64, 5);
-  const auto got = network->TrainStep(data.batch(), {});
+  const auto got = network->steps().TrainStep(data.batch(), {});
   REQUIRE(got.ok());
   CHECK(got->loss == Approx(rounded.TrainLoss(data.batch(), {}, true)).epsilon(1e-3));
   // An f32 sum next to the middle of two bf16 values rounds apart by 2^-8 here and there.
@@ -111,7 +111,7 @@ TEST_CASE("a minibatch in pieces has its own loss, count and gradients, whatever
     const Rows data(model, 33, 5 + static_cast<unsigned>(step));
     const StepKey key{9, step, 2};
     const auto got = TrainInPieces(*network, data, piece, key);
-    const auto at_once = whole->TrainStep(data.batch(), key);
+    const auto at_once = whole->steps().TrainStep(data.batch(), key);
     REQUIRE((got.ok() && at_once.ok()));
     const double want = reference.TrainLoss(data.batch(), key, true);
     CHECK(got->loss == Approx(want).epsilon(1e-5).margin(1e-6));
@@ -177,10 +177,10 @@ TEST_CASE("one piece of all rows is the minibatch, bit for bit", "[network][piec
   SetRandom(*whole, nullptr, 3);
   const Rows data(model, 33, 5);
   const auto got = TrainInPieces(*network, data, 33, {1, 2, 3}),
-             want = whole->TrainStep(data.batch(), {1, 2, 3});
+             want = whole->steps().TrainStep(data.batch(), {1, 2, 3});
   REQUIRE((got.ok() && want.ok()));
   CHECK(got->loss == want->loss);
-  CHECK(network->gradients() == whole->gradients());
+  CHECK(network->arrays().gradients() == whole->arrays().gradients());
 }
 
 TEST_CASE("the number right of a training batch is counted", "[network]") {
@@ -188,14 +188,14 @@ TEST_CASE("the number right of a training batch is counted", "[network]") {
   const auto backend = Cpu();
   const auto network = NetworkOf(model, 4, *backend);
   const std::vector<float> identity = {1, 0, 0, 1};
-  std::copy(identity.begin(), identity.end(), network->parameter(0).begin());
+  std::copy(identity.begin(), identity.end(), network->arrays().parameter(0).begin());
   const std::vector<float> inputs = {3, 1, 1, 3, 5, 0, 0, 5};
   const std::vector<int32_t> labels = {0, 0, 0, 1};
   Batch batch;
   batch.rows = 4;
   batch.inputs = inputs.data();
   batch.labels = labels.data();
-  const auto got = network->TrainStep(batch, {});
+  const auto got = network->steps().TrainStep(batch, {});
   REQUIRE(got.ok());
   CHECK(got->correct == 3);
 }
@@ -206,10 +206,10 @@ TEST_CASE("batch norm over a single row trains without NaN", "[network]") {
   const auto network = NetworkOf(model, 1, *backend);
   SetRandom(*network, nullptr, 1);
   const Rows data(model, 1, 2);
-  const auto got = network->TrainStep(data.batch(), {});
+  const auto got = network->steps().TrainStep(data.batch(), {});
   REQUIRE(got.ok());
   CHECK(std::isfinite(got->loss));
-  for (const float g : network->gradients()) REQUIRE(std::isfinite(g));
+  for (const float g : network->arrays().gradients()) REQUIRE(std::isfinite(g));
 }
 
 TEST_CASE("a training step leaves the parameters alone and pads with zeros", "[network]") {
@@ -217,24 +217,28 @@ TEST_CASE("a training step leaves the parameters alone and pads with zeros", "[n
   const auto backend = Cpu();
   const auto network = NetworkOf(model, 8, *backend);
   SetRandom(*network, nullptr, 1);
-  const std::vector<float> before(network->parameters().begin(), network->parameters().end());
+  const std::vector<float> before(network->arrays().parameters().begin(),
+                                  network->arrays().parameters().end());
   const Rows data(model, 8, 2);
-  REQUIRE(network->TrainStep(data.batch(), {}).ok());
-  CHECK(std::vector<float>(network->parameters().begin(), network->parameters().end()) == before);
+  REQUIRE(network->steps().TrainStep(data.batch(), {}).ok());
+  CHECK(std::vector<float>(network->arrays().parameters().begin(),
+                           network->arrays().parameters().end()) == before);
   size_t outside = 0;
-  for (size_t i = 0; i < network->gradients().size(); ++i) {
+  for (size_t i = 0; i < network->arrays().gradients().size(); ++i) {
     bool inside = false;
     for (size_t p = 0; p < network->shape().parameters.size(); ++p) {
-      const float* begin = network->gradient(static_cast<int>(p)).data();
-      const float* here = network->gradients().data() + i;
+      const float* begin = network->arrays().gradient(static_cast<int>(p)).data();
+      const float* here = network->arrays().gradients().data() + i;
       inside = inside || (here >= begin && here < begin + network->shape().parameters[p].size());
     }
     outside += inside ? 0 : 1;
-    if (!inside) CHECK(network->gradients()[i] == 0);
+    if (!inside) CHECK(network->arrays().gradients()[i] == 0);
   }
-  CHECK(outside + network->shape().size == network->gradients().size());
+  CHECK(outside + network->shape().size == network->arrays().gradients().size());
   for (size_t p = 0; p < network->shape().parameters.size(); ++p) {
-    CHECK(reinterpret_cast<uintptr_t>(network->parameter(static_cast<int>(p)).data()) % 64 == 0);
+    CHECK(reinterpret_cast<uintptr_t>(network->arrays().parameter(static_cast<int>(p)).data()) %
+              64 ==
+          0);
   }
 }
 
@@ -250,14 +254,16 @@ TEST_CASE("training repeats bit by bit", "[network][determinism]") {
     const auto backend = Cpu(threads);
     if (precision == Precision::kBf16 && !backend->linear_bf16().ok()) return;
     const auto network = NetworkOf(model, 64, *backend, precision);
-    network->SetInitialValues(11);
+    network->arrays().SetInitialValues(11);
     for (uint64_t step = 0; step < 20; ++step) {
       const Rows data(model, 64, static_cast<unsigned>(step));
-      REQUIRE(network->TrainStep(data.batch(), {1, step, 0}).ok());
-      backend->vector().Axpy(network->parameters().size(), -0.1f, network->gradients().data(),
-                             network->parameters().data());
+      REQUIRE(network->steps().TrainStep(data.batch(), {1, step, 0}).ok());
+      backend->vector().Axpy(network->arrays().parameters().size(), -0.1f,
+                             network->arrays().gradients().data(),
+                             network->arrays().parameters().data());
     }
-    const std::vector<float> last(network->parameters().begin(), network->parameters().end());
+    const std::vector<float> last(network->arrays().parameters().begin(),
+                                  network->arrays().parameters().end());
     if (run == 0) first = last;
     CHECK(last == first);
   }
@@ -271,7 +277,9 @@ TEST_CASE(
   const auto network = NetworkOf(model, 16, *backend);
   SetRandom(*network, nullptr, 1);
   const Rows data(model, 16, 2);
-  const auto loss = [&](const StepKey& key) { return network->TrainStep(data.batch(), key)->loss; };
+  const auto loss = [&](const StepKey& key) {
+    return network->steps().TrainStep(data.batch(), key)->loss;
+  };
   const double base = loss({1, 1, 1});
   CHECK(loss({1, 1, 1}) == base);
   CHECK(loss({2, 1, 1}) != base);
@@ -283,12 +291,12 @@ TEST_CASE("initial values are those that servers fill in", "[network]") {
   const v1::Model model = ModelOf("7 linear:5 norm relu linear:3 softmax");
   const auto backend = Cpu();
   const auto network = NetworkOf(model, 8, *backend);
-  network->SetInitialValues(42);
+  network->arrays().SetInitialValues(42);
   for (size_t p = 0; p < network->shape().parameters.size(); ++p) {
     const ParameterSpec& spec = network->shape().parameters[p];
     std::vector<float> want(spec.size());
     FillInitialRows(spec, static_cast<int>(p), 42, 0, spec.rows, want.data());
-    const absl::Span<const float> got = network->parameter(static_cast<int>(p));
+    const absl::Span<const float> got = network->arrays().parameter(static_cast<int>(p));
     CHECK(std::vector<float>(got.begin(), got.end()) == want);
   }
 }
@@ -299,8 +307,8 @@ TEST_CASE("a bad batch is refused, with what is wanted", "[network]") {
   const auto network = NetworkOf(model, 8, *backend);
   const Rows data(model, 8, 2);
   const auto refused = [&](const Batch& batch, const std::string& message) {
-    for (const absl::Status& status :
-         {network->TrainStep(batch, {}).status(), network->Score(batch, {}).status()}) {
+    for (const absl::Status& status : {network->steps().TrainStep(batch, {}).status(),
+                                       network->evaluation().Score(batch, {}).status()}) {
       CHECK(status.code() == absl::StatusCode::kInvalidArgument);
       CHECK(std::string(status.message()) == message);
     }
@@ -325,7 +333,7 @@ TEST_CASE("a bad batch is refused, with what is wanted", "[network]") {
     batch.labels = labels.data();
     refused(batch, absl::StrCat("batch: label of row 5 is ", label, ", want between 0 and 3"));
   }
-  CHECK(network->TrainStep(data.batch(), {}).ok());
+  CHECK(network->steps().TrainStep(data.batch(), {}).ok());
 }
 
 TEST_CASE("a model that cannot be built is refused", "[network]") {

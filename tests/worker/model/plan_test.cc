@@ -2,7 +2,9 @@
 
 #include "tests/worker/model/counting_backend.h"
 #include "tests/worker/model/model_fixture.h"
+#include "worker/model/image_stages.h"
 #include "worker/model/local_optimizer.h"
+#include "worker/model/network_memory.h"
 
 namespace tessera {
 namespace {
@@ -13,16 +15,21 @@ NetworkPlan Planned(const std::string& text) {
   return *plan;
 }
 
+// Whether stage i passes a gradient on to what it reads.
+bool PassesGradient(const NetworkPlan& plan, size_t i) {
+  return BuffersOf(plan, /*trains=*/true).training.input_gradients[i][0].buffer != kNoBuffer;
+}
+
 }  // namespace
 
 TEST_CASE("a relu joins the batch norm before it, and only that one", "[plan]") {
   const NetworkPlan plan = Planned("4 relu norm relu relu linear:3 relu softmax");
   REQUIRE(plan.stages.size() == 5);
-  using Kind = StagePlan::Kind;
-  const std::vector<Kind> want = {Kind::kRelu, Kind::kBatchNorm, Kind::kRelu, Kind::kLinear,
-                                  Kind::kRelu};
-  for (size_t i = 0; i < want.size(); ++i) CHECK(plan.stages[i].kind == want[i]);
-  CHECK(plan.stages[1].relu);
+  using Layer = v1::Layer;
+  const std::vector<Layer::KindCase> want = {Layer::kRelu, Layer::kBatchNorm, Layer::kRelu,
+                                             Layer::kLinear, Layer::kRelu};
+  for (size_t i = 0; i < want.size(); ++i) CHECK(plan.stages[i].kind->layer == want[i]);
+  CHECK(plan.stages[1].is_joined);
   CHECK(plan.stages[3].layer == 4);
 }
 
@@ -30,8 +37,8 @@ TEST_CASE("only stages behind a parameter pass a gradient on", "[plan]") {
   const NetworkPlan plan = Planned("4 norm- drop:0.5 linear:3 relu linear:2 softmax");
   const std::vector<bool> want = {false, false, false, true, true};
   REQUIRE(plan.stages.size() == want.size());
-  for (size_t i = 0; i < want.size(); ++i) CHECK(plan.stages[i].wants_input_gradient == want[i]);
-  CHECK(Planned("4 norm linear:3 softmax").stages[1].wants_input_gradient);
+  for (size_t i = 0; i < want.size(); ++i) CHECK(PassesGradient(plan, i) == want[i]);
+  CHECK(PassesGradient(Planned("4 norm linear:3 softmax"), 1));
 }
 
 TEST_CASE("images are turned round where they come and go, unless that is nothing",
@@ -39,11 +46,14 @@ TEST_CASE("images are turned round where they come and go, unless that is nothin
   const auto transposes = [](const std::string& text) {
     std::vector<int64_t> all;
     for (const StagePlan& stage : Planned(text).stages) {
-      if (stage.kind != StagePlan::Kind::kTranspose) continue;
-      CHECK(stage.layer == -1);
+      if (stage.layer >= 0) continue;
+      CHECK(stage.kind->layer == v1::Layer::KIND_NOT_SET);
       CHECK(stage.inputs == stage.outputs);
-      all.push_back(stage.transposes.rows);
-      all.push_back(stage.transposes.columns);
+      const bool comes = stage.kind == &ToChannelsLastKind();
+      CHECK((comes || stage.kind == &FromChannelsLastKind()));
+      const Image& image = stage.map.from;
+      all.push_back(comes ? image.channels : image.positions());
+      all.push_back(comes ? image.positions() : image.channels);
     }
     return all;
   };
@@ -89,15 +99,15 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
     const int64_t calls = backend.counting.calls;
     const Rows data(model, 12, 1), sample(model, sample_rows, 2);
     for (uint64_t step = 0; step < 3; ++step) {
-      REQUIRE(network->TrainStep(data.batch(), {0, step, 0}).ok());
+      REQUIRE(network->steps().TrainStep(data.batch(), {0, step, 0}).ok());
     }
     CHECK(backend.counting.calls == calls);
     const std::vector<Batch> batches = {sample.batch()};
-    const auto constants = network->Calibrate(batches);
+    const auto constants = network->evaluation().Calibrate(batches);
     REQUIRE(constants.ok());
     CHECK(backend.counting.most == want.held_bytes + want.calibration_bytes);
     CHECK(backend.counting.held == want.held_bytes);
-    REQUIRE(network->Score(data.batch(), *constants).ok());
+    REQUIRE(network->evaluation().Score(data.batch(), *constants).ok());
     CHECK(backend.counting.held == want.held_bytes);
 
     const int states = GENERATE(0, 1, 2);
@@ -105,7 +115,7 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
     optimizer.mutable_sgd()->set_momentum(states == 1 ? 0.9 : 0);
     if (states == 2) optimizer.mutable_adam();
     CHECK(LocalOptimizer::MemoryNeeded(optimizer, network->plan()) ==
-          states * network->parameters().size() * sizeof(float));
+          states * network->arrays().parameters().size() * sizeof(float));
     const auto local = LocalOptimizer::Create(optimizer, *network, backend);
     REQUIRE(local.ok());
     CHECK(backend.counting.held ==
@@ -130,7 +140,8 @@ TEST_CASE("where memory runs out, there is a status and nothing stays behind", "
   const auto network = NetworkOf(model, 12, backend);
   const Rows sample(model, 100, 2);
   const std::vector<Batch> batches = {sample.batch()};
-  CHECK(network->Calibrate(batches).status().code() == absl::StatusCode::kResourceExhausted);
+  CHECK(network->evaluation().Calibrate(batches).status().code() ==
+        absl::StatusCode::kResourceExhausted);
   CHECK(backend.counting.held == need.held_bytes);
 }
 

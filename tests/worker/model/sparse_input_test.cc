@@ -5,6 +5,7 @@
 #include "tests/worker/model/counting_backend.h"
 #include "tests/worker/model/model_fixture.h"
 #include "worker/model/local_optimizer.h"
+#include "worker/model/network_memory.h"
 
 namespace tessera {
 namespace {
@@ -94,12 +95,12 @@ TEST_CASE(
   for (uint64_t step = 0; step < 4; ++step) {
     // Batches of many sizes: what the one before touched must not show in the next.
     const SparseCopy data(model, kBatch - 3 * step, step);
-    const auto a = sparse->TrainStep(data.sparse(), {7, step, 0});
-    const auto b = dense->TrainStep(data.dense(), {7, step, 0});
+    const auto a = sparse->steps().TrainStep(data.sparse(), {7, step, 0});
+    const auto b = dense->steps().TrainStep(data.dense(), {7, step, 0});
     REQUIRE((a.ok() && b.ok()));
     CHECK(a->loss == Approx(b->loss).epsilon(1e-5));
     CHECK(a->correct == b->correct);
-    CHECK(Distance(sparse->gradients(), dense->gradients()) < 1e-5);
+    CHECK(Distance(sparse->arrays().gradients(), dense->arrays().gradients()) < 1e-5);
   }
 }
 
@@ -115,14 +116,14 @@ TEST_CASE("a network that steps its first weight itself goes where plain sgd goe
   const auto plain = *LocalOptimizer::Create(Sgd(), *by_rule, *backend);
   for (uint64_t step = 0; step < 5; ++step) {
     const SparseCopy data(model, kBatch - step, step);
-    REQUIRE(by_columns->TrainStep(data.sparse(), {7, step, 0}).ok());
-    REQUIRE(by_rule->TrainStep(data.sparse(), {7, step, 0}).ok());
+    REQUIRE(by_columns->steps().TrainStep(data.sparse(), {7, step, 0}).ok());
+    REQUIRE(by_rule->steps().TrainStep(data.sparse(), {7, step, 0}).ok());
     Update update;
     update.rate = 1.0f / static_cast<float>(step + 1);
     REQUIRE(fast->Step(update).ok());
     REQUIRE(plain->Step(update).ok());
-    CHECK(by_columns->parameters() == by_rule->parameters());
-    CHECK(by_columns->gradient(0).empty());
+    CHECK(by_columns->arrays().parameters() == by_rule->arrays().parameters());
+    CHECK(by_columns->arrays().gradient(0).empty());
   }
 }
 
@@ -147,12 +148,13 @@ TEST_CASE("constants and scores on sparse rows are those on the same rows writte
   const SparseCopy one(model, 3 * kBatch + 5, 1), two(model, 4, 2);
   const std::vector<Batch> sparse_sample = {one.sparse(), two.sparse()};
   const std::vector<Batch> dense_sample = {one.dense(), two.dense()};
-  const auto a = sparse->Calibrate(sparse_sample), b = dense->Calibrate(dense_sample);
+  const auto a = sparse->evaluation().Calibrate(sparse_sample),
+             b = dense->evaluation().Calibrate(dense_sample);
   REQUIRE((a.ok() && b.ok()));
   CHECK(Distance(*a, *b) < 1e-5);
   const SparseCopy test(model, kBatch, 3);
-  const auto sparse_scores = sparse->Score(test.sparse(), *a);
-  const auto dense_scores = dense->Score(test.dense(), *b);
+  const auto sparse_scores = sparse->evaluation().Score(test.sparse(), *a);
+  const auto dense_scores = dense->evaluation().Score(test.dense(), *b);
   REQUIRE((sparse_scores.ok() && dense_scores.ok()));
   CHECK(sparse_scores->loss_sum == Approx(dense_scores->loss_sum).epsilon(1e-5));
   CHECK(sparse_scores->correct == dense_scores->correct);
@@ -169,9 +171,9 @@ TEST_CASE("bf16 leaves a first layer on sparse rows in f32", "[sparse_input]") {
   SetRandom(*bf16, nullptr, 1);
   SetRandom(*f32, nullptr, 1);
   const SparseCopy data(model, kBatch, 1);
-  REQUIRE(bf16->TrainStep(data.sparse(), {}).ok());
-  REQUIRE(f32->TrainStep(data.sparse(), {}).ok());
-  CHECK(bf16->gradients() == f32->gradients());
+  REQUIRE(bf16->steps().TrainStep(data.sparse(), {}).ok());
+  REQUIRE(f32->steps().TrainStep(data.sparse(), {}).ok());
+  CHECK(bf16->arrays().gradients() == f32->arrays().gradients());
 }
 
 TEST_CASE("what is no batch of sparse rows is refused and changes nothing", "[sparse_input]") {
@@ -180,20 +182,22 @@ TEST_CASE("what is no batch of sparse rows is refused and changes nothing", "[sp
   const auto network = SparseNetwork(model, *backend);
   SparseCopy data(model, kBatch, 1);
   const auto code = [&](const Batch& batch) {
-    const absl::StatusCode train = network->TrainStep(batch, {}).status().code();
-    CHECK(network->Score(batch, {}).status().code() == train);
+    const absl::StatusCode train = network->steps().TrainStep(batch, {}).status().code();
+    CHECK(network->evaluation().Score(batch, {}).status().code() == train);
     return train;
   };
   CHECK(code(data.dense()) == absl::StatusCode::kInvalidArgument);
   CHECK(code(data.sparse()) == absl::StatusCode::kOk);
-  const std::vector<float> before(network->gradients().begin(), network->gradients().end());
+  const std::vector<float> before(network->arrays().gradients().begin(),
+                                  network->arrays().gradients().end());
   for (const int32_t column : {-1, 90}) {
     data.column.back() = column;
     CHECK(code(data.sparse()) == absl::StatusCode::kInvalidArgument);
   }
-  CHECK(network->gradients() == absl::MakeConstSpan(before));
+  CHECK(network->arrays().gradients() == absl::MakeConstSpan(before));
   const auto dense = NetworkOf(model, kBatch, *backend);
-  CHECK(dense->TrainStep(data.sparse(), {}).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(dense->steps().TrainStep(data.sparse(), {}).status().code() ==
+        absl::StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("only a linear layer may read sparse rows", "[sparse_input]") {
@@ -223,9 +227,9 @@ TEST_CASE("a network on sparse rows allocates what MemoryNeeded says, whatever t
   const auto network = SparseNetwork(model, backend, options);
   CHECK(backend.counting.held == want.held_bytes);
   const SparseCopy data(model, kBatch, 1), sample(model, sample_rows, 2);
-  REQUIRE(network->TrainStep(data.sparse(), {}).ok());
+  REQUIRE(network->steps().TrainStep(data.sparse(), {}).ok());
   const std::vector<Batch> batches = {sample.sparse()};
-  REQUIRE(network->Calibrate(batches).ok());
+  REQUIRE(network->evaluation().Calibrate(batches).ok());
   CHECK(backend.counting.most == want.held_bytes + want.calibration_bytes);
 }
 

@@ -66,7 +66,7 @@ class NetworkRows final : public RowSource {
     const ParameterSpec& spec = network_.shape().parameters.at(rows.parameter);
     REQUIRE((rows.row_begin >= 0 && rows.row_end <= spec.rows));
     REQUIRE(static_cast<int64_t>(values.size()) == rows.count() * spec.columns);
-    std::copy_n(network_.parameter(rows.parameter).data() + rows.row_begin * spec.columns,
+    std::copy_n(network_.arrays().parameter(rows.parameter).data() + rows.row_begin * spec.columns,
                 values.size(), values.data());
     read[rows.parameter] += rows.count();
     const bool is_held = spec.is_vector || !spec.columns_are.empty();
@@ -107,12 +107,12 @@ struct Evaluated {
 Evaluated Whole(Network* network, RandomExamples* sample, RandomExamples* test) {
   Evaluated result;
   const std::vector<Batch> batches = {sample->Inputs(0, sample->count())};
-  const auto constants = network->Calibrate(batches);
+  const auto constants = network->evaluation().Calibrate(batches);
   REQUIRE(constants.ok());
   result.constants = *constants;
   for (int64_t begin = 0; begin < test->count(); begin += kBatch) {
-    const auto scores =
-        network->Score(test->Labelled(begin, std::min(kBatch, test->count() - begin)), *constants);
+    const auto scores = network->evaluation().Score(
+        test->Labelled(begin, std::min(kBatch, test->count() - begin)), *constants);
     REQUIRE(scores.ok());
     result.scores += *scores;
   }
@@ -220,7 +220,7 @@ TEST_CASE("factors multiply the weights that are read, and no bias", "[streamed]
   const auto streamed = Streamed(model, *backend, OptionsOf(300, 1000));
   REQUIRE(streamed->Begin(&source, {1, 1, 0.25f, 1}).ok());
   const auto got = streamed->Score(&test, {});
-  for (float& w : network->parameter(2)) w *= 0.25f;
+  for (float& w : network->arrays().parameter(2)) w *= 0.25f;
   REQUIRE(got.ok());
   RandomExamples sample(model, 1, 1, false);
   CheckSame({{}, *got}, Whole(network.get(), &sample, &test));

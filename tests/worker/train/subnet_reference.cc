@@ -121,7 +121,9 @@ void SubnetReference::Step(Local* local, int rank, uint64_t step) {
   batch.rows = static_cast<int64_t>(rows.size());
   batch.inputs = inputs.data();
   batch.labels = labels.data();
-  REQUIRE(local->network->TrainStep(batch, {job_.seed(), step, static_cast<uint64_t>(rank)}).ok());
+  REQUIRE(local->network->steps()
+              .TrainStep(batch, {job_.seed(), step, static_cast<uint64_t>(rank)})
+              .ok());
   Update update;
   update.number = ++local->steps;
   REQUIRE(local->optimizer->Step(update).ok());
@@ -133,7 +135,7 @@ std::vector<std::vector<float>> SubnetReference::Train(const std::vector<Piece>&
   local.network = *Network::Create(SmallModel(pieces), {job_.train().batch_size()}, backend_);
   local.optimizer = *LocalOptimizer::Create(job_.train().optimizer(), *local.network, backend_);
   for (size_t p = 0; p < pieces.size(); ++p) {
-    float* to = local.network->parameter(static_cast<int>(p)).data();
+    float* to = local.network->arrays().parameter(static_cast<int>(p)).data();
     for (const int row : pieces[p].rows) {
       for (const int column : pieces[p].columns) {
         *to++ = values_[p][row * shape_.parameters[p].columns + column];
@@ -143,7 +145,7 @@ std::vector<std::vector<float>> SubnetReference::Train(const std::vector<Piece>&
   for (int64_t i = 0; i < steps; ++i) Step(&local, site, first_step + i);
   std::vector<std::vector<float>> trained;
   for (size_t p = 0; p < pieces.size(); ++p) {
-    const absl::Span<float> values = local.network->parameter(static_cast<int>(p));
+    const absl::Span<float> values = local.network->arrays().parameter(static_cast<int>(p));
     trained.emplace_back(values.begin(), values.end());
   }
   return trained;
@@ -194,12 +196,12 @@ void SubnetReference::Whole(uint64_t first_step, int64_t steps, const std::vecto
     }
     for (size_t p = 0; p < values_.size(); ++p) {
       std::copy(values_[p].begin(), values_[p].end(),
-                local.network->parameter(static_cast<int>(p)).begin());
+                local.network->arrays().parameter(static_cast<int>(p)).begin());
     }
     for (int64_t i = 0; i < steps; ++i) Step(&local, static_cast<int>(rank), first_step + i);
     const bool is_first = sums.empty();
     for (size_t p = 0; p < values_.size(); ++p) {
-      const absl::Span<float> after = local.network->parameter(static_cast<int>(p));
+      const absl::Span<float> after = local.network->arrays().parameter(static_cast<int>(p));
       if (is_first) sums.emplace_back(values_[p].size(), 0.0f);
       for (size_t i = 0; i < values_[p].size(); ++i) sums[p][i] += after[i] - values_[p][i];
     }

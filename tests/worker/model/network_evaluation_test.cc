@@ -13,12 +13,12 @@ struct Setup {
     SetRandom(*network, &reference, 3);
   }
   std::vector<float> Calibrated(std::vector<Batch> sample) {
-    const auto constants = network->Calibrate(sample);
+    const auto constants = network->evaluation().Calibrate(sample);
     REQUIRE(constants.ok());
     return *constants;
   }
   Scores Scored(const Batch& batch, const std::vector<float>& constants) {
-    const auto scores = network->Score(batch, constants);
+    const auto scores = network->evaluation().Score(batch, constants);
     REQUIRE(scores.ok());
     return *scores;
   }
@@ -75,16 +75,18 @@ TEST_CASE("how the sample is cut into batches does not matter", "[calibration]")
 
 TEST_CASE("an empty sample is refused, and no batch norm needs none", "[calibration]") {
   Setup with("10 linear:20 norm softmax", 4), without("10 linear:20 relu softmax", 4);
-  CHECK(with.network->Calibrate({}).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(with.network->evaluation().Calibrate({}).status().code() ==
+        absl::StatusCode::kInvalidArgument);
   const std::vector<Batch> null = {{3, nullptr, nullptr, nullptr}};
-  CHECK(with.network->Calibrate(null).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(with.network->evaluation().Calibrate(null).status().code() ==
+        absl::StatusCode::kInvalidArgument);
   CHECK(without.Calibrated({}).empty());
 }
 
 TEST_CASE("constants of another number are refused", "[score]") {
   Setup s("10 linear:20 norm linear:3 softmax", 4);
   const Rows test(s.model, 4, 1);
-  const auto refused = s.network->Score(test.batch(), std::vector<float>(39));
+  const auto refused = s.network->evaluation().Score(test.batch(), std::vector<float>(39));
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.status().code() == absl::StatusCode::kInvalidArgument);
   CHECK(std::string(refused.status().message()) == "score: constants are 39 values, want 40");
@@ -105,7 +107,7 @@ TEST_CASE("scores add up over the parts of a test set, and training between them
     sum.correct += part.correct;
     sum.rows += part.rows;
     for (int d = 0; d < 3; ++d) sum.precision_hits[d] += part.precision_hits[d];
-    REQUIRE(s.network->TrainStep(test.batch(), {}).ok());
+    REQUIRE(s.network->steps().TrainStep(test.batch(), {}).ok());
   }
   CHECK(sum.rows == 64);
   CHECK(sum.correct == whole.correct);
@@ -124,7 +126,7 @@ TEST_CASE("scoring never writes the batch, whatever the first layers are", "[sco
   const std::vector<float> constants = s.Calibrated({test.batch()});
   s.Scored(test.batch(), constants);
   CHECK(test.inputs == before);
-  REQUIRE(s.network->TrainStep(test.batch(), {}).ok());
+  REQUIRE(s.network->steps().TrainStep(test.batch(), {}).ok());
   CHECK(test.inputs == before);
 }
 
@@ -143,9 +145,9 @@ TEST_CASE("accuracy and precision are counted by the kind of output", "[score]")
   Setup softmax("6 linear-:6 softmax", 2), single("1 linear-:1 sigmoid", 4),
       multi("6 linear-:6 sigmoid", 2);
   for (Setup* s : {&softmax, &multi}) {
-    for (int i = 0; i < 36; ++i) s->network->parameter(0)[i] = i % 7 == 0 ? 1.0f : 0.0f;
+    for (int i = 0; i < 36; ++i) s->network->arrays().parameter(0)[i] = i % 7 == 0 ? 1.0f : 0.0f;
   }
-  single.network->parameter(0)[0] = 1;
+  single.network->arrays().parameter(0)[0] = 1;
   const std::vector<float> logits = {6, 5, 4, 3, 2, 1, 1, 2, 3, 4, 5, 6};
   const std::vector<int32_t> labels = {0, 3};
   const Scores of_softmax = softmax.Scored({2, logits.data(), labels.data(), nullptr}, {});
@@ -162,7 +164,7 @@ TEST_CASE("accuracy and precision are counted by the kind of output", "[score]")
   const std::vector<int32_t> sides = {1, 0, 0, 1};
   CHECK(single.Scored({4, one.data(), sides.data(), nullptr}, {}).correct == 2);
   const std::vector<int32_t> beyond = {1, 0, 2, 1};
-  CHECK_FALSE(single.network->Score({4, one.data(), beyond.data(), nullptr}, {}).ok());
+  CHECK_FALSE(single.network->evaluation().Score({4, one.data(), beyond.data(), nullptr}, {}).ok());
 }
 
 }  // namespace tessera

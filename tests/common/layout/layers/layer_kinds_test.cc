@@ -1,0 +1,93 @@
+#include "common/layout/layers/layer_kinds.h"
+
+#include <set>
+
+#include "catch2/catch.hpp"
+
+namespace tessera {
+namespace {
+
+// A layer of the kind with every key that it needs.
+v1::Layer LayerOf(const LayerKind& kind) {
+  v1::Layer layer;
+  const auto* const field = v1::Layer::descriptor()->FindFieldByNumber(kind.kind_case);
+  layer.GetReflection()->MutableMessage(&layer, field);
+  if (layer.has_linear()) layer.mutable_linear()->set_units(5);
+  if (layer.has_conv2d()) {
+    layer.mutable_conv2d()->set_channels(5);
+    layer.mutable_conv2d()->add_kernel(2);
+  }
+  if (layer.has_batch_norm()) layer.mutable_batch_norm()->set_affine(true);
+  return layer;
+}
+
+}  // namespace
+
+TEST_CASE("every layer of the job language is in the table, once", "[layers]") {
+  std::set<int> cases;
+  for (const LayerKind& kind : LayerKinds()) CHECK(cases.insert(kind.kind_case).second);
+  const auto* const kinds = v1::Layer::descriptor()->oneof_decl(0);
+  CHECK(static_cast<int>(cases.size()) == kinds->field_count());
+  for (int i = 0; i < kinds->field_count(); ++i) CHECK(cases.count(kinds->field(i)->number()) == 1);
+}
+
+TEST_CASE("a kind is found by its layer and has its name in the job file", "[layers]") {
+  for (const LayerKind& kind : LayerKinds()) {
+    const v1::Layer layer = LayerOf(kind);
+    CHECK(FindLayerKind(layer) == &kind);
+    CHECK(&LayerKindOf(layer) == &kind);
+    CHECK(LayerNames().find(LayerName(layer)) != std::string::npos);
+  }
+  CHECK(FindLayerKind(v1::Layer()) == nullptr);
+  CHECK(LayerName(v1::Layer()) == "no layer");
+  CHECK(LayerNames() == "linear, conv2d, max_pool, avg_pool, batch_norm, relu or dropout");
+}
+
+TEST_CASE("what the columns of a kind say of its layers holds of their shapes", "[layers]") {
+  for (const LayerKind& kind : LayerKinds()) {
+    const v1::Layer layer = LayerOf(kind);
+    CAPTURE(LayerName(layer));
+    const Image before{3, 4, 6};
+    const absl::StatusOr<LayerShape> shape = kind.shape(layer, before);
+    REQUIRE(shape.ok());
+    CHECK(shape->map.from == before);
+    if (kind.reads == LayerReads::kUnits) CHECK(shape->map.to == before);
+    if (kind.reads == LayerReads::kFeatures) CHECK(shape->map.to.positions() == 1);
+    if (kind.learns) CHECK_FALSE(shape->parameters.empty());
+    const std::vector<std::string> names = {"weight", "bias"};
+    REQUIRE(shape->parameters.size() <= names.size());
+    for (size_t i = 0; i < shape->parameters.size(); ++i) {
+      const ParameterSpec& spec = shape->parameters[i];
+      CHECK(spec.name == names[i]);
+      CHECK(spec.rows == shape->map.to.channels);
+      CHECK(spec.is_vector == (i > 0 || !kind.learns));
+    }
+    CHECK((kind.set_units != nullptr) == kind.makes_units());
+    if (!kind.makes_units()) continue;
+    v1::Layer smaller = layer;
+    kind.set_units(2, &smaller);
+    CHECK(kind.units(layer) == shape->map.to.channels);
+    CHECK(kind.units(smaller) == 2);
+    CHECK(kind.shape(smaller, before)->map.to.channels == 2);
+  }
+}
+
+TEST_CASE("a model reads images, calibrates and reads sparse rows as its layers do", "[layers]") {
+  v1::Model model;
+  CHECK_FALSE(ReadsImages(model));
+  CHECK_FALSE(ReadsSparse(model));
+  model.add_layers()->mutable_relu();
+  CHECK_FALSE(ReadsSparse(model));
+  model.add_layers()->mutable_max_pool();
+  CHECK(ReadsImages(model));
+  CHECK_FALSE(Calibrates(model));
+  model.add_layers()->mutable_batch_norm();
+  CHECK(Calibrates(model));
+  v1::Model flat;
+  flat.add_layers()->mutable_linear();
+  flat.add_layers()->mutable_conv2d();
+  CHECK_FALSE(ReadsImages(flat));
+  CHECK(ReadsSparse(flat));
+}
+
+}  // namespace tessera

@@ -1,0 +1,81 @@
+// A network on rows that it does not learn from.
+#ifndef TESSERA_WORKER_MODEL_NETWORK_EVALUATION_H_
+#define TESSERA_WORKER_MODEL_NETWORK_EVALUATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "proto/job.pb.h"
+#include "worker/model/activation_addresses.h"
+#include "worker/model/batch.h"
+#include "worker/model/network_input.h"
+#include "worker/model/network_options.h"
+#include "worker/model/network_stages.h"
+#include "worker/model/plan.h"
+#include "worker/model/training_steps.h"
+
+namespace tessera {
+
+// In f32 whatever the precision of training, so that workers of one job that differ in it agree on the model's scores.
+// While steps of training are begun and not ended neither is called.
+//
+// Threading: one thread at a time, the backend's.
+class NetworkEvaluation {
+ public:
+  // The arguments outlive it. `steps`: those of the network, null where it only evaluates.
+  // kResourceExhausted: no memory.
+  static absl::StatusOr<std::unique_ptr<NetworkEvaluation>> Create(
+      const v1::Model& model, const NetworkPlan& plan, const NetworkOptions& options,
+      NetworkInput& input, NetworkStages& stages, const TrainingSteps* steps, Backend& backend);
+
+  // The constants of every batch norm, over all rows of the sample together: stage by stage its
+  // means, then as many 1/sqrt(variance + epsilon). Each layer sees the layers before it as
+  // evaluation does. Empty for a model without batch norm. Holds the activations of one layer for
+  // the whole sample meanwhile.
+  //   kInvalidArgument     the sample has no rows, or rows without inputs
+  //   kFailedPrecondition  the network is a half
+  //   kResourceExhausted   no memory
+  absl::StatusOr<std::vector<float>> Calibrate(absl::Span<const Batch> sample);
+
+  // Forward without dropout, with Calibrate's constants. kInvalidArgument as NetworkInput::Take, and for
+  // constants of another number. kFailedPrecondition: the network is a half.
+  absl::StatusOr<Scores> Score(const Batch& batch, absl::Span<const float> constants);
+
+ private:
+  NetworkEvaluation(const v1::Model& model, const NetworkPlan& plan, const NetworkOptions& options,
+                    NetworkInput& input, NetworkStages& stages, const TrainingSteps* steps,
+                    Backend& backend);
+  absl::Status CheckWhole() const;
+  // Rows that one product takes.
+  struct Chunk {
+    const float* values;
+    int64_t rows;
+  };
+  // The rows of each batch of the sample, in chunks of batch_max.
+  std::vector<Chunk> ChunksOf(absl::Span<const Batch> sample) const;
+  // The first stage's outputs for all rows of the sample, where they are sparse or lie in chunks.
+  void FirstOfSparse(absl::Span<const Batch> sample, float* y);
+  void FirstOfChunks(const std::vector<Chunk>& chunks, float* y);
+  // A stage that is not elementwise, on `rows` rows, batch_max at a time.
+  void EvaluateInChunks(int i, int64_t rows, const StageInputs& x, float* y);
+
+  const v1::Model& model_;
+  const NetworkPlan& plan_;
+  const int64_t batch_max_;
+  const bool reads_sparse_;
+  NetworkInput& input_;
+  NetworkStages& stages_;
+  const TrainingSteps* const steps_;
+  Backend& backend_;
+  ActivationAddresses activations_;
+  Buffer<float> constants_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_NETWORK_EVALUATION_H_

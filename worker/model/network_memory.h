@@ -1,0 +1,47 @@
+// The memory of a network: which buffers its passes share, and the bytes of all that it allocates.
+#ifndef TESSERA_WORKER_MODEL_NETWORK_MEMORY_H_
+#define TESSERA_WORKER_MODEL_NETWORK_MEMORY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/model/buffer_plan.h"
+#include "worker/model/plan.h"
+
+namespace tessera {
+
+// The buffers of activations and their gradients. Training and evaluation take turns in them.
+struct NetworkBuffers {
+  std::vector<int64_t> widths;  // by buffer: floats of an example
+  TrainingBuffers training;     // empty for a network that only evaluates
+  // By stage: the buffer of its output in evaluation, or kNetworkInput. Empty for a half, which only trains.
+  std::vector<int> evaluated;
+};
+NetworkBuffers BuffersOf(const NetworkPlan& plan, bool trains);
+
+// Whether calibration may read the sample where it lies: only the first stage does so, and it writes elsewhere.
+bool CalibratesInPlace(const NetworkPlan& plan);
+// Calibration sends all its rows from stage to stage, up to the last one that has constants: the buffers that it
+// does so in. `copies_inputs`: the rows' inputs come into one of them.
+ForwardBuffers CalibrationBuffersOf(const NetworkPlan& plan, bool copies_inputs);
+
+struct NetworkMemory {
+  // Held from Create on.
+  int64_t held_bytes = 0;
+  // What a network that evaluates only holds.
+  int64_t evaluation_bytes = 0;
+  // More while Calibrate runs.
+  int64_t calibration_bytes = 0;
+};
+
+// All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and
+// some hundred KiB of scratch for each product and thread (of convolutions up to some MiB, in bf16 and without
+// AVX-512 tens of MiB where images are large), and products with sparse rows keep
+// SparseScratchBytes. `minibatch_max` as NetworkOptions'. A half calibrates nothing.
+NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
+                           int64_t calibration_rows, bool sparse_input = false,
+                           bool steps_first_weight = false, int64_t minibatch_max = 0);
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_NETWORK_MEMORY_H_

@@ -1,0 +1,36 @@
+// What a Network is made for.
+#ifndef TESSERA_WORKER_MODEL_NETWORK_OPTIONS_H_
+#define TESSERA_WORKER_MODEL_NETWORK_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "worker/model/plan.h"
+
+namespace tessera {
+
+struct NetworkOptions {
+  int64_t batch_max = 0;
+  Precision precision = Precision::kF32;
+  // Batches have sparse rows, which the first layer reads; it is linear, and in f32.
+  bool sparse_input = false;
+  // With sparse_input: there is no gradient of the first weight, TrainingSteps::StepFirstWeight moves that
+  // weight. For rules by which an entry without gradient stays what it is.
+  bool steps_first_weight = false;
+  // With steps_first_weight: rows of a minibatch that comes in pieces; the first layer's outputs have
+  // gradients for so many, as its weight moves behind the last piece. 0: minibatches are in one.
+  int64_t minibatch_max = 0;
+  // It only evaluates: it holds no gradients and nothing else of training, whose calls it refuses.
+  bool evaluates_only = false;
+  // NetworkArrays::gradient is there for a device whose memory is out of the host's reach, too. Each layer's
+  // part comes while the layers before it are at work.
+  bool fetches_gradients = false;
+  // A half of the model, which only trains, on whole minibatches of dense rows; none: the whole (HalfOf).
+  std::optional<LayerRange> layers = std::nullopt;
+
+  bool trains() const { return !evaluates_only; }
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_MODEL_NETWORK_OPTIONS_H_

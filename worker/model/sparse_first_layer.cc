@@ -1,0 +1,50 @@
+#include "worker/model/sparse_first_layer.h"
+
+#include "common/base/check.h"
+
+namespace tessera {
+
+absl::StatusOr<std::unique_ptr<SparseFirstLayer>> SparseFirstLayer::Create(
+    const NetworkPlan& plan, const NetworkOptions& options, SparseLinearStage* stage,
+    NetworkArrays& arrays, Backend& backend) {
+  auto made = std::unique_ptr<SparseFirstLayer>(
+      new SparseFirstLayer(plan, options, stage, arrays, backend));
+  if (options.steps_first_weight && options.minibatch_max > options.batch_max) {
+    const int64_t floats = options.minibatch_max * plan.stages[0].outputs;
+    TESSERA_ASSIGN_OR_RETURN(made->all_dy_, Buffer<float>::Create(backend.memory(), floats));
+  }
+  return made;
+}
+
+void SparseFirstLayer::Begin(const Batch& batch) {
+  TESSERA_CHECK(!steps_weight_ || batch.rows == batch.whole_rows() ||
+                batch.whole_rows() * layer_.outputs <= all_dy_.size());
+  last_batch_ = Batch();
+}
+
+void SparseFirstLayer::Backward(const Batch& batch, const float* dy, GradientDelivery* delivery) {
+  const StageGradients to = delivery->PlacesOf(layer_, batch);
+  if (!steps_weight_) {
+    stage_.Backward(batch.rows, batch.sparse, dy, to);
+    return delivery->Deliver(layer_, batch, nullptr);
+  }
+  stage_.BackwardBias(batch.rows, dy, to);
+  delivery->Deliver(layer_, batch, nullptr);
+  last_batch_ = batch;
+  last_dy_ = dy;
+  if (batch.rows == batch.whole_rows()) return;
+  backend_.memory().Copy(dy, batch.rows * layer_.outputs * static_cast<int64_t>(sizeof(float)),
+                         all_dy_.data() + batch.first_row * layer_.outputs);
+  last_dy_ = all_dy_.data();
+}
+
+void SparseFirstLayer::Step(float a) {
+  TESSERA_CHECK(steps_weight_ && last_batch_.rows > 0 && last_batch_.is_last());
+  SparseRows x = last_batch_.sparse;
+  x.begin -= last_batch_.first_row;
+  stage_.AddWeightGradient(last_batch_.whole_rows(), x, last_dy_, a,
+                           arrays_.device_parameter(layer_.weight).data());
+  last_batch_ = Batch();
+}
+
+}  // namespace tessera
