@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/steady_clock.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/core_message.h"
 #include "common/rpc/layer_message.h"
@@ -81,8 +82,11 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
   outside_exchange_ = request.outside_exchange();
   if (request.has_core_wanted()) {
-    CancelWhenGone(plane_->shard().ReadCore(
-        member, request.core_wanted(),
+    CancelWhenGone(plane_->shard().Read<std::shared_ptr<const Core>>(
+        member, Exchange(0), RestWord(),
+        [member, wanted = request.core_wanted()](Shard& shard) {
+          return shard.ReadCore(member, wanted);
+        },
         [self = shared_from_this()](absl::StatusOr<std::shared_ptr<const Core>> core) {
           self->AnswerCore(std::move(core));
         }));
@@ -92,15 +96,18 @@ absl::Status PullCall::AskAll(const grpc::ByteBuffer& bytes) {
   TESSERA_RETURN_IF_ERROR(TakeKeys(request));
   TESSERA_RETURN_IF_ERROR(TakeCodec(request.codec()));
   const RestWord word{request.rest(), request.rests()};
+  const Exchange after(request.after_exchange());
   const std::shared_ptr<PullCall> self = shared_from_this();
   if (outside_exchange_) {
-    plane_->shard().ReadOutside(
-        member, Exchange(request.after_exchange()), word,
+    plane_->shard().Ask(
+        [member, after, word](ServedShard& served, auto done) {
+          served.ReadOutside(member, after, word, SteadyNow(), std::move(done));
+        },
         [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); });
     return absl::OkStatus();
   }
-  CancelWhenGone(plane_->shard().Read(
-      member, Exchange(request.after_exchange()), word,
+  CancelWhenGone(plane_->shard().Read<ReadResult>(
+      member, after, word, [member, after](Shard& shard) { return shard.Read(member, after); },
       [self](absl::StatusOr<ReadResult> result) { self->Answer(std::move(result)); }));
   return absl::OkStatus();
 }
@@ -111,11 +118,13 @@ absl::Status PullCall::AskCopy(const v1::PullRequest& request) {
   TESSERA_RETURN_IF_ERROR(plane_->CheckJob(where_, request.caller()));
   outside_exchange_ = true;
   const std::shared_ptr<PullCall> self = shared_from_this();
-  plane_->shard().CopyReplica([self](absl::StatusOr<ReplicaCopy> copy) {
-    if (!copy.ok()) return self->Finish(ToGrpc(copy.status()));
-    self->table_ = std::move(copy->table);
-    self->Answer(std::move(copy->read));
-  });
+  plane_->shard().Ask(
+      [](ServedShard& served, auto done) { done(served.shard().CopyReplica(SteadyNow())); },
+      [self](absl::StatusOr<ReplicaCopy> copy) {
+        if (!copy.ok()) return self->Finish(ToGrpc(copy.status()));
+        self->table_ = std::move(copy->table);
+        self->Answer(std::move(copy->read));
+      });
   return absl::OkStatus();
 }
 
@@ -128,9 +137,11 @@ absl::Status PullCall::AskSparse(const v1::PullRequest& request) {
                      core.ok() ? "keys are sparse, want dense or rows outside an exchange"
                                : core.status().message()));
   }
-  CancelWhenGone(plane_->shard().ReadSparse(
-      MemberId(request.caller().member()), Exchange(request.after_exchange()), *core,
-      {request.rest(), request.rests()},
+  const MemberId member(request.caller().member());
+  const Exchange after(request.after_exchange());
+  CancelWhenGone(plane_->shard().Read<SparseReadResult>(
+      member, after, {request.rest(), request.rests()},
+      [member, after, name = *core](Shard& shard) { return shard.ReadSparse(member, after, name); },
       [self = shared_from_this()](absl::StatusOr<SparseReadResult> result) {
         self->AnswerSparse(std::move(result));
       }));
@@ -143,7 +154,7 @@ absl::Status PullCall::TakeKeys(const v1::PullRequest& request) {
   if (!request.keys().has_rows()) {
     return absl::InvalidArgumentError(
         absl::StrCat(where_, ": keys are absent or unknown, want dense or rows",
-                     plane_->shard().layer_parts() != nullptr ? " or some layers'" : ""));
+                     plane_->shard().traits().layer_parts.get() != nullptr ? " or some layers'" : ""));
   }
   if (!outside_exchange_) {
     return absl::InvalidArgumentError(
@@ -157,7 +168,7 @@ absl::Status PullCall::TakeKeys(const v1::PullRequest& request) {
           std::min<uint64_t>(keys.row_begin(), std::numeric_limits<int64_t>::max())),
       static_cast<int64_t>(
           std::min<uint64_t>(keys.row_end(), std::numeric_limits<int64_t>::max()))};
-  const absl::Status status = CheckRows(plane_->shard().shape(), *rows_);
+  const absl::Status status = CheckRows(plane_->shard().traits().shape, *rows_);
   if (status.ok()) return status;
   return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
 }
@@ -166,7 +177,7 @@ absl::Status PullCall::TakeLayers(const v1::LayerKeys& keys) {
   const auto take = [&]() -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(const ParameterRange layers, LayersOf(keys));
     TESSERA_ASSIGN_OR_RETURN(part_,
-                             FindPart(plane_->shard().layer_parts(), layers, "dense or rows"));
+                             FindPart(plane_->shard().traits().layer_parts.get(), layers, "dense or rows"));
     return absl::OkStatus();
   };
   const absl::Status status = take();
@@ -175,7 +186,7 @@ absl::Status PullCall::TakeLayers(const v1::LayerKeys& keys) {
 }
 
 absl::Status PullCall::TakeCodec(absl::string_view name) {
-  const Codec own = outside_exchange_ ? Codec() : plane_->shard().codecs().pull;
+  const Codec own = outside_exchange_ ? Codec() : plane_->shard().traits().codecs.pull;
   absl::StatusOr<Codec> codec = NamedCodec(name, own);
   if (!codec.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -203,8 +214,10 @@ absl::Status PullCall::AskSubnet(const grpc::ByteBuffer& bytes) {
   TESSERA_RETURN_IF_ERROR(TakeCodec(request.codec()));
   waits_only_ = request.waits_only();
   const std::shared_ptr<PullCall> self = shared_from_this();
-  CancelWhenGone(plane_->shard().ReadSubnet(
-      member, Exchange(request.round()), RestWord(),
+  const Exchange round(request.round());
+  CancelWhenGone(plane_->shard().Read<SubnetReadResult>(
+      member, Exchange(round.value() - 1), RestWord(),
+      [member, round](Shard& shard) { return shard.ReadSubnet(member, round); },
       [self, asked = *std::move(asked)](absl::StatusOr<SubnetReadResult> result) {
         self->AnswerSubnet(asked, std::move(result));
       }));
@@ -226,7 +239,7 @@ void PullCall::OnCancel() {
 
 void PullCall::Answer(absl::StatusOr<ReadResult> result) {
   if (!result.ok()) return Finish(ToGrpc(result.status()));
-  const ShardSlices& slices = plane_->shard().slices();
+  const ShardSlices& slices = plane_->shard().traits().slices;
   const int64_t begin = part_ != nullptr ? part_->begin : 0;
   if (rows_.has_value()) {
     const Slice owned = OwnedRows(slices, *rows_);
@@ -235,7 +248,7 @@ void PullCall::Answer(absl::StatusOr<ReadResult> result) {
     payload_ =
         DensePayload(result->snapshot, begin, part_ != nullptr ? part_->entries() : slices.size);
   } else {
-    const CodedForms& forms = part_ != nullptr ? part_->forms : plane_->shard().dense_forms();
+    const CodedForms& forms = part_ != nullptr ? part_->forms : plane_->shard().traits().dense_forms;
     payload_ = Coded(*forms.Find(codec_), result->version, DenseSource(result->snapshot, begin));
   }
   BeginAnswer(*std::move(result));
@@ -244,7 +257,7 @@ void PullCall::Answer(absl::StatusOr<ReadResult> result) {
 std::unique_ptr<AnswerPayload> PullCall::Coded(const CodedKeys& keys, Version version,
                                                std::unique_ptr<EntrySource> source) {
   ShardThread& shard = plane_->shard();
-  return CodedPayload(keys, PayloadRandom::OfValues(shard.seed(), version, shard.shard_id()),
+  return CodedPayload(keys, PayloadRandom::OfValues(shard.traits().seed, version, shard.traits().slices.shard),
                       std::move(source));
 }
 
@@ -304,7 +317,7 @@ v1::ChunkHeader PullCall::Header() const {
   v1::ChunkHeader header;
   header.set_version(version_.value());
   header.set_payload_bytes(bytes_);
-  header.set_layout_hash(plane_->shard().layout_hash());
+  header.set_layout_hash(plane_->shard().traits().layout_hash);
   header.set_generation(plane_->generation().value());
   header.set_examples(examples_);
   if (site_ != nullptr) *header.mutable_subnet() = ToMessage(site_->place());

@@ -164,7 +164,7 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
 }
 
 absl::Status PushCall::TakeCodec(const v1::PushHeader& header) {
-  absl::StatusOr<Codec> codec = NamedCodec(header.codec(), plane_->shard().codecs().push);
+  absl::StatusOr<Codec> codec = NamedCodec(header.codec(), plane_->shard().traits().codecs.push);
   if (!codec.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": ", codec.status().message()));
   }
@@ -173,11 +173,11 @@ absl::Status PushCall::TakeCodec(const v1::PushHeader& header) {
 }
 
 absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
-  const char* const wanted = KeysWord(!plane_->shard().trains_subnets());
+  const char* const wanted = KeysWord(!plane_->shard().traits().trains_subnets);
   TESSERA_RETURN_IF_ERROR(TakeLayers(header));
   if (part_ != nullptr) return absl::OkStatus();
   if (header.keys().has_subnet()) {
-    if (!plane_->shard().trains_subnets()) {
+    if (!plane_->shard().traits().trains_subnets) {
       return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are a subnet's, want ", wanted,
                                                      "; the job's methods differ"));
     }
@@ -194,7 +194,7 @@ absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
     return absl::OkStatus();
   }
   if (header.keys().has_sparse()) return TakeCore(header.keys().sparse());
-  if (!header.keys().has_dense() || !plane_->shard().takes_whole()) {
+  if (!header.keys().has_dense() || !plane_->shard().traits().takes_whole) {
     return absl::InvalidArgumentError(
         absl::StrCat(where_, ": keys are ", KeysWord(KindOf(header.keys())), ", want ", wanted));
   }
@@ -210,8 +210,8 @@ absl::Status PushCall::TakeLayers(const v1::PushHeader& header) {
     push_.summed = std::max<uint64_t>(1, header.summed());
     const ShardThread& shard = plane_->shard();
     TESSERA_ASSIGN_OR_RETURN(
-        part_, FindPushedPart(shard.layer_parts(), push_.layers, push_.summed,
-                              KeysWord(KindOf(header.keys())), KeysWord(!shard.trains_subnets())));
+        part_, FindPushedPart(shard.traits().layer_parts.get(), push_.layers, push_.summed,
+                              KeysWord(KindOf(header.keys())), KeysWord(!shard.traits().trains_subnets)));
     return absl::OkStatus();
   };
   const absl::Status status = take();
@@ -221,16 +221,16 @@ absl::Status PushCall::TakeLayers(const v1::PushHeader& header) {
 
 absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
   const ShardThread& shard = plane_->shard();
-  if (!shard.moves_cores()) {
+  if (!shard.traits().moves_cores) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are sparse, want ",
-                                                   KeysWord(!shard.trains_subnets()),
+                                                   KeysWord(!shard.traits().trains_subnets),
                                                    "; the job's methods differ"));
   }
   const absl::StatusOr<CoreName> name = CoreOf(keys);
   if (!name.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": ", name.status().message()));
   }
-  const int64_t limit = KeyBytesMax(shard.slices().size);
+  const int64_t limit = KeyBytesMax(shard.traits().slices.size);
   if (keys.keys_bytes() > static_cast<uint64_t>(limit)) {
     return absl::InvalidArgumentError(
         absl::StrCat(where_, ": keys are ", keys.keys_bytes(), " bytes, want at most ", limit));
@@ -245,7 +245,7 @@ absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
 }
 
 int64_t PushCall::entries() const {
-  return part_ != nullptr ? part_->entries() : plane_->shard().slices().size;
+  return part_ != nullptr ? part_->entries() : plane_->shard().traits().slices.size;
 }
 
 int64_t PushCall::received() const {
@@ -277,7 +277,7 @@ void PushCall::AskForKeys() {
 
 // What the shard owns bounds what is received. A subnet's exact size is the shard's to know.
 absl::Status PushCall::CheckSize(uint64_t bytes) {
-  const CodedForms& forms = part_ != nullptr ? part_->forms : plane_->shard().dense_forms();
+  const CodedForms& forms = part_ != nullptr ? part_->forms : plane_->shard().traits().dense_forms;
   const CodedKeys* const keys = forms.Find(push_.codec);
   const auto refuse = [&](const std::string& wanted) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": payload is ", bytes, " bytes, want ",
@@ -307,7 +307,7 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
   }
   if (!IsPlain(push_.codec)) {
     // Rows of a core's entries are others than those of the matrices, but no entry takes more than f32.
-    const int64_t limit = push_.core ? plane_->shard().slices().bytes() : keys->bytes();
+    const int64_t limit = push_.core ? plane_->shard().traits().slices.bytes() : keys->bytes();
     if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
     return refuse(absl::StrCat("at most ", limit));
   }
@@ -340,8 +340,11 @@ void PushCall::AskForPlace() {
   const std::shared_ptr<PushCall> self = shared_from_this();
   // Of a call that was cancelled the plane may be gone when its turn comes.
   ShardThread& shard = plane_->shard();
-  shard.Reserve(push_.member, declared_bytes_,
-                [self, &shard](const absl::Status& status) { self->OnPlace(status, shard); });
+  shard.Ask(
+      [member = push_.member, bytes = declared_bytes_](ServedShard& served, auto granted) {
+        served.Reserve(member, bytes, std::move(granted));
+      },
+      [self, &shard](const absl::Status& status) { self->OnPlace(status, shard); });
 }
 
 void PushCall::OnPlace(const absl::Status& status, ShardThread& shard) {
@@ -383,9 +386,11 @@ void PushCall::Deliver() {
     }
   }
   const std::shared_ptr<PushCall> self = shared_from_this();
-  plane_->shard().Accept(std::move(push_), [self](const absl::StatusOr<PushAccepted>& accepted) {
-    self->OnAccepted(accepted);
-  });
+  plane_->shard().Ask(
+      [push = std::move(push_)](ServedShard& served, auto done) mutable {
+        served.Accept(std::move(push), std::move(done));
+      },
+      [self](const absl::StatusOr<PushAccepted>& accepted) { self->OnAccepted(accepted); });
 }
 
 void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {

@@ -87,12 +87,12 @@ SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* 
 }
 
 void SimServer::SetStandby(std::shared_ptr<LogSink> sink) {
-  served_.SetStandby(std::move(sink));
+  served_.gate().SetStandby(std::move(sink));
   Work();
 }
 
 void SimServer::OnAcknowledged(const LogSink* from, uint64_t position) {
-  served_.OnAcknowledged(from, position);
+  served_.gate().OnAcknowledged(from, position);
   Work();
 }
 

@@ -78,11 +78,11 @@ class Run {
   void Begin() { leader_->SetPlan(PlanOfFirst(kMembers)); }
   void AddStandby() {
     standby_ = std::make_shared<Standby>(ShardOf(kind_));
-    leader_->gate.Attach(standby_);
+    leader_->gate.SetStandby(standby_);
   }
   void DropStandby() {
     standby_.reset();
-    leader_->gate.Detach();
+    leader_->gate.SetStandby(nullptr);
   }
   bool has_standby() const { return standby_ != nullptr; }
   bool in_sync() const { return standby_ != nullptr && standby_->in_sync; }

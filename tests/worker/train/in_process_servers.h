@@ -22,6 +22,7 @@
 #include "server/shard/shard.h"
 #include "server/shard/shard_thread.h"
 #include "server/shard/site_subnet.h"
+#include "tests/server/shard/thread_calls.h"
 #include "worker/exchange/parameter_client.h"
 
 namespace tessera {
@@ -57,7 +58,7 @@ class InProcessServers {
   void SetPlan(const Plan& plan) {
     for (const auto& shard : shards_) {
       absl::Notification done;
-      shard->SetPlan(plan, [&](const std::vector<Shard::Removed>&) { done.Notify(); });
+      tessera::SetPlan(*shard, plan, [&](const std::vector<Shard::Removed>&) { done.Notify(); });
       done.WaitForNotification();
     }
   }
@@ -106,7 +107,12 @@ class InProcessClient final : public ParameterClient {
       if (keys.subnet.has_value()) {
         TESSERA_ASSIGN_OR_RETURN(const SubnetReadResult result,
                                  Await<SubnetReadResult>([&](auto done) {
-                                   shard.ReadSubnet(member_, after.Next(), word, std::move(done));
+                                   shard.Read<SubnetReadResult>(
+                                       member_, after, word,
+                                       [this, after](Shard& s) {
+                                         return s.ReadSubnet(member_, after.Next());
+                                       },
+                                       std::move(done));
                                  }));
         read = result.read;
         if (result.site == nullptr) {
@@ -124,10 +130,10 @@ class InProcessClient final : public ParameterClient {
         }
       } else {
         TESSERA_ASSIGN_OR_RETURN(read, Await<ReadResult>([&](auto done) {
-                                   shard.Read(member_, after, word, std::move(done));
+                                   tessera::Read(shard, member_, after, word, std::move(done));
                                  }));
         Take(s, keys, read, values);
-        traffic_.pull_payload_bytes += LayersOf(shard.slices(), keys).bytes();
+        traffic_.pull_payload_bytes += LayersOf(shard.traits().slices, keys).bytes();
       }
       bases_[s] = read.version;
       pulled.job_examples = std::max(pulled.job_examples, read.examples);
@@ -151,18 +157,19 @@ class InProcessClient final : public ParameterClient {
       push.base = bases_[s];
       push.kind = static_cast<int>(note.kind.value_or(kind_));
       push.whole_next = note.whole_next;
-      push.layout_hash = shard.layout_hash();
+      push.layout_hash = shard.traits().layout_hash;
       push.examples = note.examples;
       // Dense, whatever number of servers the learner was told of.
-      const ShardSlices slices =
-          push.subnet.has_value() ? update_keys.slices[s] : LayersOf(shard.slices(), update_keys);
+      const ShardSlices slices = push.subnet.has_value()
+                                     ? update_keys.slices[s]
+                                     : LayersOf(shard.traits().slices, update_keys);
       traffic_.push_payload_bytes += slices.bytes();
       for (const Slice& slice : slices.slices) {
         const float* begin = update[slice.parameter].data() + slice.row_begin * slice.columns;
         push.payload.Append({reinterpret_cast<const char*>(begin), slice.size() * 4}, nullptr);
       }
       TESSERA_RETURN_IF_ERROR(Await<PushAccepted>([&](auto done) {
-                                shard.Accept(std::move(push), std::move(done));
+                                Accept(shard, std::move(push), std::move(done));
                               }).status());
     }
     ++traffic_.exchanges;
