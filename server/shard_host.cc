@@ -9,7 +9,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
-#include "server/shard/shard_traits.h"
+#include "server/shard/forms/form_table.h"
 
 namespace tessera {
 namespace {

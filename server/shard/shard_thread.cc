@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-ShardThread::ShardThread(std::unique_ptr<Shard> shard) : traits_(TraitsOf(*shard)) {
+ShardThread::ShardThread(std::unique_ptr<Shard> shard) : traits_(shard->traits()) {
   Place(std::move(shard));
   thread_ = std::thread([this] { Run(); });
 }

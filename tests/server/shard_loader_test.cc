@@ -9,7 +9,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
-#include "server/shard/shard_traits.h"
+#include "server/shard/forms/form_table.h"
 #include "tests/server/shard/shard_fixture.h"
 #include "tests/server/shard/thread_calls.h"
 

@@ -11,6 +11,7 @@
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
+#include "server/shard/forms/form_table.h"
 #include "tests/server/shard/shard_fixture.h"
 #include "tests/server/shard/thread_calls.h"
 
@@ -295,14 +296,14 @@ TEST_CASE("what other threads see of a shard stays when another takes its place"
   };
   ShardThread shard(*make());
   // A push or a pull that is under way holds these.
-  const CodedKeys* const keys = shard.traits().dense_forms.Find(shard.traits().codecs.push);
+  const CodedKeys* const keys = shard.traits().dense_forms().Find(shard.traits().codecs.push);
   const CodecChoice* const codecs = &shard.traits().codecs;
   REQUIRE(keys != nullptr);
   Answer<absl::Status> replaced;
   shard.AwaitReplacement(1, absl::FailedPreconditionError("it is restored"));
   shard.Replace(1, make(), replaced.Callback());
   REQUIRE(replaced.Wait().ok());
-  CHECK(shard.traits().dense_forms.Find(shard.traits().codecs.push) == keys);
+  CHECK(shard.traits().dense_forms().Find(shard.traits().codecs.push) == keys);
   CHECK(&shard.traits().codecs == codecs);
   CHECK(keys->bytes() == 2 * kRows);
   CHECK(shard.WantsKeysOf(CoreName()));
@@ -463,16 +464,18 @@ TEST_CASE("what is known of a shard before it is made is so afterwards", "[shard
     if (has_core) options.core = CoreShare{0.5, 0.25, 2, 0};
     const ShardTraits before = TraitsOf(options);
     const Shard shard(std::move(options));
-    const ShardTraits after = TraitsOf(shard);
+    const ShardTraits& after = shard.traits();
     CHECK(before.layout_hash == after.layout_hash);
     CHECK(before.slices.size == after.slices.size);
     CHECK(before.seed == after.seed);
     CHECK(before.codecs.push == after.codecs.push);
-    CHECK(before.dense_forms.Find(before.codecs.push)->bytes() == 2 * kRows);
-    CHECK(before.trains_subnets == after.trains_subnets);
-    CHECK(before.takes_whole == after.takes_whole);
-    CHECK(before.moves_cores == after.moves_cores);
-    CHECK(before.moves_cores == has_core);
+    CHECK(before.dense_forms().Find(before.codecs.push)->bytes() == 2 * kRows);
+    for (const ShardTraits& traits : {before, after}) {
+      CHECK(traits.keys->moves_parts() == has_core);
+      CHECK(traits.keys->OfPush(NamedCore(), 1).ok() == has_core);
+      CHECK(traits.keys->OfPush(AllEntries(), 1).ok());
+      CHECK_FALSE(traits.keys->OfPush(SubnetPlace(), 1).ok());
+    }
   }
 }
 
