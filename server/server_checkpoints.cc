@@ -116,7 +116,7 @@ void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shar
   wanted.mark = {order.mark().number(), order.mark().folder_step()};
   wanted.after = Exchange(order.after_exchange());
   const uint64_t number = order.mark().number();
-  shard->Order(wanted, [this, number, done = std::move(done)](absl::StatusOr<ShardCopy> copy) {
+  auto taken = [this, number, done = std::move(done)](absl::StatusOr<ShardCopy> copy) {
     if (!copy.ok()) {
       v1::CheckpointPart none;
       none.set_number(number);
@@ -125,9 +125,9 @@ void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shar
     }
     saver_->Save(*std::move(copy), [done](const ShardCopy& written,
                                           const absl::StatusOr<CheckpointFile>& file,
-                                          absl::Duration taken) {
+                                          absl::Duration time) {
       v1::CheckpointPart part = ToPart(written);
-      part.set_seconds(absl::ToDoubleSeconds(taken));
+      part.set_seconds(absl::ToDoubleSeconds(time));
       if (file.ok()) {
         part.mutable_file()->set_name(file->name);
         part.mutable_file()->set_bytes(static_cast<uint64_t>(file->bytes));
@@ -139,6 +139,9 @@ void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shar
       }
       done(std::move(part));
     });
+  };
+  shard->PostOfPlan([wanted, taken = std::move(taken)](ServedShard& served) mutable {
+    served.Order(wanted, std::move(taken));
   });
 }
 

@@ -9,7 +9,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
-#include "server/shard/shard_traits.h"
+#include "server/shard/forms/form_table.h"
 
 namespace tessera {
 namespace {
@@ -118,7 +118,7 @@ void ShardHost::Disconnect() {
   for (auto& [rank, led] : led_) {
     led.copier.reset();
     if (led.replicator != nullptr) led.replicator->End();
-    led.shard->Abdicate(gone);
+    led.shard->Post([gone](ServedShard& served) { served.gate().Abdicate(gone); });
   }
 }
 
@@ -178,7 +178,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.life = life_;
   link.find_coordinator = options_.find_coordinator;
   link.open_channel = options_.open_coordinator;
-  link.on_away = [this, shard](bool is_away) { service_->SetAway(shard->shard_id(), is_away); };
+  link.on_away = [this, shard](bool is_away) { service_->SetAway(shard->traits().slices.shard, is_away); };
   link.lead_term = led->lead_term;
   link.job_digest = options_.job_digest;
   link.job_text = options_.job_text;
@@ -187,7 +187,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.shard = shard;
   // Not with the mutex: what holds it may wait for the shard's thread, which is here.
   link.fill_counters = [this, shard, replicated = led->replicated](v1::ServerCounters* counters) {
-    const DataPlaneTraffic traffic = service_->traffic(shard->shard_id());
+    const DataPlaneTraffic traffic = service_->traffic(shard->traits().slices.shard);
     counters->set_push_payload_bytes(traffic.push_payload_bytes);
     counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
     // The bytes that a replica, which leads no other shard, was copied in, or that went to standbys, which
@@ -327,7 +327,9 @@ void ShardHost::Feed(const RoleChanges::Feed& feed) {
   Led& led = led_[static_cast<uint32_t>(feed.shard.value())];
   if (led.replicator != nullptr) led.replicator->End();
   led.replicator.reset();
-  if (feed.standby.empty()) return led.shard->SetStandby(nullptr);
+  if (feed.standby.empty()) {
+    return led.shard->Post([](ServedShard& served) { served.gate().SetStandby(nullptr); });
+  }
   Replicator::Options options;
   options.address = feed.standby;
   options.header.set_job_digest(options_.job_digest);
@@ -335,7 +337,7 @@ void ShardHost::Feed(const RoleChanges::Feed& feed) {
   options.header.set_term(feed.term);
   options.header.set_layout_hash(options_.layout_hash);
   options.shard = led.shard.get();
-  options.queue_bytes_max = 2 * led.shard->slices().bytes() + kQueueBytes;
+  options.queue_bytes_max = 2 * led.shard->traits().slices.bytes() + kQueueBytes;
   options.silence_max = options_.lease_timeout;
   options.payload_bytes = led.replicated;
   options.on_change = [bell = bell_] {

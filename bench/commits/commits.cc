@@ -36,7 +36,7 @@
 #include "common/rule/rule.h"
 #include "server/shard/block_store.h"
 #include "server/shard/image_reader.h"
-#include "server/shard/update_run.h"
+#include "server/shard/forms/update_run.h"
 
 namespace tessera {
 namespace {

@@ -65,11 +65,11 @@ int Serve(int64_t entries) {
   Plan plan;
   plan.generation = Generation(1);
   plan.members = {{MemberId(1), Rank(0), Exchange(1)}};
-  shard.SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+  shard.PostOfPlan([plan](ServedShard& served) { served.SetPlan(plan); });
   ParameterService service(&shard, kDigest, Generation(0));
   auto server = GrpcServer::Start({"127.0.0.1:0", {service.service()}});
   TESSERA_CHECK(server.ok());
-  std::printf("%d %d\n", (*server)->port(), ServePlainStream(shard.slices().bytes()));
+  std::printf("%d %d\n", (*server)->port(), ServePlainStream(shard.traits().slices.bytes()));
   std::fflush(stdout);
   char end;
   while (read(STDIN_FILENO, &end, 1) > 0) {

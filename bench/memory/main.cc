@@ -98,7 +98,7 @@ struct Footprint {
   for (int k = 0; k < kWorkers; ++k) {
     plan.members.push_back({MemberId(k + 1), Rank(k), Exchange(1)});
   }
-  shard.SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+  shard.PostOfPlan([plan](ServedShard& served) { served.SetPlan(plan); });
   ParameterService service(&shard, kDigest, Generation(0));
   auto server = GrpcServer::Start({"127.0.0.1:0", {service.service()}});
   TESSERA_CHECK(server.ok());

@@ -69,7 +69,7 @@ class Job {
     for (int k = 0; k < flags.workers; ++k) {
       plan.members.push_back({MemberId(k + 1), Rank(k), Exchange(1)});
     }
-    thread_.SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+    thread_.PostOfPlan([plan](ServedShard& served) { served.SetPlan(plan); });
   }
 
   // Seconds of one exchange whose members ask in this order.
@@ -79,9 +79,11 @@ class Job {
     const double seconds = Seconds([&] {
       for (const int worker : order) {
         auto granted = std::make_shared<absl::Notification>();
-        thread_.Reserve(MemberId(worker + 1), bytes(), [granted](const absl::Status& status) {
-          TESSERA_CHECK(status.ok());
-          granted->Notify();
+        thread_.Post([this, worker, granted](ServedShard& served) {
+          served.Reserve(MemberId(worker + 1), bytes(), [granted](const absl::Status& status) {
+            TESSERA_CHECK(status.ok());
+            granted->Notify();
+          });
         });
         workers.emplace_back([this, worker, granted] { Send(worker, granted.get()); });
         std::this_thread::sleep_for(kApart);
@@ -94,16 +96,15 @@ class Job {
   bool IsRight() {
     bool right = true;
     absl::Notification done;
-    thread_.ReadOutside(MemberId(1), Exchange(exchange_), RestWord(),
-                        [&](const absl::StatusOr<ReadResult>& read) {
-                          TESSERA_CHECK(read.ok());
-                          for (const auto& block : read->snapshot->blocks()) {
-                            for (int64_t i = 0; i < block->size(); ++i) {
-                              right = right && block->data()[i] == static_cast<float>(exchange_);
-                            }
-                          }
-                          done.Notify();
-                        });
+    thread_.Post([&](ServedShard& served) {
+      const ReadResult read = served.shard().ReadNow();
+      for (const auto& block : read.snapshot->blocks()) {
+        for (int64_t i = 0; i < block->size(); ++i) {
+          right = right && block->data()[i] == static_cast<float>(exchange_);
+        }
+      }
+      done.Notify();
+    });
     done.WaitForNotification();
     return right;
   }
@@ -129,18 +130,22 @@ class Job {
     ReceivedPush push;
     push.member = MemberId(worker + 1);
     push.exchange = Exchange(exchange_);
-    push.layout_hash = thread_.layout_hash();
+    push.layout_hash = thread_.traits().layout_hash;
     push.payload.Append({reinterpret_cast<const char*>(ones_.data()), bytes()}, nullptr);
     push.reserved_bytes = bytes();
-    thread_.Accept(std::move(push), [](const absl::StatusOr<PushAccepted>& accepted) {
-      TESSERA_CHECK(accepted.ok());
+    thread_.Post([push = std::move(push)](ServedShard& served) mutable {
+      served.Accept(std::move(push), [](const absl::StatusOr<PushAccepted>& accepted) {
+        TESSERA_CHECK(accepted.ok());
+      });
     });
     absl::Notification read;
-    thread_.Read(MemberId(worker + 1), Exchange(exchange_), RestWord(),
-                 [&](const absl::StatusOr<ReadResult>& result) {
-                   TESSERA_CHECK(result.ok());
-                   read.Notify();
-                 });
+    thread_.Read<ReadResult>(
+        MemberId(worker + 1), Exchange(exchange_), RestWord(),
+        [&](Shard& shard) { return shard.Read(MemberId(worker + 1), Exchange(exchange_)); },
+        [&](const absl::StatusOr<ReadResult>& result) {
+          TESSERA_CHECK(result.ok());
+          read.Notify();
+        });
     read.WaitForNotification();
   }
 

@@ -15,8 +15,8 @@
 #include "common/codec/payload.h"
 #include "common/layout/shard_map.h"
 #include "server/shard/block_store.h"
-#include "server/shard/site_subnet.h"
-#include "server/shard/subnet_rounds.h"
+#include "server/shard/forms/site_subnet.h"
+#include "server/shard/forms/subnet_rounds.h"
 
 namespace tessera {
 namespace {

@@ -53,7 +53,7 @@ int Serve(int64_t width, bool subnets) {
   plan.generation = Generation(1);
   plan.members = {{MemberId(1), Rank(0), Exchange(1)}};
   plan.former = {{MemberId(2), Rank(1), Exchange(1), Exchange(0)}};
-  shard.SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+  shard.PostOfPlan([plan](ServedShard& served) { served.SetPlan(plan); });
   ParameterService service(&shard, kDigest, Generation(0));
   auto server = GrpcServer::Start({"127.0.0.1:0", {service.service()}});
   TESSERA_CHECK(server.ok());

@@ -2,6 +2,13 @@
 
 namespace tessera {
 
+NamedKeys KeySet::On(size_t server) const {
+  if (subnet.has_value()) return *subnet;
+  if (is_sparse()) return NamedCore{sparse[server]->core->name, 0, std::nullopt};
+  if (layers.has_value()) return *layers;
+  return AllEntries();
+}
+
 KeySet DenseKeys(const ModelShape& shape, int servers) {
   KeySet keys;
   for (int s = 0; s < servers; ++s) keys.slices.push_back(SlicesOf(shape, ShardId(s), servers));

@@ -2,11 +2,12 @@
 #ifndef TESSERA_COMMON_KEYSET_KEY_SET_H_
 #define TESSERA_COMMON_KEYSET_KEY_SET_H_
 
-#include <cstdint>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "common/keyset/named_keys.h"
 #include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/layer_cut.h"
@@ -29,6 +30,8 @@ struct KeySet {
   std::optional<ParameterRange> layers;
 
   bool is_sparse() const { return !sparse.empty(); }
+  // As messages to this server name them. A core's keys are left out.
+  NamedKeys On(size_t server) const;
 };
 
 // All entries of `shape` on so many servers.

@@ -4,9 +4,7 @@
 #include <string>
 
 #include "common/rpc/chunk.h"
-#include "common/rpc/core_message.h"
-#include "common/rpc/layer_message.h"
-#include "common/rpc/subnet_message.h"
+#include "common/rpc/key_set_message.h"
 #include "common/rpc/transport.h"
 #include "proto/activations.pb.h"
 
@@ -45,13 +43,7 @@ int64_t PushWireBytes(const v1::Caller& caller, const KeySet& keys, int64_t payl
   v1::PushChunk push;
   v1::PushHeader& header = *push.mutable_header();
   *header.mutable_caller() = caller;
-  if (keys.subnet.has_value()) {
-    *header.mutable_keys()->mutable_subnet() = ToMessage(*keys.subnet);
-  } else if (keys.is_sparse()) {
-    *header.mutable_keys()->mutable_sparse() = ToMessage(keys.sparse.front()->core->name);
-  } else {
-    SetKeys(keys, header.mutable_keys());
-  }
+  *header.mutable_keys() = ToMessage(keys.On(0));
   if (keys.layers.has_value()) header.set_summed(1);
   header.set_exchange(kExchanges);
   header.set_base_version(kExchanges);
@@ -64,11 +56,7 @@ int64_t PushWireBytes(const v1::Caller& caller, const KeySet& keys, int64_t payl
 int64_t PullWireBytes(const v1::Caller& caller, const KeySet& keys) {
   v1::PullRequest request;
   *request.mutable_caller() = caller;
-  if (keys.is_sparse()) {
-    *request.mutable_keys()->mutable_sparse() = ToMessage(keys.sparse.front()->core->name);
-  } else {
-    SetKeys(keys, request.mutable_keys());
-  }
+  *request.mutable_keys() = ToMessage(keys.On(0));
   request.set_after_exchange(kExchanges);
   return kCallWireBytes + WireBytes(request.ByteSizeLong());
 }

@@ -10,7 +10,7 @@
 #include "common/keyset/key_set.h"
 #include "common/layout/shard_map.h"
 #include "proto/parameter_server.pb.h"
-#include "server/shard/site_subnet.h"
+#include "server/shard/forms/site_subnet.h"
 
 namespace tessera {
 

@@ -30,42 +30,8 @@ struct ParkedRead {
   SimulatedClient* client = nullptr;
   // The client's number of the exchange that asks.
   uint64_t call = 0;
-  // The read is of its site's subnet in the round after the exchange, rather than of all entries.
-  bool is_fetch = false;
-  // If set, the read is of the entries of this core and of the exchange's explorer.
-  std::optional<CoreName> core;
+  NamedKeys keys;
 };
-
-// What a read brings, and which of it was asked for: a subnet, or a core and an explorer; both
-// nullptr: all entries, or it was not to be had.
-struct ServedRead {
-  std::shared_ptr<const SiteSubnet> site;
-  std::shared_ptr<const SparsePlace> place;
-  ReadResult read;
-};
-
-// The answer to a read: nullopt while it must wait.
-inline absl::StatusOr<std::optional<ServedRead>> Ask(Shard* shard, const ParkedRead& read) {
-  using Answer = std::optional<ServedRead>;
-  if (read.is_fetch) {
-    absl::StatusOr<std::optional<SubnetReadResult>> result =
-        shard->ReadSubnet(read.member, read.after.Next());
-    if (!result.ok()) return result.status();
-    if (!result->has_value()) return Answer();
-    return Answer({std::move((*result)->site), nullptr, std::move((*result)->read)});
-  }
-  if (read.core.has_value()) {
-    absl::StatusOr<std::optional<SparseReadResult>> result =
-        shard->ReadSparse(read.member, read.after, *read.core);
-    if (!result.ok()) return result.status();
-    if (!result->has_value()) return Answer();
-    return Answer({nullptr, std::move((*result)->place), std::move((*result)->read)});
-  }
-  absl::StatusOr<std::optional<ReadResult>> result = shard->Read(read.member, read.after);
-  if (!result.ok()) return result.status();
-  if (!result->has_value()) return Answer();
-  return Answer({nullptr, nullptr, **std::move(result)});
-}
 
 class ParkedReads {
  public:
@@ -100,12 +66,13 @@ class ParkedReads {
   // Answers a read that may be answered now. False: it must wait on.
   template <typename Answer>
   static bool Try(Shard* shard, const ParkedRead& read, Answer& answer) {
-    absl::StatusOr<std::optional<ServedRead>> result = Ask(shard, read);
+    absl::StatusOr<std::optional<ReadResult>> result =
+        shard->Read(read.member, read.after, read.keys);
     if (result.ok() && !result->has_value()) return false;
     if (result.ok()) {
-      answer(read, absl::StatusOr<ServedRead>(**std::move(result)));
+      answer(read, absl::StatusOr<ReadResult>(**std::move(result)));
     } else {
-      answer(read, absl::StatusOr<ServedRead>(result.status()));
+      answer(read, absl::StatusOr<ReadResult>(result.status()));
     }
     return true;
   }

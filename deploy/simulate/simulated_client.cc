@@ -10,7 +10,7 @@
 #include "common/codec/coded_keys.h"
 #include "common/codec/selective_codec.h"
 #include "common/rpc/chunk.h"
-#include "server/shard/layer_parts.h"
+#include "server/shard/forms/layer_parts.h"
 
 namespace tessera {
 
@@ -28,7 +28,7 @@ SimulatedClient::SimulatedClient(Options options, SimulatedWorld* world, Simulat
   if (!codes_pushes() && !moves_cores) return;
   // What nobody looks at need not be held back.
   if (!options_.moves_values) options_.codecs.error_feedback = false;
-  const ModelShape& shape = servers_.front().server->shard().shape();
+  const ModelShape& shape = servers_.front().server->shard().traits().shape;
   if (options_.moves_values || options_.codecs.push->selective() == nullptr) {
     UpdateCoder::Options coding{options_.codecs, shape, options_.seed, options_.rank};
     coding.layers = options_.layers;
@@ -179,12 +179,7 @@ void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
   SimulatedServer::Request request;
   request.kind = kind_;
   request.rest = push_.rest;
-  request.read = {
-      options_.member, push_.exchange, this, call, transfer_.value_keys->subnet.has_value(),
-      std::nullopt};
-  if (transfer_.value_keys->is_sparse()) {
-    request.read.core = transfer_.value_keys->sparse[server]->core->name;
-  }
+  request.read = {options_.member, push_.exchange, this, call, transfer_.value_keys->On(server)};
   if (kind_ == Kind::kPushPull) {
     request.push = MakePush(server);
     traffic_.push_payload_bytes += to.sizes.push_payload_bytes;
@@ -196,11 +191,10 @@ void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
 void SimulatedClient::EncodeSparse(size_t server, ReceivedPush* push) const {
   const SparseKeys& keys = *transfer_.update_keys->sparse[server];
   push->codec = coder_->codec();
-  push->core = NamedCore{keys.core->name, 0, std::nullopt};
   if (servers_[server].sends_keys) {
     EncodedKeys encoded = EncodeKeys(keys.core->keys);
-    push->core->key_form = static_cast<int>(encoded.form);
-    push->core->keys = std::move(encoded.bytes);
+    push->keys =
+        NamedCore{keys.core->name, static_cast<int>(encoded.form), std::move(encoded.bytes)};
   }
   // The shard checks what other codecs have written.
   if (!IsPlain(push->codec)) return;
@@ -248,10 +242,9 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
   push.whole_next = push_.whole_next;
   push.layout_hash = to.server->shard().layout_hash();
   push.examples = push_.examples;
-  push.subnet = transfer_.update_keys->subnet;
-  push.layers = transfer_.update_keys->layers;
-  // The push counts as server/rpc/push_call.cc makes it count.
-  if (push.layers) push.summed = std::max<uint64_t>(1, push_.summed);
+  push.keys = transfer_.update_keys->On(server);
+  // What server/rpc/push_call.cc makes of the header.
+  if (transfer_.update_keys->layers) push.summed = std::max<uint64_t>(1, push_.summed);
   if (pushes_sparse()) {
     EncodeSparse(server, &push);
     // The payload may be wanted again, with the core's keys.
@@ -261,12 +254,11 @@ ReceivedPush SimulatedClient::MakePush(size_t server) {
   if (codes_pushes()) {
     push.codec = coder_ ? coder_->codec() : options_.codecs.push;
     push.payload = std::move(to.payload);
-    const Shard& shard = to.server->shard();
-    const CodedForms& forms =
-        push.layers ? shard.layer_parts()->Find(*push.layers)->forms : shard.dense_forms();
-    const CodedKeys* const keys = forms.Find(push.codec);
-    // A coded subnet's is for the shard to find.
-    if (keys != nullptr && !push.subnet) push.bad_entry = FirstBadEntry(*keys, push.payload);
+    // That of entries which only the shard knows is for the shard to find.
+    const auto entries = to.server->shard().traits().keys->OfPush(push.keys, push.summed);
+    if (!entries.ok() || *entries == nullptr) return push;
+    const CodedKeys* const keys = (*entries)->forms().Find(push.codec);
+    if (keys != nullptr) push.bad_entry = FirstBadEntry(*keys, push.payload);
     return push;
   }
   for (const Slice& slice : PushedSlices(server).slices) {
@@ -319,7 +311,7 @@ void SimulatedClient::OnAcknowledged(uint64_t call) {
   if (!is_under_way()) process_.Wake(ticket_);
 }
 
-int64_t SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<ServedRead> result) {
+int64_t SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<ReadResult> result) {
   if (call != call_) return 0;
   Server& from = servers_[server.value()];
   const int machine = from.server->machine();
@@ -333,26 +325,25 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<Se
     });
     return 0;
   }
-  from.pulled = result->read.version;
-  core_count_ = std::max(core_count_, result->read.cores);
-  job_examples_ = std::max(job_examples_, result->read.examples);
-  plan_ = std::max(plan_, result->read.plan);
-  if (result->site != nullptr) {
+  from.pulled = result->version;
+  core_count_ = std::max(core_count_, result->cores);
+  job_examples_ = std::max(job_examples_, result->examples);
+  plan_ = std::max(plan_, result->plan);
+  if (result->entries == nullptr) {
+    // The core is not known, or exchanges are of all entries by now.
+    needs_all_ = needs_all_ || transfer_.value_keys->is_sparse();
+    is_whole_ = is_whole_ || transfer_.value_keys->subnet.has_value();
+    from.sizes.pull_payload_bytes = 0;
+    from.sizes.pull_wire_bytes = AnswerWireBytes(nullptr, 0);
+  } else if (transfer_.value_keys->subnet.has_value()) {
     TakeCut(server.value(), *result);
   } else if (transfer_.value_keys->is_sparse()) {
     TakeSparse(server.value(), *result);
-  } else if (transfer_.value_keys->subnet.has_value()) {
-    is_whole_ = true;
-    from.sizes.pull_payload_bytes = 0;
-    from.sizes.pull_wire_bytes = AnswerWireBytes(nullptr, 0);
-  } else if (transfer_.value_keys->layers.has_value()) {
-    TakeLayers(server.value(), *result);
-  } else if (codes_pulls()) {
-    const Shard& shard = from.server->shard();
-    TakeCoded(server.value(), *shard.dense_forms().Find(options_.codecs.pull), result->read.version,
-              shard.slices(), DenseSource(result->read.snapshot, 0));
-  } else if (options_.moves_values) {
-    CopyValues(from.server->shard().slices(), *result->read.snapshot, 0);
+  } else {
+    const bool is_half = transfer_.value_keys->layers.has_value();
+    TakeRun(server.value(),
+            is_half ? transfer_.value_keys->slices[server.value()] : from.server->shard().slices(),
+            *result);
   }
   const auto s = static_cast<uint32_t>(server.value());
   world_.network.Send(machine, options_.machine, from.sizes.pull_wire_bytes,

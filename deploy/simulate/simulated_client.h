@@ -85,7 +85,7 @@ class SimulatedClient final : public ParameterClient {
   void NeedKeys(ShardId server, uint64_t call);
   // These return the bytes of the payload.
   int64_t TakeCore(ShardId server, uint64_t call, absl::StatusOr<std::shared_ptr<const Core>> core);
-  int64_t Served(ShardId server, uint64_t call, absl::StatusOr<ServedRead> result);
+  int64_t Served(ShardId server, uint64_t call, absl::StatusOr<ReadResult> result);
 
  private:
   using Kind = SimulatedServer::Request::Kind;
@@ -130,19 +130,18 @@ class SimulatedClient final : public ParameterClient {
   bool codes_pulls() const {
     return kind_ != Kind::kReadOutside && options_.codecs.pull != Codec();
   }
-  void TakeCoded(size_t server, const CodedKeys& keys, Version version, const ShardSlices& slices,
-                 std::unique_ptr<EntrySource> source);
+  void TakeCoded(size_t server, const ShardSlices& slices, const ReadResult& result);
   void SendWithKeys(uint32_t server, uint64_t call);
   // The entries that the push is of, and those that were read, written into the learner's arrays.
   void EncodeSparse(size_t server, ReceivedPush* push) const;
-  void TakeSparse(size_t server, const ServedRead& result);
+  void TakeSparse(size_t server, const ReadResult& result);
   bool pushes_sparse() const { return transfer_.update_keys->is_sparse(); }
-  void WriteCoded(size_t server, const CodedKeys& keys, Version version, ValueRuns* runs,
-                  std::unique_ptr<EntrySource> source) const;
-  // Copies the values of a shard's snapshot, from entry `begin` on.
+  void WriteCoded(size_t server, const CodedKeys& keys, ValueRuns* runs,
+                  const ReadResult& result) const;
+  // Of a shard's snapshot, from entry `begin` on.
   void CopyValues(const ShardSlices& slices, const Snapshot& snapshot, int64_t begin) const;
-  void TakeLayers(size_t server, const ServedRead& result);
-  void TakeCut(size_t server, const ServedRead& result);
+  void TakeRun(size_t server, const ShardSlices& slices, const ReadResult& result);
+  void TakeCut(size_t server, const ReadResult& result);
   // An answer is here.
   void OnAcknowledged(uint64_t call);
   void OnValues(uint32_t server, uint64_t call);

@@ -6,51 +6,43 @@
 #include "common/base/check.h"
 #include "common/rpc/chunk.h"
 #include "deploy/simulate/simulated_client.h"
-#include "server/shard/layer_parts.h"
+#include "server/shard/forms/core_exchange.h"
+#include "server/shard/forms/site_subnet.h"
 #include "worker/rpc/value_writer.h"
 
 namespace tessera {
 
-// Takes the answer to a fetch, which server/rpc/pull_call.cc gives: values where the cut is the one that was asked
-// for, and the right cut where it is not.
-void SimulatedClient::TakeCut(size_t server, const ServedRead& result) {
+// As server/rpc/pull_call.cc answers a fetch, and worker/rpc takes it: values where the cut is the
+// one asked for, and the right one where it is not.
+void SimulatedClient::TakeCut(size_t server, const ReadResult& result) {
   const KeySet& keys = *transfer_.value_keys;
-  const bool is_right = result.site->place() == *keys.subnet;
+  const auto site = std::static_pointer_cast<const SiteSubnet>(result.entries);
+  const bool is_right = site->place() == *keys.subnet;
   const bool has_values = is_right && !keys.waits_only;
-  if (!is_right) recut_ = result.site->place();
+  if (!is_right) recut_ = site->place();
   ExchangeSizes& sizes = servers_[server].sizes;
-  sizes.pull_payload_bytes = has_values ? result.site->bytes() : 0;
-  sizes.pull_wire_bytes = AnswerWireBytes(result.site.get(), sizes.pull_payload_bytes);
-  if (has_values && codes_pulls()) {
-    TakeCoded(server, *result.site->forms().Find(options_.codecs.pull), result.read.version,
-              keys.slices[server], SubnetSource(result.site, result.read.snapshot));
-    sizes.pull_wire_bytes = AnswerWireBytes(result.site.get(), sizes.pull_payload_bytes);
-    return;
-  }
-  if (!has_values || !options_.moves_values) return;
-  SubnetGather gather(result.site, result.read.snapshot);
+  sizes.pull_payload_bytes = has_values ? site->bytes() : 0;
+  if (has_values && codes_pulls()) TakeCoded(server, keys.slices[server], result);
+  sizes.pull_wire_bytes = AnswerWireBytes(site.get(), sizes.pull_payload_bytes);
+  if (!has_values || !options_.moves_values || codes_pulls()) return;
+  SubnetGather gather(site, result.snapshot);
   for (const Slice& slice : keys.slices[server].slices) {
     gather.Next(slice.size(), PlaceOf(slice, (*transfer_.values)[slice.parameter]));
   }
   TESSERA_CHECK(gather.left() == 0);
 }
 
-void SimulatedClient::TakeSparse(size_t server, const ServedRead& result) {
+void SimulatedClient::TakeSparse(size_t server, const ReadResult& result) {
   ExchangeSizes& sizes = servers_[server].sizes;
-  sizes.pull_payload_bytes = 0;
-  sizes.pull_wire_bytes = AnswerWireBytes(nullptr, 0);
-  needs_all_ = needs_all_ || result.place == nullptr;
-  if (result.place == nullptr) return;
-  const EntrySet& entries = result.place->keys.entries;
-  const CodedKeys& keys = *result.place->forms.Find(options_.codecs.pull);
+  const EntrySet& entries = static_cast<const SparsePlace&>(*result.entries).keys().entries;
+  const CodedKeys& keys = *result.entries->forms().Find(options_.codecs.pull);
   sizes.pull_payload_bytes = keys.bytes();
   sizes.pull_wire_bytes = AnswerWireBytes(nullptr, keys.bytes());
   if (!options_.moves_values) return;
   std::vector<float> values(entries.count());
   ValueRuns runs;
   runs.Assign(EntriesAsSlices(entries.count()), {absl::MakeSpan(values)});
-  WriteCoded(server, keys, result.read.version, &runs,
-             SparseSource(result.place, result.read.snapshot));
+  WriteCoded(server, keys, &runs, result);
   const float* next = values.data();
   for (const Slice& slice : servers_[server].server->shard().slices().slices) {
     next += ScatterEntries(entries, slice.offset, slice.offset + slice.size(), next,
@@ -58,36 +50,33 @@ void SimulatedClient::TakeSparse(size_t server, const ServedRead& result) {
   }
 }
 
-// Takes an answer of half of the layers, as server/rpc/pull_call.cc gives it. For no entries nothing is sent,
-// whatever the codec.
-void SimulatedClient::TakeLayers(size_t server, const ServedRead& result) {
-  const ShardSlices& slices = transfer_.value_keys->slices[server];
-  if (slices.size == 0) return;
-  const LayerPart& part =
-      *servers_[server].server->shard().layer_parts()->Find(*transfer_.value_keys->layers);
+// As server/rpc/pull_call.cc answers: of entries that are one run, which may be nothing at all.
+void SimulatedClient::TakeRun(size_t server, const ShardSlices& slices, const ReadResult& result) {
+  if (result.entries->is_nothing()) return;
   if (codes_pulls()) {
-    TakeCoded(server, *part.forms.Find(options_.codecs.pull), result.read.version, slices,
-              DenseSource(result.read.snapshot, part.begin));
+    TakeCoded(server, slices, result);
   } else if (options_.moves_values) {
-    CopyValues(slices, *result.read.snapshot, part.begin);
+    CopyValues(slices, *result.snapshot, result.entries->run()->begin);
   }
 }
 
-void SimulatedClient::TakeCoded(size_t server, const CodedKeys& keys, Version version,
-                                const ShardSlices& slices, std::unique_ptr<EntrySource> source) {
+void SimulatedClient::TakeCoded(size_t server, const ShardSlices& slices,
+                                const ReadResult& result) {
+  const CodedKeys& keys = *result.entries->forms().Find(options_.codecs.pull);
   ExchangeSizes& sizes = servers_[server].sizes;
   sizes.pull_payload_bytes = keys.bytes();
   sizes.pull_wire_bytes = AnswerWireBytes(nullptr, sizes.pull_payload_bytes);
   if (!options_.moves_values) return;
   ValueRuns runs;
   runs.Assign(slices, *transfer_.values);
-  WriteCoded(server, keys, version, &runs, std::move(source));
+  WriteCoded(server, keys, &runs, result);
 }
 
-void SimulatedClient::WriteCoded(size_t server, const CodedKeys& keys, Version version,
-                                 ValueRuns* runs, std::unique_ptr<EntrySource> source) const {
-  const std::unique_ptr<AnswerPayload> payload = CodedPayload(
-      keys, PayloadRandom::OfValues(options_.seed, version, ShardId(server)), std::move(source));
+void SimulatedClient::WriteCoded(size_t server, const CodedKeys& keys, ValueRuns* runs,
+                                 const ReadResult& result) const {
+  const std::unique_ptr<AnswerPayload> payload =
+      CodedPayload(keys, PayloadRandom::OfValues(options_.seed, result.version, ShardId(server)),
+                   result.entries->Source(result.snapshot));
   ValueWriter writer(runs, &keys);
   while (payload->left() > 0) {
     for (const grpc::Slice& slice : payload->Next(kChunkBytes)) {

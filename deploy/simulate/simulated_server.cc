@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "deploy/simulate/simulated_client.h"
@@ -20,8 +21,8 @@ Shard::Options Observed(Shard::Options options, PolicyNews* news) {
 
 // The bytes of the core's keys that the push brings along.
 int64_t KeyBytes(const ReceivedPush& push) {
-  const bool has_keys = push.core.has_value() && push.core->keys.has_value();
-  return has_keys ? static_cast<int64_t>(push.core->keys->size()) : 0;
+  const auto* const core = std::get_if<NamedCore>(&push.keys);
+  return core != nullptr && core->keys ? static_cast<int64_t>(core->keys->size()) : 0;
 }
 
 }  // namespace
@@ -38,8 +39,7 @@ SimulatedServer::SimulatedServer(Options options, SimulatedWorld* world,
       world_(*world),
       coordinator_(*coordinator),
       shard_(Observed(std::move(options.shard), &news_)),
-      takes_parts_(shard_.trains_subnets() || shard_.cores() != nullptr ||
-                   shard_.layer_parts() != nullptr) {}
+      takes_parts_(shard_.traits().keys->moves_parts()) {}
 
 void SimulatedServer::Start() {
   v1::ServerHello hello;
@@ -129,7 +129,9 @@ void SimulatedServer::Handle(Request request) {
   const ParkedRead& read = request.read;
   if (request.kind == Request::Kind::kReadOutside) {
     shard_.Rest(read.member, read.after, request.rest);
-    client.Served(rank_, read.call, ServedRead{nullptr, nullptr, shard_.ReadNow()});
+    ReadResult now = shard_.ReadNow();
+    now.entries = shard_.traits().keys->dense();
+    client.Served(rank_, read.call, std::move(now));
     return;
   }
   bool behind_push = false;
@@ -148,21 +150,22 @@ void SimulatedServer::Handle(Request request) {
   if (behind_push) {
     reads_.ParkBehindPush(read);
   } else {
-    absl::StatusOr<std::optional<ServedRead>> result = Ask(&shard_, read);
+    absl::StatusOr<std::optional<ReadResult>> result =
+        shard_.Read(read.member, read.after, read.keys);
     if (result.ok() && !result->has_value()) return reads_.Park(read);
-    Answer(read, result.ok() ? absl::StatusOr<ServedRead>(**std::move(result))
-                             : absl::StatusOr<ServedRead>(result.status()));
+    Answer(read, result.ok() ? absl::StatusOr<ReadResult>(**std::move(result))
+                             : absl::StatusOr<ReadResult>(result.status()));
   }
 }
 
 void SimulatedServer::AnswerReads() {
-  reads_.Serve(&shard_, news_, [this](const ParkedRead& read, absl::StatusOr<ServedRead> result) {
+  reads_.Serve(&shard_, news_, [this](const ParkedRead& read, absl::StatusOr<ReadResult> result) {
     Answer(read, std::move(result));
   });
   news_ = PolicyNews();
 }
 
-void SimulatedServer::Answer(const ParkedRead& read, absl::StatusOr<ServedRead> result) {
+void SimulatedServer::Answer(const ParkedRead& read, absl::StatusOr<ReadResult> result) {
   pull_payload_bytes_ += read.client->Served(rank_, read.call, std::move(result));
 }
 

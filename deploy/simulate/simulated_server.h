@@ -74,7 +74,7 @@ class SimulatedServer {
   // The time that the piece of work takes which has just been done.
   SimNanos WorkTime();
   void AnswerReads();
-  void Answer(const ParkedRead& read, absl::StatusOr<ServedRead> result);
+  void Answer(const ParkedRead& read, absl::StatusOr<ReadResult> result);
   void AnswerCores();
   void TellCoreReport();
   void SetAlarm();

@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/rpc/borrowed_slice.h"
+#include "server/shard/block_walk.h"
 
 namespace tessera {
 namespace {
@@ -14,103 +15,6 @@ constexpr int64_t kEntryBytes = sizeof(float);
 constexpr int64_t kSmallBytes = 256;
 // Entries that are coded at a time where buckets have no headers: they stay in the first-level cache.
 constexpr int64_t kTileEntries = 4096;
-
-// Where the shard's dense order goes on.
-class BlockWalk {
- public:
-  BlockWalk(std::shared_ptr<const Snapshot> snapshot, int64_t begin)
-      : snapshot_(std::move(snapshot)), offset_(begin) {
-    if (snapshot_->blocks().empty()) return;
-    while (offset_ >= block()->size()) {
-      offset_ -= block()->size();
-      if (++block_ == snapshot_->blocks().size()) break;
-    }
-  }
-
-  const std::shared_ptr<const Block>& block() const { return snapshot_->blocks()[block_]; }
-  // Entries of the block that are left.
-  int64_t run() const { return block()->size() - offset_; }
-  const float* data() const { return block()->data() + offset_; }
-  // `count` is at most run().
-  void Skip(int64_t count) {
-    offset_ += count;
-    if (offset_ < block()->size()) return;
-    ++block_;
-    offset_ = 0;
-  }
-
- private:
-  const std::shared_ptr<const Snapshot> snapshot_;
-  size_t block_ = 0;
-  int64_t offset_ = 0;
-};
-
-class DenseEntries final : public EntrySource {
- public:
-  DenseEntries(std::shared_ptr<const Snapshot> snapshot, int64_t begin)
-      : walk_(std::move(snapshot), begin) {}
-
-  const float* Next(int64_t count, float* scratch) override {
-    // A run may end with its block, which the caller may still read, as the snapshot holds it.
-    if (count <= walk_.run()) {
-      const float* const data = walk_.data();
-      walk_.Skip(count);
-      return data;
-    }
-    for (int64_t done = 0; done < count;) {
-      const int64_t run = std::min(count - done, walk_.run());
-      std::copy_n(walk_.data(), run, scratch + done);
-      walk_.Skip(run);
-      done += run;
-    }
-    return scratch;
-  }
-
- private:
-  BlockWalk walk_;
-};
-
-class SubnetEntries final : public EntrySource {
- public:
-  SubnetEntries(std::shared_ptr<const SiteSubnet> site, std::shared_ptr<const Snapshot> snapshot)
-      : gather_(std::move(site), std::move(snapshot)) {}
-
-  const float* Next(int64_t count, float* scratch) override {
-    gather_.Next(count, scratch);
-    return scratch;
-  }
-
- private:
-  SubnetGather gather_;
-};
-
-class SparseEntries final : public EntrySource {
- public:
-  SparseEntries(std::shared_ptr<const SparsePlace> place, std::shared_ptr<const Snapshot> snapshot)
-      : place_(std::move(place)), snapshot_(std::move(snapshot)), walk_(place_->keys.entries) {}
-
-  const float* Next(int64_t count, float* scratch) override {
-    for (int64_t done = 0; done < count;) {
-      const Block& block = *snapshot_->blocks()[block_];
-      const int64_t end = block_begin_ + block.size();
-      const EntryWalk::Run run = walk_.Next(end, count - done);
-      GatherEntries(place_->keys.entries, run.begin, run.end,
-                    block.data() + (run.begin - block_begin_), scratch + done);
-      done += run.count;
-      if (walk_.place() < end) continue;
-      ++block_;
-      block_begin_ = end;
-    }
-    return scratch;
-  }
-
- private:
-  const std::shared_ptr<const SparsePlace> place_;
-  const std::shared_ptr<const Snapshot> snapshot_;
-  EntryWalk walk_;
-  size_t block_ = 0;
-  int64_t block_begin_ = 0;  // in the dense order
-};
 
 class Borrowed final : public AnswerPayload {
  public:
@@ -139,26 +43,33 @@ class Borrowed final : public AnswerPayload {
 
 class Gathered final : public AnswerPayload {
  public:
-  Gathered(std::shared_ptr<const SiteSubnet> site, std::shared_ptr<const Snapshot> snapshot)
-      : gather_(std::move(site), std::move(snapshot)) {}
+  Gathered(int64_t entries, std::unique_ptr<EntrySource> source)
+      : source_(std::move(source)), left_(entries) {}
 
-  int64_t left() const override { return gather_.left() * kEntryBytes; }
+  int64_t left() const override { return left_ * kEntryBytes; }
   std::vector<grpc::Slice> Next(int64_t room) override {
-    const int64_t entries = std::min(gather_.left(), room / kEntryBytes);
+    const int64_t entries = std::min(left_, room / kEntryBytes);
     const int64_t bytes = entries * kEntryBytes;
     if (bytes <= kSmallBytes) {
       float values[kSmallBytes / kEntryBytes];
-      gather_.Next(entries, values);
+      Take(entries, values);
       return {grpc::Slice(values, static_cast<size_t>(bytes))};
     }
     grpc::Slice slice(static_cast<size_t>(bytes));
     void* const out = const_cast<uint8_t*>(slice.begin());
-    gather_.Next(entries, static_cast<float*>(out));
+    Take(entries, static_cast<float*>(out));
     return {slice};
   }
 
  private:
-  SubnetGather gather_;
+  void Take(int64_t entries, float* out) {
+    left_ -= entries;
+    const float* const values = source_->Next(entries, out);
+    if (values != out) std::copy_n(values, entries, out);
+  }
+
+  const std::unique_ptr<EntrySource> source_;
+  int64_t left_;
 };
 
 class CodedAnswer final : public AnswerPayload {
@@ -221,22 +132,8 @@ class Bytes final : public AnswerPayload {
 
 }  // namespace
 
-std::unique_ptr<EntrySource> SparseSource(std::shared_ptr<const SparsePlace> place,
-                                          std::shared_ptr<const Snapshot> snapshot) {
-  return std::make_unique<SparseEntries>(std::move(place), std::move(snapshot));
-}
-
 std::unique_ptr<AnswerPayload> BytesPayload(std::string bytes) {
   return std::make_unique<Bytes>(std::move(bytes));
-}
-
-std::unique_ptr<EntrySource> DenseSource(std::shared_ptr<const Snapshot> snapshot, int64_t begin) {
-  return std::make_unique<DenseEntries>(std::move(snapshot), begin);
-}
-
-std::unique_ptr<EntrySource> SubnetSource(std::shared_ptr<const SiteSubnet> site,
-                                          std::shared_ptr<const Snapshot> snapshot) {
-  return std::make_unique<SubnetEntries>(std::move(site), std::move(snapshot));
 }
 
 std::unique_ptr<AnswerPayload> DensePayload(std::shared_ptr<const Snapshot> snapshot, int64_t begin,
@@ -244,9 +141,9 @@ std::unique_ptr<AnswerPayload> DensePayload(std::shared_ptr<const Snapshot> snap
   return std::make_unique<Borrowed>(std::move(snapshot), begin, entries);
 }
 
-std::unique_ptr<AnswerPayload> SubnetPayload(std::shared_ptr<const SiteSubnet> site,
-                                             std::shared_ptr<const Snapshot> snapshot) {
-  return std::make_unique<Gathered>(std::move(site), std::move(snapshot));
+std::unique_ptr<AnswerPayload> GatheredPayload(int64_t entries,
+                                               std::unique_ptr<EntrySource> source) {
+  return std::make_unique<Gathered>(entries, std::move(source));
 }
 
 std::unique_ptr<AnswerPayload> CodedPayload(const CodedKeys& keys, const PayloadRandom& random,

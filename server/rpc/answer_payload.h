@@ -12,8 +12,7 @@
 #include "common/codec/coded_keys.h"
 #include "common/codec/encoder.h"
 #include "server/shard/block_store.h"
-#include "server/shard/core_exchange.h"
-#include "server/shard/site_subnet.h"
+#include "server/shard/forms/exchanged_entries.h"
 
 namespace tessera {
 
@@ -32,29 +31,12 @@ class AnswerPayload {
   virtual bool is_borrowed() const { return false; }
 };
 
-// Entries in an order of their own.
-class EntrySource {
- public:
-  virtual ~EntrySource() = default;
-  // The next `count`, which must be left: where they lie, or copied to `scratch`. Valid until the next
-  // call.
-  virtual const float* Next(int64_t count, float* scratch) = 0;
-};
-
-// What the shard owns, from entry `begin` of its dense order on.
-std::unique_ptr<EntrySource> DenseSource(std::shared_ptr<const Snapshot> snapshot, int64_t begin);
-// The entries of `place`.
-std::unique_ptr<EntrySource> SparseSource(std::shared_ptr<const SparsePlace> place,
-                                          std::shared_ptr<const Snapshot> snapshot);
-std::unique_ptr<EntrySource> SubnetSource(std::shared_ptr<const SiteSubnet> site,
-                                          std::shared_ptr<const Snapshot> snapshot);
-
 // f32, from where the values lie: `entries` from entry `begin` of the dense order on.
 std::unique_ptr<AnswerPayload> DensePayload(std::shared_ptr<const Snapshot> snapshot, int64_t begin,
                                             int64_t entries);
-// f32, gathered.
-std::unique_ptr<AnswerPayload> SubnetPayload(std::shared_ptr<const SiteSubnet> site,
-                                             std::shared_ptr<const Snapshot> snapshot);
+// f32, gathered: `entries` of `source`.
+std::unique_ptr<AnswerPayload> GatheredPayload(int64_t entries,
+                                               std::unique_ptr<EntrySource> source);
 // `keys`, which must outlive this, say how the entries of `source` are written.
 std::unique_ptr<AnswerPayload> CodedPayload(const CodedKeys& keys, const PayloadRandom& random,
                                             std::unique_ptr<EntrySource> source);

@@ -158,10 +158,12 @@ void AttachLink::State::Write() {
 
 AttachLink::AttachLink(Options options) : state_(std::make_shared<State>(std::move(options))) {
   // What is said before there is a connection is said again with the counters.
-  state_->options.shard->SetCoreListener([state = state_](const CoreReport& report) {
-    v1::ShardMessage message;
-    *message.mutable_core_report() = ToMessage(report);
-    state->Queue(std::move(message));
+  state_->options.shard->Post([state = state_](ServedShard& served) {
+    served.SetCoreListener([state](const CoreReport& report) {
+      v1::ShardMessage message;
+      *message.mutable_core_report() = ToMessage(report);
+      state->Queue(std::move(message));
+    });
   });
   reader_ = std::thread([state = state_] { state->Read(); });
   writer_ = std::thread([state = state_] { state->Write(); });
@@ -174,7 +176,7 @@ AttachLink::~AttachLink() {
   }
   state_->stream.Stop();
   state_->Wake();
-  state_->options.shard->SetCoreListener(nullptr);
+  state_->options.shard->Post([](ServedShard& served) { served.SetCoreListener(nullptr); });
   reader_.join();
   writer_.join();
 }

@@ -28,10 +28,10 @@ void AttachLink::State::HandlePlan(const v1::Plan& message) {
   }
   auto self = shared_from_this();
   const uint64_t generation = message.generation();
-  options.shard->SetPlan(std::move(wanted), [self, generation](std::vector<Shard::Removed> gone) {
+  options.shard->PostOfPlan([self, generation, wanted = std::move(wanted)](ServedShard& served) {
     v1::ShardMessage answer;
     answer.mutable_applied()->set_generation(generation);
-    for (const Shard::Removed& r : gone) {
+    for (const Shard::Removed& r : served.SetPlan(wanted)) {
       v1::PlanApplied::Removed& entry = *answer.mutable_applied()->add_removed();
       entry.set_member(r.member.value());
       entry.set_last_exchange(r.last_exchange.value());
@@ -54,17 +54,17 @@ void AttachLink::State::HandlePropose(const v1::Proposal& proposal) {
     last_answer.Clear();
   }
   auto self = shared_from_this();
-  options.shard->Propose(number, Exchange(proposal.member().first_exchange()),
-                         [self, number](Exchange promised) {
-                           v1::ShardMessage answer;
-                           answer.mutable_proposal_reply()->set_proposal(number);
-                           answer.mutable_proposal_reply()->set_first_exchange(promised.value());
-                           {
-                             absl::MutexLock lock(&self->mutex);
-                             if (self->last_proposal == number) self->last_answer = answer;
-                           }
-                           self->Queue(std::move(answer));
-                         });
+  const Exchange first(proposal.member().first_exchange());
+  options.shard->PostOfPlan([self, number, first](ServedShard& served) {
+    v1::ShardMessage answer;
+    answer.mutable_proposal_reply()->set_proposal(number);
+    answer.mutable_proposal_reply()->set_first_exchange(served.Propose(number, first).value());
+    {
+      absl::MutexLock lock(&self->mutex);
+      if (self->last_proposal == number) self->last_answer = answer;
+    }
+    self->Queue(std::move(answer));
+  });
 }
 
 void AttachLink::State::HandleLeave(const v1::LeaveAnswer& answer) {
@@ -78,7 +78,7 @@ void AttachLink::State::HandleLeave(const v1::LeaveAnswer& answer) {
 
 void AttachLink::State::HandleWithdraw(uint64_t last) {
   // Also those that the shard knows from the one that it followed.
-  options.shard->Withdraw(last);
+  options.shard->PostOfPlan([last](ServedShard& served) { served.Withdraw(last); });
 }
 
 void AttachLink::State::HandleCheckpoint(const v1::CheckpointOrder& order) {
@@ -189,7 +189,7 @@ bool AttachLink::State::BeginsAnew(const v1::PlanMessage& message) {
 void AttachLink::State::Handle(const v1::PlanMessage& message) {
   if (message.has_restore()) HandleRestore(message.restore());
   if (!message.copy_from().empty()) {
-    options.shard->AwaitCopy();
+    options.shard->Post([](ServedShard& served) { served.shard().AwaitCopy(); });
     if (options.copy_from) options.copy_from(message.copy_from());
   }
   if (message.has_plan()) HandlePlan(message.plan());
@@ -198,7 +198,12 @@ void AttachLink::State::Handle(const v1::PlanMessage& message) {
   if (message.withdraw() != 0) HandleWithdraw(message.withdraw());
   if (options.on_begun && (message.has_plan() || message.has_restore())) options.on_begun();
   if (message.has_leave()) HandleLeave(message.leave());
-  if (message.has_core_question()) options.shard->AskCore(FromMessage(message.core_question()));
+  if (message.has_core_question()) {
+    options.shard->PostOfPlan(
+        [question = FromMessage(message.core_question())](ServedShard& served) {
+          served.AskCore(question);
+        });
+  }
   if (message.drain()) {
     {
       absl::MutexLock lock(&mutex);

@@ -35,8 +35,8 @@ struct AttachLink::State : std::enable_shared_from_this<AttachLink::State> {
     hello.set_job_digest(options.job_digest);
     hello.set_job_text(options.job_text);
     hello.set_address(options.address);
-    hello.set_layout_hash(options.shard->layout_hash());
-    hello.set_parameter_bytes(options.shard->slices().bytes());
+    hello.set_layout_hash(options.shard->traits().layout_hash);
+    hello.set_parameter_bytes(options.shard->traits().slices.bytes());
   }
 
   void Read();

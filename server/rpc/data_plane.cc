@@ -99,10 +99,10 @@ void DataPlanes::SetAway(ShardId shard, bool away) {
 
 DataPlane* DataPlanes::Add(ShardThread* shard) {
   absl::MutexLock lock(&mutex_);
-  std::unique_ptr<DataPlane>& plane = planes_[shard->shard_id()];
+  std::unique_ptr<DataPlane>& plane = planes_[shard->traits().slices.shard];
   if (plane != nullptr) return plane.get();
   plane = std::make_unique<DataPlane>(shard, job_digest_, generation_);
-  plane->SetAway(away_.count(shard->shard_id()) > 0);
+  plane->SetAway(away_.count(shard->traits().slices.shard) > 0);
   return plane.get();
 }
 

@@ -24,9 +24,6 @@
 
 namespace tessera {
 
-// Sites of a round that a request may name: their shares fit well into a message's head.
-constexpr uint32_t kSitesMax = 4096;
-
 // Pushes of one host of which not even the header has come, where the job does not say how many workers
 // there may be.
 constexpr int64_t kHalfOpenPushesPerHost = 64;

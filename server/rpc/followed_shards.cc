@@ -77,7 +77,7 @@ absl::Status FollowedShard::Apply(const v1::LogEntry& entry, Payload payload, ab
   }
   position_ = entry.position();
   TESSERA_ASSIGN_OR_RETURN(ShardEvent event,
-                           FromMessage(entry, std::move(payload), shard_->codecs().push));
+                           FromMessage(entry, std::move(payload), shard_->traits().codecs.push));
   MoveTime(now, &event);
   const bool is_open = entry.has_fold() || !held_.empty();
   held_bytes_ += entry.ByteSizeLong();

@@ -2,12 +2,10 @@
 //
 //   1. The request is read and its caller checked.
 //   2. The shard is asked; the answer may wait for other workers. A client that goes is forgotten.
-//   3. Chunks are sent one after the other. All entries, those of some layers, or rows of one parameter: they
-//      reference the snapshot's blocks. A
-//      subnet: its entries are gathered from the blocks into the memory that is sent, one copy, but
-//      only if the caller's place is what it asked for. The first chunk is sent by the shard's
-//      thread, so of several it is a short one, and a subnet's has the header alone; gRPC's threads
-//      do the rest.
+//   3. Chunks are sent one after the other (pull_answer.h). Entries that are one run reference the snapshot's blocks;
+//      others, as a subnet's, are gathered from the blocks into the memory that is sent, one copy. The first chunk is
+//      sent by the shard's thread, so of several it is a short one, and of what is gathered it has the header alone;
+//      gRPC's threads do the rest.
 // A reader that is too slow loses its snapshot and ends with ABORTED, or with CANCELLED if its
 // network stands still.
 #ifndef TESSERA_SERVER_RPC_PULL_CALL_H_
@@ -15,9 +13,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
@@ -25,10 +21,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/codec/codec.h"
-#include "common/keyset/rows.h"
+#include "common/keyset/named_keys.h"
 #include "proto/parameter_server.pb.h"
-#include "server/rpc/answer_payload.h"
 #include "server/rpc/data_plane.h"
+#include "server/rpc/pull_answer.h"
 
 namespace tessera {
 
@@ -56,35 +52,32 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Begin(std::shared_ptr<PullCall> call,
                                                            AskFunction ask,
                                                            const grpc::ByteBuffer& request);
-  absl::Status AskAll(const grpc::ByteBuffer& request);
-  absl::Status TakeKeys(const v1::PullRequest& request);
-  absl::Status AskSparse(const v1::PullRequest& request);
-  absl::Status TakeLayers(const v1::LayerKeys& keys);
-  absl::Status TakeCodec(absl::string_view name);
-  absl::Status AskSubnet(const grpc::ByteBuffer& request);
+  absl::Status AskPull(const grpc::ByteBuffer& request);
+  absl::Status AskFetch(const grpc::ByteBuffer& request);
   absl::Status AskCopy(const v1::PullRequest& request);
+  void AskCore(MemberId member, uint64_t number);
+  // The values of `keys` for a member that has made exchange `after`: at once where it is outside an exchange.
+  void AskValues(MemberId member, Exchange after, RestWord word, NamedKeys keys);
+  // What of it the shard need not be asked. kInvalidArgument: nobody reads such keys.
+  absl::Status CheckKeys(const NamedKeys& keys);
+  absl::Status TakeCodec(absl::string_view name);
   // `read`: the shard's number for what was asked.
   void CancelWhenGone(uint64_t read);
-  void Answer(absl::StatusOr<ReadResult> result);
-  void AnswerSparse(absl::StatusOr<SparseReadResult> result);
-  void AnswerCore(absl::StatusOr<std::shared_ptr<const Core>> core);
-  void AnswerSubnet(const SubnetPlace& asked, absl::StatusOr<SubnetReadResult> result);
-  std::unique_ptr<AnswerPayload> Coded(const CodedKeys& keys, Version version,
-                                       std::unique_ptr<EntrySource> source);
-  void BeginAnswer(ReadResult result);
+  // Ends the call where there is none, else begins to send it.
+  template <typename Result, typename... Args>
+  void Answer(absl::StatusOr<Result> result, const Args&... args);
+  void BeginAnswer();
   void SendNext();
-  v1::ChunkHeader Header() const;
-  // Bytes that were not sent.
-  int64_t left() const { return payload_ == nullptr ? 0 : payload_->left(); }
-
   DataPlanes* const planes_;
   DataPlane* plane_ = nullptr;  // once the caller has named the shard
   grpc::CallbackServerContext* const context_;
   std::shared_ptr<PullCall> self_;
   std::string where_;
   bool outside_exchange_ = false;
-  std::optional<RowRange> rows_;     // all that is asked for
-  const LayerPart* part_ = nullptr;  // so
+  bool waits_only_ = false;  // a fetch that wants no values
+  bool copies_ = false;      // another server's, for its replica
+  // Of a read outside an exchange.
+  std::shared_ptr<const ExchangedEntries> entries_;
   Codec codec_;
 
   absl::Mutex mutex_;
@@ -92,21 +85,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Set once by Answer. Then one thread at a time, as gRPC calls OnWriteDone.
-  std::shared_ptr<const Snapshot> snapshot_;
-  Version version_;
-  uint64_t examples_ = 0;
-  CheckpointMark checkpoint_;
-  Generation plan_;
-  bool waits_only_ = false;
-  bool is_whole_model_ = false;               // a fetch that came when there are no rounds any more
-  std::optional<ReplicaTable> table_;         // of a replica's copy
-  std::shared_ptr<const SiteSubnet> site_;    // of a subnet's answer
-  std::unique_ptr<AnswerPayload> payload_;    // nullptr: the answer has none
-  std::shared_ptr<const SparsePlace> place_;  // of a core's and an explorer's entries
-  std::shared_ptr<const Core> core_;          // whose keys are the answer
-  int core_form_ = 0;
-  uint64_t cores_ = 0;
-  bool need_keys_ = false;
+  PullAnswer answer_;
   bool is_reader_ = false;
   bool has_begun_ = false;  // the header was sent
   int64_t bytes_ = 0;       // of the answer

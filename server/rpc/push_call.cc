@@ -8,13 +8,9 @@
 #include "common/base/check.h"
 #include "common/codec/selective_codec.h"
 #include "common/rpc/chunk.h"
-#include "common/rpc/core_message.h"
-#include "common/rpc/layer_message.h"
+#include "common/rpc/key_set_message.h"
 #include "common/rpc/status.h"
-#include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
-#include "server/shard/keys_word.h"
-#include "server/shard/layer_parts.h"
 
 namespace tessera {
 namespace {
@@ -22,21 +18,6 @@ namespace {
 // A push of small chunks: so many, and one more for each so many bytes.
 constexpr int64_t kSmallChunksMax = 1024;
 constexpr int64_t kChunkBytesLeast = 1024;
-
-KeysKind KindOf(const v1::KeySet& keys) {
-  switch (keys.kind_case()) {
-    case v1::KeySet::kDense:
-      return KeysKind::kDense;
-    case v1::KeySet::kSubnet:
-      return KeysKind::kSubnet;
-    case v1::KeySet::kSparse:
-      return KeysKind::kSparse;
-    case v1::KeySet::kLayers:
-      return KeysKind::kLayers;
-    default:
-      return KeysKind::kUnknown;
-  }
-}
 
 }  // namespace
 
@@ -133,7 +114,7 @@ absl::Status PushCall::TakeChunk() {
   wire_bytes_ += wire_bytes;
   plane_->CountPush(payload.size(), wire_bytes);
   if (needs_keys_) return absl::OkStatus();
-  if (push_.core && push_.core->keys) payload = TakeCoreKeys(std::move(payload));
+  if (core() != nullptr && core()->keys) payload = TakeCoreKeys(std::move(payload));
   for (const Payload::Piece& piece : payload.pieces()) {
     if (!check_ || !check_->Feed(piece.data, piece.size)) break;
   }
@@ -166,7 +147,7 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
 }
 
 absl::Status PushCall::TakeCodec(const v1::PushHeader& header) {
-  absl::StatusOr<Codec> codec = NamedCodec(header.codec(), plane_->shard().codecs().push);
+  absl::StatusOr<Codec> codec = NamedCodec(header.codec(), plane_->shard().traits().codecs.push);
   if (!codec.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": ", codec.status().message()));
   }
@@ -175,88 +156,41 @@ absl::Status PushCall::TakeCodec(const v1::PushHeader& header) {
 }
 
 absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
-  const char* const wanted = KeysWord(!plane_->shard().trains_subnets());
-  TESSERA_RETURN_IF_ERROR(TakeLayers(header));
-  if (part_ != nullptr) return absl::OkStatus();
-  if (header.keys().has_subnet()) {
-    if (!plane_->shard().trains_subnets()) {
-      return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are a subnet's, want ", wanted,
-                                                     "; the job's methods differ"));
-    }
-    if (header.keys().subnet().shares_size() > static_cast<int>(kSitesMax)) {
-      return absl::InvalidArgumentError(absl::StrCat(where_, ": shares are ",
-                                                     header.keys().subnet().shares_size(),
-                                                     ", want at most ", kSitesMax));
-    }
-    absl::StatusOr<SubnetPlace> place = PlaceOf(header.keys().subnet());
-    if (!place.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(where_, ": ", place.status().message()));
-    }
-    push_.subnet = *std::move(place);
-    return absl::OkStatus();
-  }
-  if (header.keys().has_sparse()) return TakeCore(header.keys().sparse());
-  if (!header.keys().has_dense() || !plane_->shard().takes_whole()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": keys are ", KeysWord(KindOf(header.keys())), ", want ", wanted));
-  }
-  return absl::OkStatus();
-}
-
-// What the shard checks, too, before any of the payload is read.
-absl::Status PushCall::TakeLayers(const v1::PushHeader& header) {
+  push_.summed = std::max<uint64_t>(1, header.summed());
+  const JobKeys& keys = *plane_->shard().traits().keys;
   const auto take = [&]() -> absl::Status {
-    if (header.keys().has_layers()) {
-      TESSERA_ASSIGN_OR_RETURN(push_.layers, LayersOf(header.keys().layers()));
-    }
-    push_.summed = std::max<uint64_t>(1, header.summed());
-    const ShardThread& shard = plane_->shard();
-    TESSERA_ASSIGN_OR_RETURN(
-        part_, FindPushedPart(shard.layer_parts(), push_.layers, push_.summed,
-                              KeysWord(KindOf(header.keys())), KeysWord(!shard.trains_subnets())));
-    return absl::OkStatus();
+    TESSERA_ASSIGN_OR_RETURN(push_.keys, KeysOf(header.keys()));
+    TESSERA_ASSIGN_OR_RETURN(entries_, keys.OfPush(push_.keys, push_.summed));
+    return core() == nullptr ? absl::OkStatus() : TakeCore(header.keys().sparse().keys_bytes());
   };
   const absl::Status status = take();
-  if (status.ok()) return status;
-  return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
-}
-
-absl::Status PushCall::TakeCore(const v1::SparseKeys& keys) {
-  const ShardThread& shard = plane_->shard();
-  if (!shard.moves_cores()) {
-    return absl::InvalidArgumentError(absl::StrCat(where_, ": keys are sparse, want ",
-                                                   KeysWord(!shard.trains_subnets()),
-                                                   "; the job's methods differ"));
+  if (!status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
   }
-  const absl::StatusOr<CoreName> name = CoreOf(keys);
-  if (!name.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(where_, ": ", name.status().message()));
-  }
-  const int64_t limit = KeyBytesMax(shard.slices().size);
-  if (keys.keys_bytes() > static_cast<uint64_t>(limit)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where_, ": keys are ", keys.keys_bytes(), " bytes, want at most ", limit));
-  }
-  key_bytes_ = static_cast<int64_t>(keys.keys_bytes());
-  push_.core.emplace();
-  push_.core->name = *name;
-  push_.core->key_form = static_cast<int>(std::min<uint32_t>(keys.key_form(), 255));
-  if (key_bytes_ > 0) push_.core->keys.emplace();
-  needs_keys_ = key_bytes_ == 0 && shard.WantsKeysOf(*name);
+  is_exact_ = entries_ != nullptr;
+  if (!is_exact_) entries_ = keys.dense();
   return absl::OkStatus();
 }
 
-int64_t PushCall::entries() const {
-  return part_ != nullptr ? part_->entries() : plane_->shard().slices().size;
+absl::Status PushCall::TakeCore(uint64_t keys_bytes) {
+  const ShardThread& shard = plane_->shard();
+  const int64_t limit = KeyBytesMax(shard.traits().slices.size);
+  if (keys_bytes > static_cast<uint64_t>(limit)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("keys are ", keys_bytes, " bytes, want at most ", limit));
+  }
+  key_bytes_ = static_cast<int64_t>(keys_bytes);
+  needs_keys_ = key_bytes_ == 0 && shard.WantsKeysOf(core()->name);
+  return absl::OkStatus();
 }
 
 int64_t PushCall::received() const {
-  const bool has_keys = push_.core && push_.core->keys;
-  return push_.payload.size() + (has_keys ? static_cast<int64_t>(push_.core->keys->size()) : 0);
+  const bool has_keys = core() != nullptr && core()->keys;
+  return push_.payload.size() + (has_keys ? static_cast<int64_t>(core()->keys->size()) : 0);
 }
 
 Payload PushCall::TakeCoreKeys(Payload payload) {
-  std::string& keys = *push_.core->keys;
+  std::string& keys = *core()->keys;
   if (static_cast<int64_t>(keys.size()) == key_bytes_) return payload;
   const auto owner = std::make_shared<const Payload>(std::move(payload));
   Payload rest;
@@ -277,45 +211,40 @@ void PushCall::AskForKeys() {
   End(grpc::Status());
 }
 
-// What the shard owns bounds what is received. A subnet's exact size is the shard's to know.
+// What the shard owns bounds what is received. The exact size of what depends on the exchange is the shard's to know.
 absl::Status PushCall::CheckSize(uint64_t bytes) {
-  const CodedForms& forms = part_ != nullptr ? part_->forms : plane_->shard().dense_forms();
-  const CodedKeys* const keys = forms.Find(push_.codec);
+  const CodedKeys* const coded = entries_->forms().Find(push_.codec);
   const auto refuse = [&](const std::string& wanted) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": payload is ", bytes, " bytes, want ",
                                                    wanted,
                                                    "; layouts differ, compare layout_hash in "
                                                    "status"));
   };
-  if (keys == nullptr) {
-    const bool is_nothing = part_ != nullptr && part_->entries() == 0;
-    const int64_t limit = is_nothing ? 0 : push_.codec->selective()->BytesMax(entries());
+  if (coded == nullptr) {
+    const int64_t limit = entries_->is_nothing() ? 0 : push_.codec->selective()->BytesMax(entries_->count());
     if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
     return refuse(absl::StrCat("at most ", limit));
   }
-  if (push_.core) {
-    if (bytes < static_cast<uint64_t>(key_bytes_)) {
-      return refuse(absl::StrCat("at least the ", key_bytes_, " of the keys"));
-    }
-    bytes -= static_cast<uint64_t>(key_bytes_);
+  if (bytes < static_cast<uint64_t>(key_bytes_)) {
+    return refuse(absl::StrCat("at least the ", key_bytes_, " of the keys"));
   }
-  if (!push_.subnet && !push_.core) {
-    if (bytes != static_cast<uint64_t>(keys->bytes())) {
-      return refuse(absl::StrCat(keys->bytes(), " (", keys->entries(), " entries as ",
+  bytes -= static_cast<uint64_t>(key_bytes_);
+  if (is_exact_) {
+    if (bytes != static_cast<uint64_t>(coded->bytes())) {
+      return refuse(absl::StrCat(coded->bytes(), " (", coded->entries(), " entries as ",
                                  push_.codec->name(), ")"));
     }
-    check_.emplace(*keys);
+    check_.emplace(*coded);
     return absl::OkStatus();
   }
   if (!IsPlain(push_.codec)) {
-    // Rows of a core's entries are others than those of the matrices, but no entry takes more than f32.
-    const int64_t limit = push_.core ? plane_->shard().slices().bytes() : keys->bytes();
+    const int64_t limit = plane_->shard().traits().keys->coded_bytes_max(*coded);
     if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
     return refuse(absl::StrCat("at most ", limit));
   }
   const auto entry_bytes = static_cast<uint64_t>(push_.codec->traits().entry_bytes);
-  if (bytes > static_cast<uint64_t>(keys->bytes()) || bytes % entry_bytes != 0) {
-    return refuse(absl::StrCat("a multiple of ", entry_bytes, " of at most ", keys->bytes()));
+  if (bytes > static_cast<uint64_t>(coded->bytes()) || bytes % entry_bytes != 0) {
+    return refuse(absl::StrCat("a multiple of ", entry_bytes, " of at most ", coded->bytes()));
   }
   plain_keys_.emplace(CodedKeys::Plain(push_.codec, static_cast<int64_t>(bytes / entry_bytes)));
   check_.emplace(*plain_keys_);
@@ -342,8 +271,11 @@ void PushCall::AskForPlace() {
   const std::shared_ptr<PushCall> self = shared_from_this();
   // Of a call that was cancelled the plane may be gone when its turn comes.
   ShardThread& shard = plane_->shard();
-  shard.Reserve(push_.member, declared_bytes_,
-                [self, &shard](const absl::Status& status) { self->OnPlace(status, shard); });
+  shard.Ask(
+      [member = push_.member, bytes = declared_bytes_](ServedShard& served, auto granted) {
+        served.Reserve(member, bytes, std::move(granted));
+      },
+      [self, &shard](const absl::Status& status) { self->OnPlace(status, shard); });
 }
 
 void PushCall::OnPlace(const absl::Status& status, ShardThread& shard) {
@@ -379,16 +311,18 @@ void PushCall::Deliver() {
     if (place_ == Place::kGranted) push_.reserved_bytes = declared_bytes_;
   }
   const SelectiveCodec* const selective = push_.codec->selective();
-  if (selective != nullptr && (part_ == nullptr || entries() > 0)) {
-    const absl::Status status = selective->Check(push_.payload, entries());
+  if (selective != nullptr && !entries_->is_nothing()) {
+    const absl::Status status = selective->Check(push_.payload, entries_->count());
     if (!status.ok()) {
       return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
     }
   }
   const std::shared_ptr<PushCall> self = shared_from_this();
-  plane_->shard().Accept(std::move(push_), [self](const absl::StatusOr<PushAccepted>& accepted) {
-    self->OnAccepted(accepted);
-  });
+  plane_->shard().Ask(
+      [push = std::move(push_)](ServedShard& served, auto done) mutable {
+        served.Accept(std::move(push), std::move(done));
+      },
+      [self](const absl::StatusOr<PushAccepted>& accepted) { self->OnAccepted(accepted); });
 }
 
 void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {

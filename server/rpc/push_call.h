@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
@@ -58,12 +59,13 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Status TakeHeader(const v1::PushHeader& header);
   absl::Status TakeCodec(const v1::PushHeader& header);
   absl::Status TakeKeys(const v1::PushHeader& header);
-  absl::Status TakeCore(const v1::SparseKeys& keys);
-  absl::Status TakeLayers(const v1::PushHeader& header);
+  absl::Status TakeCore(uint64_t keys_bytes);
   // Of a payload that begins with a core's keys: takes these off.
   Payload TakeCoreKeys(Payload payload);
   void AskForKeys();
-  int64_t entries() const;   // that the payload has, but for a subnet's or a core's
+  // The core that the push names; nullptr: it names none.
+  NamedCore* core() { return std::get_if<NamedCore>(&push_.keys); }
+  const NamedCore* core() const { return std::get_if<NamedCore>(&push_.keys); }
   int64_t received() const;  // bytes of the payload
   absl::Status CheckSize(uint64_t bytes);
   absl::Status CheckEnd() const;
@@ -99,7 +101,9 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   // Of what is checked while it arrives; a coded subnet is not, its buckets are the shard's to know.
   std::optional<CodedKeys> plain_keys_;
   std::optional<ArrivalCheck> check_;
-  const LayerPart* part_ = nullptr;  // of the layers whose entries are sent
+  // What the payload has, or, where that depends on the exchange, what it has some of.
+  std::shared_ptr<const ExchangedEntries> entries_;
+  bool is_exact_ = false;  // the former
   ReceivedPush push_;
 
   absl::Mutex mutex_;

@@ -49,10 +49,11 @@ void ReplicaCopier::CopyFrom(const std::string& donor) {
 bool ReplicaCopier::WantsCopy() {
   absl::Notification answered;
   bool wants = false;
-  shard_.WantsCopy([&](bool now) {
-    wants = now;
-    answered.Notify();
-  });
+  shard_.Ask([](ServedShard& served, const auto& done) { done(served.shard().WantsCopy()); },
+             [&](const absl::StatusOr<bool>& now) {
+               wants = now.ok() && *now;
+               answered.Notify();
+             });
   answered.WaitForNotification();
   return wants;
 }
@@ -95,8 +96,8 @@ absl::Status ReplicaCopier::CopyOnce(const std::string& donor) {
   request.mutable_caller()->set_job_digest(job_digest_);
   request.set_copies_replica(true);
   const auto stream = stub->Pull(&context, request);
-  const auto wanted = static_cast<size_t>(shard_.slices().bytes());
-  std::vector<float> values(static_cast<size_t>(shard_.slices().size));
+  const auto wanted = static_cast<size_t>(shard_.traits().slices.bytes());
+  std::vector<float> values(static_cast<size_t>(shard_.traits().slices.size));
   char* const bytes = reinterpret_cast<char*>(values.data());
   v1::ChunkHeader header;
   size_t received = 0;
@@ -120,17 +121,21 @@ absl::Status ReplicaCopier::CopyOnce(const std::string& donor) {
         absl::StrCat("copy from ", donor, ": more than ", wanted, " bytes, want that many"));
   }
   TESSERA_RETURN_IF_ERROR(status);
-  if (received < wanted || !header.has_replica() || header.layout_hash() != shard_.layout_hash()) {
+  if (received < wanted || !header.has_replica() || header.layout_hash() != shard_.traits().layout_hash) {
     return absl::InvalidArgumentError(absl::StrCat("copy from ", donor, ": ", received, " of ",
                                                    wanted, " bytes of layout ",
                                                    absl::Hex(header.layout_hash())));
   }
   absl::Status taken;
   absl::Notification done;
-  shard_.TakeCopy(TableOf(header), std::move(values), [&](absl::Status result) {
-    taken = std::move(result);
-    done.Notify();
-  });
+  shard_.Ask(
+      [&](ServedShard& served, const auto& answer) {
+        answer(served.shard().TakeCopy(TableOf(header), values));
+      },
+      [&](absl::Status result) {
+        taken = std::move(result);
+        done.Notify();
+      });
   done.WaitForNotification();
   return taken;
 }

@@ -81,7 +81,11 @@ std::shared_ptr<Replicator> Replicator::Make(Options options) {
   return std::shared_ptr<Replicator>(new Replicator(std::move(options)));
 }
 
-void Replicator::Start() { options_.shard->SetStandby(shared_from_this()); }
+void Replicator::Start() {
+  options_.shard->Post([self = shared_from_this()](ServedShard& served) {
+    served.gate().SetStandby(self);
+  });
+}
 
 void Replicator::End() {
   absl::MutexLock lock(&mutex_);
@@ -148,7 +152,9 @@ void Replicator::OnAck(uint64_t position) {
     absl::MutexLock lock(&mutex_);
     if (queue_.broken()) return;
     if (queue_.OnAcknowledged(position, SteadyNow())) {
-      return options_.shard->OnAcknowledged(shared_from_this(), position);
+      return options_.shard->Post([self = shared_from_this(), position](ServedShard& served) {
+        served.gate().OnAcknowledged(self.get(), position);
+      });
     }
     EndBroken();
   }

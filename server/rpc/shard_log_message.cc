@@ -4,12 +4,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/rpc/core_message.h"
-#include "common/rpc/layer_message.h"
-#include "common/rpc/subnet_message.h"
+#include "common/rpc/key_set_message.h"
 #include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
 
@@ -43,20 +42,14 @@ v1::LoggedPush ToMessage(ReceivedPush push, Payload* payload) {
   header.set_whole_next(push.whole_next);
   header.set_from_peer(push.from_peer);
   if (push.codec != Codec()) header.set_codec(push.codec->name());
-  if (push.subnet) *header.mutable_keys()->mutable_subnet() = tessera::ToMessage(*push.subnet);
-  if (push.layers) {
-    *header.mutable_keys()->mutable_layers() = tessera::ToMessage(*push.layers);
-    header.set_summed(push.summed);
+  // A log says nothing of all entries.
+  if (!std::holds_alternative<AllEntries>(push.keys)) {
+    *header.mutable_keys() = tessera::ToMessage(push.keys);
   }
-  if (push.core) {
-    v1::SparseKeys& keys = *header.mutable_keys()->mutable_sparse();
-    keys = tessera::ToMessage(push.core->name);
-    keys.set_key_form(static_cast<uint32_t>(push.core->key_form));
-    if (push.core->keys) {
-      keys.set_keys_bytes(push.core->keys->size());
-      const auto bytes = std::make_shared<const std::string>(*std::move(push.core->keys));
-      payload->Append({bytes->data(), static_cast<int64_t>(bytes->size())}, bytes);
-    }
+  if (std::holds_alternative<ParameterRange>(push.keys)) header.set_summed(push.summed);
+  if (auto* core = std::get_if<NamedCore>(&push.keys); core != nullptr && core->keys) {
+    const auto bytes = std::make_shared<const std::string>(*std::move(core->keys));
+    payload->Append({bytes->data(), static_cast<int64_t>(bytes->size())}, bytes);
   }
   message.set_bad_entry(push.bad_entry);
   const auto values = std::make_shared<const Payload>(std::move(push.payload));
@@ -78,24 +71,16 @@ absl::StatusOr<ReceivedPush> FromMessage(const v1::LoggedPush& message, Payload 
   push.whole_next = header.whole_next();
   push.from_peer = header.from_peer();
   TESSERA_ASSIGN_OR_RETURN(push.codec, NamedCodec(header.codec(), own));
-  if (header.keys().has_subnet()) {
-    TESSERA_ASSIGN_OR_RETURN(push.subnet, PlaceOf(header.keys().subnet()));
-  }
-  if (header.keys().has_layers()) {
-    TESSERA_ASSIGN_OR_RETURN(push.layers, LayersOf(header.keys().layers()));
+  if (header.has_keys()) {
+    TESSERA_ASSIGN_OR_RETURN(push.keys, KeysOf(header.keys()));
   }
   push.summed = std::max<uint64_t>(1, header.summed());
-  if (header.keys().has_sparse()) {
-    const v1::SparseKeys& keys = header.keys().sparse();
-    push.core.emplace();
-    TESSERA_ASSIGN_OR_RETURN(push.core->name, CoreOf(keys));
-    push.core->key_form = static_cast<int>(std::min<uint32_t>(keys.key_form(), 255));
-    if (keys.keys_bytes() > 0) {
-      if (keys.keys_bytes() > static_cast<uint64_t>(payload.size())) {
-        return absl::InvalidArgumentError("push has fewer bytes than its keys");
-      }
-      push.core->keys = TakeFront(&payload, static_cast<int64_t>(keys.keys_bytes()));
+  if (auto* core = std::get_if<NamedCore>(&push.keys); core != nullptr && core->keys) {
+    const uint64_t bytes = header.keys().sparse().keys_bytes();
+    if (bytes > static_cast<uint64_t>(payload.size())) {
+      return absl::InvalidArgumentError("push has fewer bytes than its keys");
     }
+    core->keys = TakeFront(&payload, static_cast<int64_t>(bytes));
   }
   push.bad_entry = message.bad_entry();
   push.payload = std::move(payload);

@@ -3,14 +3,11 @@
 #define TESSERA_SERVER_SHARD_RECEIVED_PUSH_H_
 
 #include <cstdint>
-#include <optional>
 
 #include "common/base/ids.h"
 #include "common/codec/codec.h"
 #include "common/codec/payload.h"
-#include "common/keyset/subnet.h"
-#include "common/layout/layer_cut.h"
-#include "server/shard/core_exchange.h"
+#include "common/keyset/named_keys.h"
 
 namespace tessera {
 
@@ -27,12 +24,9 @@ struct ReceivedPush {
   int kind = 0;  // v1::PayloadKind
   uint64_t layout_hash = 0;
   uint64_t examples = 0;
-  // Set: the payload has the entries of this subnet. None of these: all entries.
-  std::optional<SubnetPlace> subnet;
-  // Set: the payload has the entries of this core and of the sender's explorer.
-  std::optional<NamedCore> core;
-  // Set: the payload has the entries of these layers (layer_parts.h), and is the sum of so many updates.
-  std::optional<ParameterRange> layers;
+  // Which entries the payload has.
+  NamedKeys keys;
+  // Of layers: the payload is the sum of so many updates.
   uint64_t summed = 1;
   // Of a subnet: the sender's next exchange is of all entries.
   bool whole_next = false;
@@ -49,9 +43,8 @@ struct ReceivedPush {
 
   // The same push once more, without its place: of the payload's bytes there is one copy.
   ReceivedPush Share() const {
-    return {member,          generation, exchange, base,   kind,       layout_hash, examples,
-            subnet,          core,       layers,   summed, whole_next, codec,       from_peer,
-            payload.Share(), bad_entry};
+    return {member, generation, exchange,   base,  kind,      layout_hash,     examples,
+            keys,   summed,     whole_next, codec, from_peer, payload.Share(), bad_entry};
   }
 };
 

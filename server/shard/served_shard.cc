@@ -164,15 +164,6 @@ void ServedShard::AskCore(const CoreQuestion& question) {
   gate_.Append(CoreQuestionEvent{question});
 }
 
-void ServedShard::SetStandby(std::shared_ptr<LogSink> sink) {
-  if (sink == nullptr) return gate_.Detach();
-  gate_.Attach(std::move(sink));
-}
-
-void ServedShard::OnAcknowledged(const LogSink* from, uint64_t position) {
-  gate_.OnAcknowledged(from, position);
-}
-
 void ServedShard::Order(const CopyOrder& order,
                         std::function<void(absl::StatusOr<ShardCopy>)> taken) {
   if (absl::Status status = shard_->Order(order); !status.ok()) return taken(std::move(status));

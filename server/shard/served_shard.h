@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/shard/log_sink.h"
 #include "server/shard/shard.h"
 #include "server/shard/standby_gate.h"
 
@@ -60,13 +59,8 @@ class ServedShard {
   // For the coordinator, while a core is being selected and the standby has what it is selected from.
   std::optional<CoreReport> core_report() const;
 
-  // --- a standby ---
-
-  void SetStandby(std::shared_ptr<LogSink> sink);
-  void OnAcknowledged(const LogSink* from, uint64_t position);
-
-  // As StandbyGate's.
-  void Abdicate(const absl::Status& why) { gate_.Abdicate(why); }
+  // The standby, and what waits for it.
+  StandbyGate& gate() { return gate_; }
 
   // --- checkpoints ---
 

@@ -6,130 +6,89 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/arrival_check.h"
-#include "server/shard/keys_word.h"
-#include "server/shard/layer_parts.h"
+#include "server/shard/forms/core_exchange.h"
+#include "server/shard/forms/form_table.h"
 #include "server/shard/stored_values.h"
 
 namespace tessera {
-namespace {
-
-std::string Where(const ReceivedPush& push) {
-  return absl::StrCat("push from member ", push.member.value(), " exchange ",
-                      push.exchange.value());
-}
-
-KeysKind KindOf(const ReceivedPush& push) {
-  if (push.layers) return KeysKind::kLayers;
-  if (push.core) return KeysKind::kSparse;
-  return push.subnet ? KeysKind::kSubnet : KeysKind::kDense;
-}
-
-}  // namespace
-
 Shard::Shard(Options options)
-    : shape_(std::move(options.shape)),
-      id_(options.shard),
-      slices_(SlicesOf(shape_, options.shard, options.shard_count)),
-      layout_hash_(LayoutHash(shape_, options.shard_count)),
-      seed_(options.seed),
-      codecs_(options.codecs),
-      dense_forms_(codecs_, slices_, shape_),
-      kind_(options.kind),
-      whole_kind_(options.whole_kind),
+    : traits_(TraitsOf(options)),
       policy_(std::move(options.policy)),
       rule_(std::move(options.rule)),
       schedule_(std::move(options.schedule)),
       limits_(options.limits.has_value()
                   ? *options.limits
-                  : PlanShardMemory({&shape_, slices_, 0, 1, nullptr}).limits),
-      store_(slices_, std::max(limits_.copy_bytes, kBlockBytes)) {
+                  : PlanShardMemory({&traits_.shape, traits_.slices, 0, 1, nullptr}).limits),
+      store_(traits_.slices, std::max(limits_.copy_bytes, kBlockBytes)) {
   if (options.placement == Placement::kReplicated) replica_.emplace();
   // A core is selected from the initial values at once.
   if (!options.awaits_load || options.core) {
-    FillInitial(shape_, slices_, options.seed, &store_);
-    counters_.initial_hash = HashOf(store_, slices_);
+    FillInitial(traits_.shape, traits_.slices, traits_.seed, &store_);
+    counters_.initial_hash = HashOf(store_, traits_.slices);
   }
-  TESSERA_CHECK(!options.cut || (!options.groups && !options.core));
-  if (options.groups) {
-    TESSERA_CHECK(policy_->Collecting() != Exchange(0));
-    TESSERA_CHECK(!codecs_.holds_back());
-    rounds_.emplace(shape_, slices_, *std::move(options.groups), options.seed, codecs_);
-    if (whole_kind_) forms_.emplace();
-    return;
-  }
-  if (options.core) {
-    // Entries that nobody sends are not touched, and a state would have to be.
-    TESSERA_CHECK(rule_->state_count() == 0);
-    CoreExchange::Options cores{&shape_,
-                                &slices_,
-                                layout_hash_,
-                                seed_,
-                                *options.core,
-                                codecs_,
-                                policy_->Collecting() != Exchange(0)};
-    cores_ = std::make_unique<CoreExchange>(cores, &store_);
-    return;
-  }
-  if (options.cut) {
-    TESSERA_CHECK(policy_->Collecting() != Exchange(0) && !replica_);
-    halves_.emplace(std::make_shared<const LayerParts>(*options.cut, slices_, shape_, codecs_));
-  }
-  state_.resize(rule_->state_count());
-  for (std::vector<float>& state : state_) state.assign(slices_.size, 0.0f);
+  FormContext context;
+  context.traits = &traits_;
+  context.policy = policy_.get();
+  context.rule = rule_.get();
+  context.plan = &plan_;
+  context.store = &store_;
+  context.kind = options.kind;
+  context.whole_kind = options.whole_kind;
+  context.is_replica = replica_.has_value();
+  context.begun = [this] {
+    absl::flat_hash_set<MemberId> begun;
+    for (const auto& [id, member] : members_) {
+      if (member.folded >= member.first) begun.insert(id);
+    }
+    return begun;
+  };
+  context.next = [this] {
+    absl::flat_hash_map<MemberId, Exchange> next;
+    for (const auto& [id, member] : members_) next[id] = member.accepted.Next();
+    return next;
+  };
+  form_ = MakeForm(context, options);
 }
 
-const CodedKeys* Shard::KeysOf(const Codec& codec, const PushedEntries& of) const {
-  if (of.place != nullptr) return of.place->forms.Find(codec);
-  if (of.part != nullptr) return of.part->forms.Find(codec);
-  return of.site == nullptr ? dense_forms_.Find(codec) : of.site->forms().Find(codec);
-}
-
-std::string Shard::DescribeEntryOf(const PushedEntries& of, int64_t entry) const {
-  if (of.site != nullptr) return of.site->Describe(shape_, entry);
-  if (of.place != nullptr) entry = of.place->keys.entries.places()[entry];
-  if (of.part != nullptr) entry += of.part->begin;
-  return DescribeEntry(shape_, slices_, entry);
-}
-
-absl::Status Shard::Validate(ReceivedPush* received, const PushedEntries& of) const {
+absl::Status Shard::Validate(ReceivedPush* received, const ExchangeForm::Found& of) const {
   ReceivedPush& push = *received;
-  const SiteSubnet* const site = of.site.get();
-  if (push.layout_hash != layout_hash_) {
+  const ExchangedEntries& entries = *of.entries;
+  if (push.layout_hash != traits_.layout_hash) {
     return absl::InvalidArgumentError(
         absl::StrCat(Where(push), ": layout_hash is ", absl::Hex(push.layout_hash), ", want ",
-                     absl::Hex(layout_hash_), "; the model or the number of servers differs"));
+                     absl::Hex(traits_.layout_hash), "; the model or the number of servers differs"));
   }
-  const int kind = rounds_ && site == nullptr ? *whole_kind_ : kind_;
-  if (push.kind != kind) {
+  if (push.kind != of.kind) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload kind is ", push.kind,
-                                                   ", want ", kind, "; the job's methods differ"));
+                                                   ", want ", of.kind, "; the job's methods differ"));
   }
   if (push.examples > kPushExamplesMax) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": examples are ", push.examples,
                                                    ", want at most ", kPushExamplesMax));
   }
-  if (push.codec != Codec() && push.codec != codecs_.push) {
+  if (push.codec != Codec() && push.codec != traits_.codecs.push) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": codec is ", push.codec->name(),
-                                                   ", want ", codecs_.push->name(), " or f32"));
+                                                   ", want ", traits_.codecs.push->name(),
+                                                   " or f32"));
   }
-  const CodedKeys* const keys = KeysOf(push.codec, of);
-  if (keys != nullptr && push.payload.size() != keys->bytes()) {
+  const CodedKeys* const coded = entries.forms().Find(push.codec);
+  if (coded != nullptr && push.payload.size() != coded->bytes()) {
     return absl::InvalidArgumentError(
         absl::StrCat(Where(push), ": payload is ", push.payload.size(), " bytes, want ",
-                     keys->bytes(), " (", keys->entries(), " entries as ", push.codec->name(),
+                     coded->bytes(), " (", coded->entries(), " entries as ", push.codec->name(),
                      "); layouts differ, compare layout_hash in status"));
   }
-  if (of.part != nullptr && of.part->entries() == 0 && push.payload.size() != 0) {
+  if (entries.is_nothing() && push.payload.size() != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         Where(push), ": payload is ", push.payload.size(), " bytes, want 0 (0 entries)"));
   }
-  if ((site != nullptr || of.place != nullptr) && !IsPlain(push.codec)) {
-    push.bad_entry = FirstBadEntry(*keys, push.payload);
+  if (!entries.run() && !IsPlain(push.codec)) {
+    push.bad_entry = FirstBadEntry(*coded, push.payload);
   }
   if (push.bad_entry >= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Where(push), ": ", DescribeEntryOf(of, push.bad_entry),
-                     " is not finite; the training diverged, try a lower learning rate"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(push), ": ", entries.Describe(traits_.shape, traits_.slices, push.bad_entry),
+        " is not finite; the training diverged, try a lower learning rate"));
   }
   if (push.from_peer && !replica_) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -141,69 +100,6 @@ absl::Status Shard::Validate(ReceivedPush* received, const PushedEntries& of) co
                                                    counters_.version.value()));
   }
   return absl::OkStatus();
-}
-
-void Shard::OpenRound() {
-  const Exchange round = policy_->Collecting();
-  if (round == opened_round_ && plan_.generation == opened_plan_) return;
-  opened_round_ = round;
-  opened_plan_ = plan_.generation;
-  const std::vector<MemberId> sites = SitesOf(plan_, round);
-  rounds_->Open(round, sites, SharesOf(plan_, round, sites));
-}
-
-// The subnet that `push` must be of: nullptr for all entries.
-absl::StatusOr<std::shared_ptr<const SiteSubnet>> Shard::SiteOf(const ReceivedPush& push) {
-  if (push.subnet ? !trains_subnets() : !takes_whole()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Where(push), ": keys are ", KeysWord(!push.subnet), ", want ",
-                     KeysWord(push.subnet.has_value()), "; the job's methods differ"));
-  }
-  if (!push.subnet) return std::shared_ptr<const SiteSubnet>();
-  const Exchange open = policy_->Collecting();
-  if (push.subnet->round != push.exchange.value() || push.exchange != open) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Where(push), ": subnet is of round ", push.subnet->round, ", want round ",
-                     open.value(), ", which is open; fetch before pushing"));
-  }
-  OpenRound();
-  std::shared_ptr<const SiteSubnet> site = rounds_->Of(push.member);
-  if (site == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Where(push), ": not a site of round ", open.value()));
-  }
-  if (!(site->place() == *push.subnet)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Where(push), ": subnet is ", DescribeSite(*push.subnet), ", want ",
-                     DescribeSite(site->place()), " in round ", open.value()));
-  }
-  return site;
-}
-
-absl::StatusOr<Shard::PushedEntries> Shard::EntriesOf(const ReceivedPush& push) {
-  PushedEntries of;
-  const absl::StatusOr<const LayerPart*> part =
-      FindPushedPart(halves_ ? halves_->parts().get() : nullptr, push.layers, push.summed,
-                     KeysWord(KindOf(push)), KeysWord(!rounds_));
-  if (!part.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(Where(push), ": ", part.status().message()));
-  }
-  of.part = *part;
-  if (of.part != nullptr) return of;
-  if (cores_ == nullptr && push.core) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        Where(push), ": keys are sparse, want ", KeysWord(!rounds_), "; the job's methods differ"));
-  }
-  if (cores_ == nullptr || push.subnet) {
-    TESSERA_ASSIGN_OR_RETURN(of.site, SiteOf(push));
-    return of;
-  }
-  TESSERA_ASSIGN_OR_RETURN(
-      const CoreExchange::Found found,
-      cores_->PlaceOfPush(Where(push), *plan_.Find(push.member), push.exchange, push.core));
-  of.place = found.place;
-  of.need_keys = found.need_keys;
-  return of;
 }
 
 absl::Status Shard::NotMember(absl::string_view where) const {
@@ -229,8 +125,8 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
     return PushAccepted{/*duplicate=*/true, counters_.version};
   }
   if (awaits_copy()) TESSERA_RETURN_IF_ERROR(CheckKept(push, member));
-  absl::StatusOr<PushedEntries> of = EntriesOf(push);
-  if (of.ok() && of->need_keys) return PushAccepted{false, counters_.version, /*need_keys=*/true};
+  absl::StatusOr<ExchangeForm::Found> of = form_->EntriesOf(push);
+  if (of.ok() && of->needs_keys) return PushAccepted{false, counters_.version, /*need_keys=*/true};
   absl::Status status = of.ok() ? Validate(&push, *of) : of.status();
   if (status.ok() && push.exchange != member.accepted.Next() && !IsUnheard(push.member)) {
     status = absl::FailedPreconditionError(
@@ -242,8 +138,7 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
         absl::StrCat(Where(push), ": exchange ", policy_->Collecting().value(),
                      " is still being collected; pull before pushing"));
   }
-  const ExchangeForm form{push.exchange, !push.subnet, !push.subnet || push.whole_next};
-  if (status.ok() && forms_) status = forms_->Check(Where(push), form);
+  if (status.ok()) status = form_->CheckTogether(push);
   if (!status.ok()) {
     ++counters_.refused;
     if (push.bad_entry >= 0) ++counters_.refused_non_finite;
@@ -251,37 +146,35 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   }
   member.accepted = push.exchange;
   if (!member.heard_from.has_value()) member.heard_from = push.exchange;
-  if (forms_) forms_->Take(form);
-  // Not before: whoever follows hears of no push that was refused.
-  if (of->place != nullptr) cores_->OnAccepted(*of->place);
+  form_->OnAccepted(push, *of->entries);
   Release(push.member, push.reserved_bytes);
   counters_.staged_bytes += push.payload.size();
-  const CodedKeys* const keys = KeysOf(push.codec, *of);
+  const CodedKeys* const coded = of->entries->forms().Find(push.codec);
   if (member.rests_after && *member.rests_after < push.exchange) Wake(push.member, &member);
-  staged_.push_back({std::move(push), *std::move(of), keys});
+  staged_.push_back({std::move(push), std::move(of->entries), coded});
   ++counters_.pushes;
   return PushAccepted{/*duplicate=*/false, counters_.version};
 }
 
-std::deque<Shard::Staged>::iterator Shard::NextStaged() {
+std::deque<StagedPush>::iterator Shard::NextStaged() {
   const std::optional<MemberId> next = policy_->NextInOrder();
   if (!next.has_value()) return staged_.begin();
   return std::find_if(staged_.begin(), staged_.end(),
-                      [&](const Staged& s) { return s.member == *next; });
+                      [&](const StagedPush& s) { return s.member == *next; });
 }
 
 bool Shard::Holds(Exchange first, Exchange exchange) const {
   if (policy_->Collecting() == Exchange(0)) return false;
-  return first <= (knows_members() ? exchange.Next() : exchange);
+  return first <= (form_->knows_members() ? exchange.Next() : exchange);
 }
 
 bool Shard::Advance(absl::Time now) {
   if (awaits_copy()) return false;
   advanced_pushes_ = false;
   // A piece at a time: what comes meanwhile is answered.
-  if (cores_ != nullptr && cores_->AdvanceSelection()) return true;
+  if (form_->AdvanceSelection()) return true;
   advanced_pushes_ = AdvancePushes(now);
-  return advanced_pushes_ || PrepareKeys();
+  return advanced_pushes_ || form_->Prepare();
 }
 
 bool Shard::AdvancePushes(absl::Time now) {
@@ -292,25 +185,16 @@ bool Shard::AdvancePushes(absl::Time now) {
     if (Holds(open.first, policy_->Collecting())) return false;
   }
   const auto next = NextStaged();
-  const bool copies_nothing = rounds_.has_value() && limits_.folds_wait_for_readers;
-  if (next != staged_.end() && copies_nothing && !gate_.Opens(store_.HasReaders(), now)) {
+  if (next != staged_.end() && limits_.folds_wait_for_readers && !gate_.Opens(store_.HasReaders(), now)) {
     return false;
   }
   if (next == staged_.end()) {
     const std::optional<float> scale = policy_->CommitDue(now);
     if (!scale.has_value()) return false;
-    if (cores_ != nullptr) {
-      CommitEntries(*scale);
-    } else if (rounds_ && pending_count_ == 0) {
-      CommitRound();
-    } else if (halves_) {
-      CommitHalves();
-    } else {
-      Commit(*scale, now);
-    }
+    Commit(*scale, now);
     return true;
   }
-  const Staged push = std::move(*next);
+  const StagedPush push = std::move(*next);
   staged_.erase(next);
   const Version base = push.from_peer ? counters_.version : push.base;
   if (!push.from_peer) CountStaleness(base);
@@ -321,29 +205,22 @@ bool Shard::AdvancePushes(absl::Time now) {
   if (records_) {
     recorded_.push_back(FoldEvent{push.member, push.exchange, push.base, push.examples, now});
   }
-  if (push.of.site != nullptr) {
-    rounds_->Fold(*push.of.site, *push.keys, push.payload, verdict.weight, &store_);
-    if (verdict.commit) CommitRound();
-  } else if (cores_ != nullptr) {
-    cores_->Fold(push.of.place.get(), *push.keys, push.payload, verdict.weight);
-    cores_->OnPush(push.member, push.exchange);
-    members_[push.member].folded = push.exchange;
-    if (verdict.commit) CommitEntries(verdict.commit_scale);
-  } else if (halves_) {
-    FoldHalf(push, verdict.commit);
-  } else if (verdict.commit && !records_) {
-    FoldAndCommit(push, verdict);
+  const auto found = members_.find(push.member);
+  // Before the commit, which may have the form look at who has begun.
+  if (found != members_.end()) found->second.folded = push.exchange;
+  form_->OnFolded(push.member, push.exchange);
+  if (verdict.commit && !records_) {
+    form_->FoldAndCommit(push, verdict.weight, BeginCommit(verdict.commit_scale));
+    form_->OnChange();
   } else {
-    Fold(push, verdict.weight);
+    form_->Fold(push, verdict.weight);
     if (verdict.commit) Commit(verdict.commit_scale, now);
   }
   counters_.staged_bytes -= push.payload.size();
-  const auto found = members_.find(push.member);
   if (found == members_.end()) {
     replica_->Remember(push.member, push.exchange);
     return true;
   }
-  found->second.folded = push.exchange;
   if (found->second.rests_after == push.exchange) policy_->SetResting(push.member, true);
   return true;
 }
@@ -354,16 +231,27 @@ std::optional<absl::Time> Shard::Deadline() const {
   return due.has_value() ? due : again;
 }
 
-absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange after) {
+absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange after,
+                                                      const NamedKeys& keys) {
+  const auto refuse = [&](const absl::Status& why) {
+    const std::string round = std::holds_alternative<SubnetPlace>(keys)
+                                  ? absl::StrCat(" round ", after.Next().value())
+                                  : "";
+    return absl::Status(why.code(), absl::StrCat(round.empty() ? "pull" : "fetch", " from member ",
+                                                 member.value(), round, ": ", why.message()));
+  };
+  if (const absl::Status status = form_->CheckRead(keys); !status.ok()) return refuse(status);
   const auto found = members_.find(member);
   if (found == members_.end()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "pull from member ", member.value(), ": not a member of the current plan (generation ",
-        plan_.generation.value(), "); its lease has ended, or it never joined"));
+    return refuse(absl::FailedPreconditionError(
+        absl::StrCat("not a member of the current plan (generation ", plan_.generation.value(),
+                     "); its lease has ended, or it never joined")));
   }
+  const MemberState& state = found->second;
+  const absl::Status in_time = form_->CheckReadTime(after, state.first, keys);
+  if (!in_time.ok()) return refuse(in_time);
   if (awaits_copy()) return std::optional<ReadResult>();
   // A worker always sees its own pushes.
-  const MemberState& state = found->second;
   if (after >= state.first && state.folded < after) return std::optional<ReadResult>();
   if (!policy_->MayRead(member, after)) return std::optional<ReadResult>();
   // An exchange that nobody is left to make may have been promised: it is not over before that is
@@ -371,76 +259,36 @@ absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange 
   for (const Open& open : open_proposals_) {
     if (Holds(open.first, after)) return std::optional<ReadResult>();
   }
-  return std::optional<ReadResult>(ReadAfter(after));
-}
-
-absl::StatusOr<std::optional<SparseReadResult>> Shard::ReadSparse(MemberId member, Exchange after,
-                                                                  const CoreName& core) {
-  if (cores_ == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pull from member ", member.value(), ": keys are sparse, want dense"));
-  }
-  absl::StatusOr<std::optional<ReadResult>> read = Read(member, after);
-  if (!read.ok()) return read.status();
-  if (!read->has_value()) return std::optional<SparseReadResult>();
-  return std::optional<SparseReadResult>(
-      {cores_->PlaceOfPull(*plan_.Find(member), after, core), **std::move(read)});
+  absl::StatusOr<std::optional<std::shared_ptr<const ExchangedEntries>>> entries =
+      form_->EntriesOfRead(*plan_.Find(member), after, keys);
+  if (!entries.ok()) return refuse(entries.status());
+  if (!entries->has_value()) return std::optional<ReadResult>();
+  ReadResult read = ReadAfter(after);
+  read.entries = **std::move(entries);
+  return std::make_optional(std::move(read));
 }
 
 absl::StatusOr<std::optional<std::shared_ptr<const Core>>> Shard::ReadCore(MemberId member,
                                                                            uint64_t number) {
-  if (cores_ == nullptr || !members_.contains(member)) {
+  CoreExchange* const cores = form_->cores();
+  if (cores == nullptr || !members_.contains(member)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "pull from member ", member.value(), ": ",
-        cores_ == nullptr ? "the job's method has no core" : "not a member of the current plan"));
+        cores == nullptr ? "the job's method has no core" : "not a member of the current plan"));
   }
-  if (cores_->cores() <= number) return std::optional<std::shared_ptr<const Core>>();
-  return std::make_optional(cores_->core());
-}
-
-absl::StatusOr<std::optional<SubnetReadResult>> Shard::ReadSubnet(MemberId member, Exchange round) {
-  const auto where = [&] {
-    return absl::StrCat("fetch from member ", member.value(), " round ", round.value());
-  };
-  if (!rounds_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where(), ": the job's method trains no subnets, want a pull"));
-  }
-  const auto found = members_.find(member);
-  if (found == members_.end()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(where(), ": not a member of the current plan (generation ",
-                     plan_.generation.value(), "); its lease has ended, or it never joined"));
-  }
-  // The open round or the next one; a joiner's first may be further away.
-  const Exchange open = policy_->Collecting();
-  if (round < open || round > std::max(open.Next(), found->second.first)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(where(), ": round ", open.value(), " is open, want that one or the next"));
-  }
-  absl::StatusOr<std::optional<ReadResult>> read = Read(member, Exchange(round.value() - 1));
-  if (!read.ok()) return read.status();
-  if (!read->has_value() || round != open) return std::optional<SubnetReadResult>();
-  if (forms_ && forms_->IsWhole(round)) {
-    return std::optional<SubnetReadResult>({nullptr, **std::move(read)});
-  }
-  OpenRound();
-  std::shared_ptr<const SiteSubnet> site = rounds_->Of(member);
-  if (site == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(where(), ": not a site of that round, want ",
-                                                      found->second.first.value(),
-                                                      " or a later one"));
-  }
-  return std::optional<SubnetReadResult>({std::move(site), **std::move(read)});
+  if (cores->cores() <= number) return std::optional<std::shared_ptr<const Core>>();
+  return std::make_optional(cores->core());
 }
 
 ReadResult Shard::ReadNow() {
+  const CoreExchange* const cores = form_->cores();
   return {store_.TakeSnapshot(),
           counters_.version,
           counters_.examples,
-          cores_ == nullptr ? 0 : cores_->cores(),
+          cores == nullptr ? 0 : cores->cores(),
           {},
-          plan_.generation};
+          plan_.generation,
+          nullptr};
 }
 
 ShardCounters Shard::counters() const {
@@ -452,12 +300,10 @@ ShardCounters Shard::counters() const {
   return counters;
 }
 
-uint64_t Shard::ParametersHash() const { return HashOf(store_, slices_); }
+uint64_t Shard::ParametersHash() const { return HashOf(store_, traits_.slices); }
 
 int64_t Shard::memory_bytes() const {
-  if (rounds_) return slices_.bytes() * (whole_kind_ ? 2 : 1) + rounds_->memory_bytes();
-  if (cores_ != nullptr) return slices_.bytes() + cores_->memory_bytes();
-  return slices_.bytes() * (2 + static_cast<int64_t>(state_.size()));
+  return traits_.slices.bytes() + form_->memory_bytes();
 }
 
 }  // namespace tessera

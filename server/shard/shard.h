@@ -22,24 +22,23 @@
 #include "common/codec/coded_keys.h"
 #include "common/codec/payload.h"
 #include "common/consistency/policy.h"
-#include "common/keyset/subnet.h"
-#include "common/layout/layer_cut.h"
+#include "common/keyset/named_keys.h"
 #include "common/layout/shard_map.h"
 #include "common/rule/rule.h"
 #include "common/rule/schedule.h"
 #include "server/shard/block_store.h"
 #include "server/shard/checkpoint_mark.h"
-#include "server/shard/core_exchange.h"
-#include "server/shard/exchange_form.h"
-#include "server/shard/layer_halves.h"
+#include "server/shard/forms/core_exchange.h"
+#include "server/shard/forms/exchange_form.h"
 #include "server/shard/reader_gate.h"
 #include "server/shard/received_push.h"
 #include "server/shard/replica_copying.h"
+#include "server/shard/saved_shard.h"
 #include "server/shard/shard_counters.h"
 #include "server/shard/shard_event.h"
 #include "server/shard/shard_memory.h"
-#include "server/shard/site_subnet.h"
-#include "server/shard/subnet_rounds.h"
+#include "server/shard/shard_options.h"
+#include "server/shard/shard_traits.h"
 
 namespace tessera {
 
@@ -62,18 +61,9 @@ struct ReadResult {
   CheckpointMark checkpoint;
   // The plan that counts.
   Generation plan;
-};
-
-// As above, and the entries that the reader asked for. nullptr: their core is not known.
-struct SparseReadResult {
-  std::shared_ptr<const SparsePlace> place;
-  ReadResult read;
-};
-
-// As above, and which of it the reader asked for. nullptr: exchanges are of all entries by now.
-struct SubnetReadResult {
-  std::shared_ptr<const SiteSubnet> site;
-  ReadResult read;
+  // Which of the values the reader asked for. nullptr: they are not to be had, as the core that it named is not known,
+  // or as exchanges are of all entries by now and no site has a subnet.
+  std::shared_ptr<const ExchangedEntries> entries;
 };
 
 // All that a replica holds, for one that joins.
@@ -95,23 +85,6 @@ struct ShardCopy {
   bool whole_next = false;
 };
 
-// What a shard begins with instead of initial values.
-struct SavedShard {
-  // Rows [row_begin, row_end) of a parameter; of its state where that is not -1.
-  std::function<absl::Status(int parameter, int state, int64_t row_begin, int64_t row_end,
-                             float* out)>
-      read_rows;
-  // version, pushes, staleness, examples.
-  ShardCounters counters;
-  // The last exchange in the values; 0 where members advance on their own.
-  Exchange exchange;
-  bool whole_next = false;
-  // CoreShare::every of the job that saved it; 0: as this one's.
-  uint64_t core_every = 0;
-  // UpdateRule::divisor of each state in the job that saved it; empty: as this one's.
-  std::vector<float> divisors;
-};
-
 // Folds pushes into its parameters as the consistency policy decides.
 //
 // Threading: one thread at a time, the shard's own. Nothing here locks, sleeps or reads a clock: the
@@ -123,52 +96,15 @@ struct SavedShard {
 //   Advance  folds one staged push whose turn has come, and commits
 //   Read     answers a member whose reads the policy allows
 //
-// Where the job's method trains subnets, exchange e is round e, and every member of the round is a
-// site (common/keyset/subnet.h): a push replaces the site's entries as it is folded, the commit
-// averages the shared ones, and no rule is applied. Values are of a round's end only between its
-// commit and the first fold of the next.
-//
-// Such a job may end with exchanges of all entries (Options::whole_kind), which are folded and applied
-// as they are without subnets. Members say so one exchange ahead, so that whoever comes new can be
-// told; all pushes of an exchange must be of one kind and say the same of the next one. Once an
-// exchange was of all entries, all are.
-//
-// Where the layers are cut in two (Options::cut) every push is of one half, or of none: each half is updated by the
-// mean of what the members pushed of it, and one of which nothing was pushed stays as it is (layer_halves.h).
+// What its exchanges are of, and so which entries a push has and how pushes become an update, is the form's
+// (forms/exchange_form.h), and what it holds back of updates that are being collected.
 //
 // Where placement is replicated every server's shard is the whole model, and all fold the same pushes,
 // whatever becomes of their senders: a push that was accepted is folded although its sender was removed.
 // One that joins a running job keeps what is pushed until it has a copy (replica.h has the steps).
 class Shard {
  public:
-  struct Options {
-    ModelShape shape;
-    ShardId shard;
-    int shard_count = 1;
-    uint64_t seed = 0;
-    // The payload that the job's method sends, and how values are written.
-    int kind = 0;
-    CodecChoice codecs;
-    // Replicated: `shard` is 0 of 1, and members advance on their own.
-    Placement placement = Placement::kSharded;
-    std::unique_ptr<ConsistencyPolicy> policy;
-    std::unique_ptr<UpdateRule> rule;
-    // Of the rule's learning rate.
-    RateSchedule schedule;
-    // Set: the method trains subnets, under a barrier.
-    std::optional<NeuronGroups> groups;
-    // Beside groups: the payload of exchanges of all entries, where the job ends with such.
-    std::optional<int> whole_kind;
-    // Set: exchanges move a core and an explorer, but for every q-th push (core_exchange.h). The
-    // rule keeps no state, and the push codec holds nothing back.
-    std::optional<CoreShare> core;
-    // Set: a push is of the layers on one side of it, under a barrier. Not beside groups, core or replicas.
-    std::optional<LayerCut> cut;
-    // nullopt: those of PlanShardMemory where memory is not limited.
-    std::optional<ShardLimits> limits;
-    // Load comes next, before which the values may be any: initial ones need not be made.
-    bool awaits_load = false;
-  };
+  using Options = ShardOptions;
 
   explicit Shard(Options options);
 
@@ -187,15 +123,12 @@ class Shard {
   // When Advance may have work although nothing else happens.
   std::optional<absl::Time> Deadline() const;
 
-  // The current values, or nullopt while the policy makes this member wait. kFailedPrecondition:
-  // not a member.
-  absl::StatusOr<std::optional<ReadResult>> Read(MemberId member, Exchange after);
-  // Where subnets are trained: the current values for this member's place in `round`, or nullopt
-  // while that is to open yet. kFailedPrecondition: not a member or a site, or `round` is over.
-  absl::StatusOr<std::optional<SubnetReadResult>> ReadSubnet(MemberId member, Exchange round);
-  // Where exchanges move a core: the values of the member's entries in exchange `after`, as Read.
-  absl::StatusOr<std::optional<SparseReadResult>> ReadSparse(MemberId member, Exchange after,
-                                                             const CoreName& core);
+  // The current values of `keys` for a member that has made exchange `after`, or nullopt while the policy makes it
+  // wait. Of a subnet, those of the member's place in the round behind `after`, whatever place `keys` names.
+  //   kInvalidArgument     the job has no reads of such keys
+  //   kFailedPrecondition  not a member or a site, or the round is over
+  absl::StatusOr<std::optional<ReadResult>> Read(MemberId member, Exchange after,
+                                                 const NamedKeys& keys = AllEntries());
   // The core of this number or a later one; nullopt: it is not selected yet. Codes as Read.
   absl::StatusOr<std::optional<std::shared_ptr<const Core>>> ReadCore(MemberId member,
                                                                       uint64_t number);
@@ -305,24 +238,12 @@ class Shard {
   int64_t PushesBefore(MemberId member) const;
   int64_t reserved_bytes() const { return reserved_bytes_; }
 
-  // nullptr: the layers are not cut.
-  std::shared_ptr<const LayerParts> layer_parts() const {
-    return halves_ ? halves_->parts() : nullptr;
-  }
-  // nullptr: all entries are moved, or subnets, or layers.
-  CoreExchange* cores() { return cores_.get(); }
-  const CoreExchange* cores() const { return cores_.get(); }
-  ShardId id() const { return id_; }
-  const ShardSlices& slices() const { return slices_; }
-  const ModelShape& shape() const { return shape_; }
-  uint64_t layout_hash() const { return layout_hash_; }
-  bool trains_subnets() const { return rounds_.has_value(); }
-  uint64_t seed() const { return seed_; }
-  const CodecChoice& codecs() const { return codecs_; }
-  // All entries, as pushes and pulls have them.
-  const CodedForms& dense_forms() const { return dense_forms_; }
-  // Pushes may be of all entries.
-  bool takes_whole() const { return !halves_ && (!rounds_ || forms_.has_value()); }
+  // The selection of cores; nullptr where exchanges move none.
+  CoreExchange* cores() { return form_->cores(); }
+  const CoreExchange* cores() const { return form_->cores(); }
+  const ShardTraits& traits() const { return traits_; }
+  const ShardSlices& slices() const { return traits_.slices; }
+  uint64_t layout_hash() const { return traits_.layout_hash; }
   ShardCounters counters() const;
   // The sum over rows of a hash of (parameter, row, values).
   uint64_t ParametersHash() const;
@@ -341,40 +262,14 @@ class Shard {
     // The first exchange of it that was pushed here and need not be in a copy.
     std::optional<Exchange> heard_from = std::nullopt;
   };
-  // What a payload is of: a subnet, a core and an explorer, layers, or all entries.
-  struct PushedEntries {
-    std::shared_ptr<const SiteSubnet> site;
-    std::shared_ptr<const SparsePlace> place;
-    const LayerPart* part = nullptr;
-    bool need_keys = false;
-  };
-  struct Staged : ReceivedPush {
-    PushedEntries of;
-    const CodedKeys* keys = nullptr;  // of the payload; nullptr: its codec is selective
-  };
 
-  absl::Status Validate(ReceivedPush* push, const PushedEntries& of) const;
-  const CodedKeys* KeysOf(const Codec& codec, const PushedEntries& of) const;
-  std::string DescribeEntryOf(const PushedEntries& of, int64_t entry) const;
-  absl::StatusOr<PushedEntries> EntriesOf(const ReceivedPush& push);
-  absl::StatusOr<std::shared_ptr<const SiteSubnet>> SiteOf(const ReceivedPush& push);
-  void OpenRound();
-  // Who takes part in an exchange is known before it begins.
-  bool knows_members() const { return rounds_.has_value() || halves_.has_value(); }
+  absl::Status Validate(ReceivedPush* push, const ExchangeForm::Found& of) const;
   // The word on `first` is awaited before this exchange may end.
   bool Holds(Exchange first, Exchange exchange) const;
-  std::deque<Staged>::iterator NextStaged();
-  void Fold(const Staged& push, float weight);
-  void FoldAndCommit(const Staged& push, const Verdict& verdict);
-  bool AppliesSent(const Staged& push) const;
-  void FoldHalf(const Staged& push, bool commits);
-  void CommitHalves();
-  void Commit(float scale, absl::Time now);
-  void CommitRound();
+  std::deque<StagedPush>::iterator NextStaged();
   bool AdvancePushes(absl::Time now);
-  void CommitEntries(float scale);
-  void MaybeSelectCore();
-  bool PrepareKeys();
+  // Applies the update that is collected, and tells the form.
+  void Commit(float scale, absl::Time now);
   // The update that is being committed, and its examples, which count from now on.
   Update BeginCommit(float scale);
   void CountStaleness(Version base);
@@ -393,41 +288,25 @@ class Shard {
   void DropContained(const ReplicaTable& table);
   absl::Status CheckKept(const ReceivedPush& push, const MemberState& member) const;
 
-  const ModelShape shape_;
-  const ShardId id_;
-  const ShardSlices slices_;
-  const uint64_t layout_hash_;
-  const uint64_t seed_;
-  const CodecChoice codecs_;
-  const CodedForms dense_forms_;
-  const int kind_;
-  const std::optional<int> whole_kind_;
+  const ShardTraits traits_;
   const std::unique_ptr<ConsistencyPolicy> policy_;
   const std::unique_ptr<UpdateRule> rule_;
   const RateSchedule schedule_;
   const ShardLimits limits_;
 
   BlockStore store_;
-  std::vector<float> pending_;             // one slice's worth, used where updates are sums
-  std::vector<std::vector<float>> state_;  // the rule's, each one slice's worth
-  std::optional<SubnetRounds> rounds_;     // set: subnets are trained, without state_
-  Exchange opened_round_;                  // as rounds_ has it, by the plan opened_plan_
-  Generation opened_plan_;
-  std::optional<ExchangeForms> forms_;     // set: exchanges may be of all entries, too
+  Plan plan_;
+  absl::flat_hash_map<MemberId, MemberState> members_;
+  std::unique_ptr<ExchangeForm> form_;
   std::optional<ReplicaCopying> replica_;  // set: every server holds all entries
-  std::optional<LayerHalves> halves_;      // set: a push is of one half of the layers
-  std::unique_ptr<CoreExchange> cores_;    // set: exchanges move a core; without pending_, state_
-  std::deque<Staged> staged_;              // complete pushes, in order of arrival
+  std::deque<StagedPush> staged_;          // complete pushes, in order of arrival
   ReaderGate gate_;                        // where folds wait for readers
   std::optional<CopyOrder> order_;         // a copy to be made
   CopyOrder copied_;                       // the last one that was made
   bool is_copied_here_ = true;             // not by the leader before this one
   std::vector<std::shared_ptr<std::vector<float>>> state_copies_;  // of the last copy, or free
-  int64_t pending_count_ = 0;                                      // pushes folded into pending_
   int64_t open_folds_ = 0;         // pushes folded since the last commit
   uint64_t pending_examples_ = 0;  // rows behind them
-  Plan plan_;
-  absl::flat_hash_map<MemberId, MemberState> members_;
   std::deque<Removed> removed_;
   struct Open {
     uint64_t proposal = 0;

@@ -19,7 +19,7 @@
 #include "common/consistency/policy.h"
 #include "server/core/core_words.h"
 #include "server/shard/checkpoint_mark.h"
-#include "server/shard/cores_image.h"
+#include "server/shard/forms/cores_image.h"
 #include "server/shard/received_push.h"
 #include "server/shard/shard_counters.h"
 

@@ -39,7 +39,7 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
     removed.push_back({m.member, replica_ ? state.accepted : state.folded});
     if (replica_) replica_->Remember(m.member, state.folded);
     members_.erase(m.member);
-    if (cores_ != nullptr) cores_->Forget(m.member);
+    form_->Forget(m.member);
   }
   removed_.insert(removed_.end(), removed.begin(), removed.end());
   while (removed_.size() > kRemovedMax) removed_.pop_front();
@@ -61,7 +61,7 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
   }
   plan_ = plan;
   policy_->SetMembers(plan);
-  MaybeSelectCore();
+  form_->OnChange();
   return removed;
 }
 
@@ -70,7 +70,7 @@ Exchange Shard::Propose(uint64_t proposal, Exchange first) {
   for (const Open& open : open_proposals_) {
     if (open.proposal == proposal) return open.first;
   }
-  if (knows_members()) {
+  if (form_->knows_members()) {
     // The open one may be folded in part, and its end opens the next one.
     const uint64_t open = policy_->Collecting().value();
     if (first.value() < open + 2) first = Exchange(open + 3);
@@ -93,7 +93,7 @@ std::vector<MemberId> Shard::WaitsFor() const {
                                [&](MemberId member) {
                                  return std::any_of(
                                      staged_.begin(), staged_.end(),
-                                     [&](const Staged& s) { return s.member == member; });
+                                     [&](const StagedPush& s) { return s.member == member; });
                                }),
                 missing.end());
   return missing;
@@ -103,10 +103,10 @@ std::vector<MemberId> Shard::WaitsFor() const {
 int64_t Shard::OwnBytes(MemberId next) const {
   const auto found = reserved_.find(next);
   int64_t bytes = found == reserved_.end() ? 0 : found->second;
-  for (const Staged& push : staged_) {
+  for (const StagedPush& push : staged_) {
     if (push.member == next) bytes += push.payload.size();
   }
-  return std::min(bytes, slices_.bytes());
+  return std::min(bytes, traits_.slices.bytes());
 }
 
 bool Shard::Reserve(MemberId member, int64_t bytes) {
@@ -115,7 +115,7 @@ bool Shard::Reserve(MemberId member, int64_t bytes) {
   // Where order matters the next in order has a place of its own, which takes none of the others' room;
   // elsewhere what there is for it is anybody's.
   if (next.has_value()) taken -= OwnBytes(*next);
-  const int64_t limit = limits_.staging_bytes + (next.has_value() ? 0 : slices_.bytes());
+  const int64_t limit = limits_.staging_bytes + (next.has_value() ? 0 : traits_.slices.bytes());
   const bool is_next = next.has_value() ? *next == member : taken == 0;
   if (!is_next && taken + bytes > limit && !IsUnheard(member)) return false;
   reserved_[member] += bytes;

@@ -17,7 +17,7 @@ bool Shard::IsUnheard(MemberId member) const {
 }
 
 int64_t Shard::kept_bytes_max() const {
-  return std::max(kKeptBytesLeast, limits_.staging_bytes + slices_.bytes());
+  return std::max(kKeptBytesLeast, limits_.staging_bytes + traits_.slices.bytes());
 }
 
 // Until the copy is here, pushes are kept within a limit; the first of a member in any case, as the copy
@@ -44,11 +44,11 @@ bool Shard::HeardFromAll() const {
 // What one replica has folded all later copies must contain, of whichever replica: the others may have
 // yet to get it.
 void Shard::DropContained(const ReplicaTable& table) {
-  const auto is_contained = [&](const Staged& push) {
+  const auto is_contained = [&](const StagedPush& push) {
     const auto folded = table.folded.find(push.member);
     return folded != table.folded.end() && push.exchange <= folded->second;
   };
-  for (const Staged& push : staged_) {
+  for (const StagedPush& push : staged_) {
     if (is_contained(push)) counters_.staged_bytes -= push.payload.size();
   }
   staged_.erase(std::remove_if(staged_.begin(), staged_.end(), is_contained), staged_.end());
@@ -61,9 +61,9 @@ void Shard::DropContained(const ReplicaTable& table) {
 
 absl::Status Shard::TakeCopy(const ReplicaTable& table, absl::Span<const float> values) {
   if (!awaits_copy()) return absl::OkStatus();
-  if (static_cast<int64_t>(values.size()) != slices_.size) {
+  if (static_cast<int64_t>(values.size()) != traits_.slices.size) {
     return absl::InvalidArgumentError(
-        absl::StrCat("copy of a replica: entries are ", values.size(), ", want ", slices_.size));
+        absl::StrCat("copy of a replica: entries are ", values.size(), ", want ", traits_.slices.size));
   }
   const auto lacks = [](const std::string& what) {
     return absl::UnavailableError(absl::StrCat("copy of a replica: lacks ", what));

@@ -8,7 +8,7 @@
 #include "common/codec/update_reader.h"
 #include "server/shard/image_reader.h"
 #include "server/shard/shard.h"
-#include "server/shard/update_run.h"
+#include "server/shard/forms/update_run.h"
 
 namespace tessera {
 namespace {
@@ -26,8 +26,7 @@ absl::Status Contradicts(const std::string& what) {
 }  // namespace
 
 bool Shard::CombinesPushes() const {
-  return policy_->Collecting() != Exchange(0) && !rounds_ && cores_ == nullptr && !replica_ &&
-         !halves_;
+  return policy_->Collecting() != Exchange(0) && form_->sums_pushes() && !replica_;
 }
 
 // The sum is sent from where it is; the next one is formed elsewhere.
@@ -37,26 +36,26 @@ void Shard::RecordCommit(absl::Time now) {
     if (kept.use_count() == 1) sent = kept;
   }
   if (sent == nullptr) sent = sums_.emplace_back(std::make_shared<std::vector<float>>());
-  std::swap(*sent, pending_);
+  std::swap(*sent, *form_->last_sum());
   CommitEvent commit;
   commit.time = now;
-  commit.sum.Append({reinterpret_cast<const char*>(sent->data()), slices_.bytes()}, sent);
+  commit.sum.Append({reinterpret_cast<const char*>(sent->data()), traits_.slices.bytes()}, sent);
   recorded_.push_back(std::move(commit));
 }
 
 std::vector<ShardEvent> Shard::StagedPushes() const {
   std::vector<ShardEvent> events;
   if (CombinesPushes()) return events;
-  for (const Staged& push : staged_) events.push_back(PushEvent{push.Share()});
+  for (const StagedPush& push : staged_) events.push_back(PushEvent{push.Share()});
   return events;
 }
 
 std::optional<ImageEvent> Shard::TakeImage() {
   TESSERA_CHECK(!replica_);
-  if (open_folds_ > 0 || pending_count_ > 0) return std::nullopt;
+  if (open_folds_ > 0) return std::nullopt;
   // Who follows would ask for the keys; it is folded in a moment.
-  for (const Staged& push : staged_) {
-    if (push.core && !cores_->Knows(push.core->name)) return std::nullopt;
+  for (const StagedPush& push : staged_) {
+    if (!form_->IsSendable(push)) return std::nullopt;
   }
   ImageEvent image;
   image.plan = plan_;
@@ -69,7 +68,6 @@ std::optional<ImageEvent> Shard::TakeImage() {
   for (const Open& open : open_proposals_) image.proposals.push_back({open.proposal, open.first});
   image.counters = counters_;
   image.counters.pushes -= staged_.size();
-  if (forms_) image.whole_from = forms_->whole_from();
   image.copied = copied_;
   image.removed.assign(removed_.begin(), removed_.end());
   const auto snapshot = store_.TakeSnapshot();
@@ -78,28 +76,23 @@ std::optional<ImageEvent> Shard::TakeImage() {
                          block->size() * static_cast<int64_t>(sizeof(float))},
                         snapshot);
   }
-  for (const std::vector<float>& state : state_) {
-    const auto copy = std::make_shared<const std::vector<float>>(state);
-    image.values.Append({reinterpret_cast<const char*>(copy->data()), slices_.bytes()}, copy);
-  }
-  if (cores_ != nullptr) image.cores = cores_->TakeImage(*snapshot, &image.values);
+  form_->TakeImage(*snapshot, &image);
   return image;
 }
 
 int64_t Shard::event_bytes_max() const {
-  // Of cores up to three arrays more, and keys of a bit for each entry.
-  const int64_t parts = (cores_ != nullptr ? 5 : 1) + static_cast<int64_t>(state_.size());
+  const ShardSlices& slices = traits_.slices;
   // No codec writes an entry in more than twice an f32's bytes, and a selective one says what it may need.
-  const SelectiveCodec* const selective = codecs_.push->selective();
-  const int64_t push = slices_.bytes() +
-                       (selective != nullptr ? selective->BytesMax(slices_.size) : slices_.bytes());
-  return std::max(slices_.bytes() * parts + kKeyBytesLeast, push);
+  const SelectiveCodec* const selective = traits_.codecs.push->selective();
+  const int64_t push =
+      slices.bytes() + (selective != nullptr ? selective->BytesMax(slices.size) : slices.bytes());
+  return std::max(slices.bytes() * form_->image_arrays_max() + kKeyBytesLeast, push);
 }
 
 absl::Status Shard::Apply(ShardEvent event) {
   // A selection works on a snapshot, so that it does not matter when its pieces are done, but that they
   // are before their result is asked for.
-  while (cores_ != nullptr && cores_->AdvanceSelection()) {
+  while (form_->AdvanceSelection()) {
   }
   if (auto* push = std::get_if<PushEvent>(&event)) {
     if (CombinesPushes()) return Contradicts("has a push, want folds and their sum");
@@ -137,9 +130,9 @@ absl::Status Shard::Apply(ShardEvent event) {
   } else if (const auto* rest = std::get_if<RestEvent>(&event)) {
     Rest(rest->member, rest->after, rest->word);
   } else if (const auto* core = std::get_if<CoreQuestionEvent>(&event)) {
-    if (cores_ != nullptr) cores_->Ask(core->question);
+    if (form_->cores() != nullptr) form_->cores()->Ask(core->question);
     // Who takes over has what its predecessor told of it.
-    while (cores_ != nullptr && cores_->AdvanceSelection()) {
+    while (form_->AdvanceSelection()) {
     }
   } else if (const auto* copied = std::get_if<CopiedEvent>(&event)) {
     copied_ = copied->order;
@@ -174,19 +167,20 @@ absl::Status Shard::Follow(const FoldEvent& fold) {
 }
 
 absl::Status Shard::Follow(const CommitEvent& commit) {
-  if (!CombinesPushes() || commit.sum.size() != slices_.bytes()) {
+  if (!CombinesPushes() || commit.sum.size() != traits_.slices.bytes()) {
     return Contradicts(
-        absl::StrCat("has a sum of ", commit.sum.size(), " bytes, want ", slices_.bytes()));
+        absl::StrCat("has a sum of ", commit.sum.size(), " bytes, want ", traits_.slices.bytes()));
   }
   std::optional<float> scale = std::exchange(followed_scale_, std::nullopt);
   if (!scale.has_value()) scale = policy_->CommitDue(commit.time);
   if (!scale.has_value()) return Contradicts("has a commit, and none is due");
   TESSERA_CHECK(!records_);
   // Read where it was received, as the last push of an update is.
-  UpdateReader reader(Codec(), dense_forms_.Find(Codec()), commit.sum);
-  FoldAndApplyRun({0, slices_.size}, /*is_first=*/true, /*weight=*/1, &reader, BeginCommit(*scale),
-                  /*pending=*/nullptr, {rule_.get(), &store_, &state_});
-  pending_count_ = 0;
+  StagedPush sum;
+  sum.entries = traits_.keys->dense();
+  sum.coded = traits_.dense_forms().Find(Codec());
+  sum.payload = commit.sum.Share();
+  form_->FoldAndCommit(sum, /*weight=*/1, BeginCommit(*scale));
   return absl::OkStatus();
 }
 
@@ -205,13 +199,15 @@ absl::Status Shard::Follow(const ImageEvent& image) {
                                       " has made exchange ", m.folded.value()));
     }
   }
-  if ((cores_ != nullptr) != image.cores.has_value()) {
+  if ((form_->cores() != nullptr) != image.cores.has_value()) {
     return Contradicts("has an image of another method");
   }
   ImageReader values(image.values);
-  const int64_t bytes = slices_.bytes() * (1 + static_cast<int64_t>(state_.size()));
+  const bool has_cores = form_->cores() != nullptr;
+  const int64_t bytes =
+      traits_.slices.bytes() * (has_cores ? 1 : 1 + static_cast<int64_t>(form_->saved_arrays()));
   const int64_t more = image.values.size() - bytes;
-  if (more < 0 || (more > 0 && cores_ == nullptr)) {
+  if (more < 0 || (more > 0 && !has_cores)) {
     return Contradicts(
         absl::StrCat("has an image of ", image.values.size(), " bytes, want ", bytes));
   }
@@ -219,7 +215,6 @@ absl::Status Shard::Follow(const ImageEvent& image) {
     const BlockStore::Rewrite block = store_.BeginRewrite(i);
     values.Read(block.size, block.out);
   }
-  for (std::vector<float>& state : state_) values.Read(slices_.size, state.data());
   SetPlan(image.plan);
   policy_->SetState(image.policy);
   for (const ImageEvent::Member& m : image.members) {
@@ -238,13 +233,11 @@ absl::Status Shard::Follow(const ImageEvent& image) {
   counters_ = image.counters;
   counters_.staged_bytes = 0;
   counters_.initial_hash = initial_hash;
-  if (forms_) forms_->SetWholeFrom(image.whole_from);
   copied_ = image.copied;
   is_copied_here_ = copied_.mark.number == 0;
   removed_.assign(image.removed.begin(), image.removed.end());
-  if (cores_ == nullptr) return absl::OkStatus();
   // After the plan, which may begin a selection where one is due.
-  TESSERA_RETURN_IF_ERROR(cores_->SetImage(*image.cores, &values, &store_));
+  TESSERA_RETURN_IF_ERROR(form_->SetImage(image, &values));
   if (values.left() > 0) return Contradicts("has an image with more values than it says");
   return absl::OkStatus();
 }

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-ShardThread::ShardThread(std::unique_ptr<Shard> shard) : traits_(TraitsOf(*shard)) {
+ShardThread::ShardThread(std::unique_ptr<Shard> shard) : traits_(shard->traits()) {
   Place(std::move(shard));
   thread_ = std::thread([this] { Run(); });
 }
@@ -29,7 +29,7 @@ ShardThread::~ShardThread() {
   if (served_ != nullptr) served_->Refuse(absl::CancelledError("shard: the server is stopping"));
 }
 
-void ShardThread::Post(Event event) {
+void ShardThread::Add(Event event) {
   {
     absl::MutexLock lock(&mutex_);
     events_.push_back(std::move(event));
@@ -50,7 +50,7 @@ void ShardThread::Run() {
     }
     if (events.empty() && stopping) return;
     for (Event& event : events) {
-      if (Refusal().ok() || event.when == Event::When::kAtOnce) {
+      if (refusal_.ok() || event.when == Event::When::kAtOnce) {
         event.run();
       } else {
         waiting_.push_back(std::move(event));
@@ -58,7 +58,7 @@ void ShardThread::Run() {
     }
     const bool had_events = !events.empty();
     events.clear();
-    if (!Refusal().ok()) {
+    if (!refusal_.ok()) {
       idle = !stopping;
       deadline = absl::InfiniteFuture();
       continue;
@@ -79,7 +79,7 @@ void ShardThread::Place(std::unique_ptr<Shard> shard) {
 }
 
 void ShardThread::AwaitReplacement(uint64_t number, const absl::Status& why) {
-  Post([this, number, why] {
+  Add({[this, number, why] {
     if (number <= awaited_) return;
     awaited_ = number;
     refusal_ = why;
@@ -88,21 +88,21 @@ void ShardThread::AwaitReplacement(uint64_t number, const absl::Status& why) {
     };
     waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), is_void), waiting_.end());
     if (served_ != nullptr) served_->Refuse(why);
-  });
+  }});
 }
 
 void ShardThread::Replace(uint64_t number, absl::StatusOr<std::unique_ptr<Shard>> shard,
                           std::function<void(absl::Status)> done) {
-  auto moved = std::make_shared<absl::StatusOr<std::unique_ptr<Shard>>>(std::move(shard));
-  Post([this, number, moved, done = std::move(done)] {
-    if (number != awaited_ || Refusal().ok()) return;
-    if (moved->ok()) Place(std::move(**moved));
+  Add({[this, number, shard = std::move(shard), done = std::move(done)]() mutable {
+    if (number != awaited_ || refusal_.ok()) return;
+    const absl::Status status = shard.status();
+    if (shard.ok()) Place(*std::move(shard));
     if (served_ != nullptr) {
       refusal_ = absl::OkStatus();
-      for (const Event& event : std::exchange(waiting_, {})) event.run();
+      for (Event& event : std::exchange(waiting_, {})) event.run();
     }
-    done(moved->status());
-  });
+    done(status);
+  }});
 }
 
 bool ShardThread::WantsKeysOf(const CoreName& core) const {
@@ -110,169 +110,31 @@ bool ShardThread::WantsKeysOf(const CoreName& core) const {
   return names_ == nullptr || names_->WantsKeysOf(core);
 }
 
-void ShardThread::Reserve(MemberId member, int64_t bytes,
-                          std::function<void(absl::Status)> granted) {
-  Post([this, member, bytes, granted = std::move(granted)]() mutable {
-    if (!Refusal().ok()) return granted(Refusal());
-    served_->Reserve(member, bytes, std::move(granted));
-  });
+void ShardThread::Post(absl::AnyInvocable<void(ServedShard&)> event) {
+  Add({[this, event = std::move(event)]() mutable { event(*served_); }, Event::When::kAfterwards});
+}
+
+void ShardThread::PostOfPlan(absl::AnyInvocable<void(ServedShard&)> event) {
+  Add({[this, event = std::move(event)]() mutable { event(*served_); },
+       Event::When::kAfterwardsOfPlan});
 }
 
 void ShardThread::Release(MemberId member, int64_t bytes) {
-  Post([this, member, bytes] {
-    // Also while another is awaited: should it not come, this one goes on.
+  Add({[this, member, bytes] {
     if (served_ != nullptr) served_->shard().Release(member, bytes);
-  });
-}
-
-void ShardThread::Accept(ReceivedPush push,
-                         std::function<void(absl::StatusOr<PushAccepted>)> done) {
-  // std::function wants copyable captures; the push is moved, not copied.
-  auto moved = std::make_shared<ReceivedPush>(std::move(push));
-  Post([this, moved, done = std::move(done)]() mutable {
-    if (!Refusal().ok()) return done(Refusal());
-    served_->Accept(std::move(*moved), std::move(done));
-  });
-}
-
-template <typename Result>
-uint64_t ShardThread::Park(MemberId member, Exchange after, RestWord word,
-                           std::function<absl::StatusOr<std::optional<Result>>()> ask,
-                           std::function<void(absl::StatusOr<Result>)> done) {
-  uint64_t id = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    id = next_read_++;
-    events_.push_back(
-        {[this, id, member, after, word, ask = std::move(ask), done = std::move(done)]() mutable {
-          if (!Refusal().ok()) return done(Refusal());
-          served_->Read<Result>(id, member, after, word, std::move(ask), std::move(done));
-        }});
-  }
-  wakeup_.Notify();
-  return id;
-}
-
-uint64_t ShardThread::Read(MemberId member, Exchange after, RestWord word,
-                           std::function<void(absl::StatusOr<ReadResult>)> done) {
-  return Park<ReadResult>(
-      member, after, word, [this, member, after] { return served_->shard().Read(member, after); },
-      std::move(done));
-}
-
-uint64_t ShardThread::ReadSubnet(MemberId member, Exchange round, RestWord word,
-                                 std::function<void(absl::StatusOr<SubnetReadResult>)> done) {
-  const Exchange after(round.value() - 1);
-  return Park<SubnetReadResult>(
-      member, after, word,
-      [this, member, round] { return served_->shard().ReadSubnet(member, round); },
-      std::move(done));
-}
-
-uint64_t ShardThread::ReadSparse(MemberId member, Exchange after, const CoreName& core,
-                                 RestWord word,
-                                 std::function<void(absl::StatusOr<SparseReadResult>)> done) {
-  return Park<SparseReadResult>(
-      member, after, word,
-      [this, member, after, core] { return served_->shard().ReadSparse(member, after, core); },
-      std::move(done));
-}
-
-uint64_t ShardThread::ReadCore(
-    MemberId member, uint64_t number,
-    std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> done) {
-  return Park<std::shared_ptr<const Core>>(
-      member, Exchange(0), RestWord(),
-      [this, member, number] { return served_->shard().ReadCore(member, number); },
-      std::move(done));
-}
-
-void ShardThread::SetCoreListener(std::function<void(const CoreReport&)> listener) {
-  PostInTurn([this, listener = std::move(listener)]() mutable {
-    served_->SetCoreListener(std::move(listener));
-  });
-}
-
-void ShardThread::AskCore(const CoreQuestion& question) {
-  PostOfPlan([this, question] { served_->AskCore(question); });
+  }});
 }
 
 void ShardThread::CancelRead(uint64_t read) {
-  Post([this, read] {
-    if (Refusal().ok()) served_->CancelRead(read);
-  });
-}
-
-void ShardThread::ReadOutside(MemberId member, Exchange after, RestWord word,
-                              std::function<void(absl::StatusOr<ReadResult>)> done) {
-  Post([this, member, after, word, done = std::move(done)]() mutable {
-    if (!Refusal().ok()) return done(Refusal());
-    served_->ReadOutside(member, after, word, SteadyNow(), std::move(done));
-  });
-}
-
-void ShardThread::AwaitCopy() {
-  PostInTurn([this] { served_->shard().AwaitCopy(); });
-}
-
-void ShardThread::WantsCopy(std::function<void(bool)> done) {
-  Post([this, done = std::move(done)] { done(Refusal().ok() && served_->shard().WantsCopy()); });
-}
-
-void ShardThread::CopyReplica(std::function<void(absl::StatusOr<ReplicaCopy>)> done) {
-  Post([this, done = std::move(done)] {
-    if (!Refusal().ok()) return done(absl::UnavailableError(Refusal().message()));
-    done(served_->shard().CopyReplica(SteadyNow()));
-  });
-}
-
-void ShardThread::TakeCopy(ReplicaTable table, std::vector<float> values,
-                           std::function<void(absl::Status)> done) {
-  const auto copied = std::make_shared<const std::vector<float>>(std::move(values));
-  Post([this, table = std::move(table), copied, done = std::move(done)] {
-    if (!Refusal().ok()) return done(absl::UnavailableError(Refusal().message()));
-    done(served_->shard().TakeCopy(table, *copied));
-  });
-}
-
-void ShardThread::SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done) {
-  PostOfPlan(
-      [this, plan = std::move(plan), done = std::move(done)] { done(served_->SetPlan(plan)); });
-}
-
-void ShardThread::Propose(uint64_t proposal, Exchange first, std::function<void(Exchange)> done) {
-  PostOfPlan(
-      [this, proposal, first, done = std::move(done)] { done(served_->Propose(proposal, first)); });
-}
-
-void ShardThread::Withdraw(uint64_t proposal) {
-  PostOfPlan([this, proposal] { served_->Withdraw(proposal); });
-}
-
-void ShardThread::Order(const CopyOrder& order,
-                        std::function<void(absl::StatusOr<ShardCopy>)> taken) {
-  PostOfPlan([this, order, taken = std::move(taken)]() mutable {
-    served_->Order(order, std::move(taken));
-  });
-}
-
-void ShardThread::SetStandby(std::shared_ptr<LogSink> sink) {
-  PostInTurn([this, sink = std::move(sink)]() mutable { served_->SetStandby(std::move(sink)); });
-}
-
-void ShardThread::Abdicate(const absl::Status& why) {
-  PostInTurn([this, why] { served_->Abdicate(why); });
-}
-
-void ShardThread::OnAcknowledged(std::shared_ptr<LogSink> from, uint64_t position) {
-  PostInTurn(
-      [this, from = std::move(from), position] { served_->OnAcknowledged(from.get(), position); });
+  Add({[this, read] {
+    if (refusal_.ok()) served_->CancelRead(read);
+  }});
 }
 
 void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {
-  Post([this, with_hash, done = std::move(done)] {
+  Add({[this, with_hash, done = std::move(done)] {
     View view;
-    if (!Refusal().ok()) {
+    if (!refusal_.ok()) {
       if (served_ != nullptr) view.counters.CountOn(served_->shard().counters());
       return done(std::move(view));
     }
@@ -284,7 +146,7 @@ void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {
     view.core_report = served_->core_report();
     if (with_hash) view.parameters_hash = shard.ParametersHash();
     done(std::move(view));
-  });
+  }});
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #ifndef TESSERA_SERVER_SHARD_SHARD_THREAD_H_
 #define TESSERA_SERVER_SHARD_SHARD_THREAD_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,11 +19,11 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/wakeup.h"
-#include "server/shard/log_sink.h"
 #include "server/shard/served_shard.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_traits.h"
@@ -37,57 +38,44 @@ class ShardThread {
   // Answers what is queued with kCancelled and joins; what waits for a replacement is dropped.
   ~ShardThread();
 
-  // --- data plane ---
+  // --- what others ask of the shard; `served` is the shard's thread's, and nobody may keep it ---
 
-  // Asks for a place for a push of `bytes` that has begun to arrive; `granted` is called once there
-  // is one, with kFailedPrecondition if the member was removed meanwhile. A granted place is given
-  // back by an Accept that stages the push, else (a duplicate, an error, no end) by the caller's
-  // Release.
-  void Reserve(MemberId member, int64_t bytes, std::function<void(absl::Status)> granted);
-  void Release(MemberId member, int64_t bytes);
-  void Accept(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> done);
-  // `done` is called when the member may read; with kFailedPrecondition when it is, or becomes, no
-  // member. Returns a number for CancelRead. `word`: see Shard::Rest.
+  // Runs `event` after all that was posted before. Where a replacement is awaited the event waits for it.
+  void Post(absl::AnyInvocable<void(ServedShard& served)> event);
+  // Like Post, for what the coordinator says of the present plan: where another replacement is awaited before `event`
+  // has run, it is dropped.
+  void PostOfPlan(absl::AnyInvocable<void(ServedShard& served)> event);
+  // A question of the data plane: calls ask(served, done), or, where a replacement is awaited, done(why) at once.
+  // `done` takes a Status, or a StatusOr.
+  template <typename Question, typename Done>
+  void Ask(Question ask, Done done) {
+    Add({[this, ask = std::move(ask), done = std::move(done)]() mutable {
+           if (!refusal_.ok()) return done(refusal_);
+           ask(*served_, std::move(done));
+         },
+         Event::When::kAtOnce});
+  }
+  // Calls ask(shard) until it answers, and `done` with the answer; with kFailedPrecondition when `member` is, or
+  // becomes, no member. Returns a number for CancelRead. `word`: see Shard::Rest. Refused as Ask's questions are.
+  template <typename Result>
   uint64_t Read(MemberId member, Exchange after, RestWord word,
-                std::function<void(absl::StatusOr<ReadResult>)> done);
-  // As Read, for this member's subnet in `round` (Shard::ReadSubnet).
-  uint64_t ReadSubnet(MemberId member, Exchange round, RestWord word,
-                      std::function<void(absl::StatusOr<SubnetReadResult>)> done);
-  // As Read, for the entries of this member's exchange `after`, and for a core's keys
-  // (Shard::ReadSparse, ReadCore).
-  uint64_t ReadSparse(MemberId member, Exchange after, const CoreName& core, RestWord word,
-                      std::function<void(absl::StatusOr<SparseReadResult>)> done);
-  uint64_t ReadCore(MemberId member, uint64_t number,
-                    std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> done);
+                std::function<absl::StatusOr<std::optional<Result>>(Shard& shard)> ask,
+                std::function<void(absl::StatusOr<Result>)> done) {
+    const uint64_t id = next_read_.fetch_add(1, std::memory_order_relaxed);
+    Ask(
+        [id, member, after, word, ask = std::move(ask)](ServedShard& served, auto answer) mutable {
+          served.Read<Result>(
+              id, member, after, word,
+              [&served, ask = std::move(ask)] { return ask(served.shard()); }, std::move(answer));
+        },
+        std::move(done));
+    return id;
+  }
   // Forgets a waiting read, whose client has gone; its callback gets kCancelled.
   void CancelRead(uint64_t read);
-  void ReadOutside(MemberId member, Exchange after, RestWord word,
-                   std::function<void(absl::StatusOr<ReadResult>)> done);
-
-  // --- replicas: as Shard's ---
-
-  void AwaitCopy();
-  void WantsCopy(std::function<void(bool)> done);
-  void CopyReplica(std::function<void(absl::StatusOr<ReplicaCopy>)> done);
-  void TakeCopy(ReplicaTable table, std::vector<float> values,
-                std::function<void(absl::Status)> done);
-
-  // --- control plane ---
-
-  void SetPlan(Plan plan, std::function<void(std::vector<Shard::Removed>)> done);
-  void Propose(uint64_t proposal, Exchange first, std::function<void(Exchange)> done);
-  void Withdraw(uint64_t proposal);
-  // Where exchanges move a core: `listener` hears of every report, from now on and on the shard's
-  // thread. It must not block.
-  void SetCoreListener(std::function<void(const CoreReport&)> listener);
-  void AskCore(const CoreQuestion& question);
-  // --- a standby (standby_gate.h) ---
-
-  // Events go to `sink` from now on, and answers wait for it; nullptr: to nobody.
-  void SetStandby(std::shared_ptr<LogSink> sink);
-  void OnAcknowledged(std::shared_ptr<LogSink> from, uint64_t position);
-  // As StandbyGate's.
-  void Abdicate(const absl::Status& why);
+  // Gives a place back that ServedShard::Reserve has granted, and no Accept has used: also while a replacement is
+  // awaited, as the present shard goes on where none comes.
+  void Release(MemberId member, int64_t bytes);
 
   // Counters, and for whom the shard waits.
   struct View {
@@ -102,11 +90,8 @@ class ShardThread {
   // The hash reads every parameter: ask for it rarely.
   void Inspect(bool with_hash, std::function<void(View)> done);
 
-  // --- checkpoints ---
+  // --- another shard in its place ---
 
-  // `taken` is called on the shard's thread when the copy is due; not at all where another order comes
-  // before that. Shard::Order's errors, at once.
-  void Order(const CopyOrder& order, std::function<void(absl::StatusOr<ShardCopy>)> taken);
   // Another shard is to take this one's place. Until Replace with the same number
   //   whoever waits or asks on the data plane is answered with `why`, a replica that copies with kUnavailable
   //   Inspect is answered at once, with what was refused or sent again and nothing else: this server lives, and has
@@ -122,17 +107,7 @@ class ShardThread {
                std::function<void(absl::Status)> done);
 
   // Constant after construction.
-  const ModelShape& shape() const { return traits_.shape; }
-  const ShardSlices& slices() const { return traits_.slices; }
-  ShardId shard_id() const { return traits_.slices.shard; }
-  uint64_t layout_hash() const { return traits_.layout_hash; }
-  uint64_t seed() const { return traits_.seed; }
-  const CodecChoice& codecs() const { return traits_.codecs; }
-  const CodedForms& dense_forms() const { return traits_.dense_forms; }
-  bool trains_subnets() const { return traits_.trains_subnets; }
-  bool takes_whole() const { return traits_.takes_whole; }
-  bool moves_cores() const { return traits_.moves_cores; }
-  const LayerParts* layer_parts() const { return traits_.layer_parts.get(); }
+  const ShardTraits& traits() const { return traits_; }
   // A push that names another core is asked for its keys. Changes as cores are selected.
   bool WantsKeysOf(const CoreName& core) const;
 
@@ -140,34 +115,17 @@ class ShardThread {
   struct Event {
     // Where a replacement is awaited.
     enum class When { kAtOnce, kAfterwards, kAfterwardsOfPlan };
-    std::function<void()> run;
+    absl::AnyInvocable<void()> run;
     When when = When::kAtOnce;
   };
 
-  // Its own answer is Refusal(), where that is not OK.
-  void Post(std::function<void()> event) { Post({std::move(event), Event::When::kAtOnce}); }
-  // Waits for the replacement, where one is awaited.
-  void PostInTurn(std::function<void()> event) {
-    Post({std::move(event), Event::When::kAfterwards});
-  }
-  // So, and is void where another one is awaited before.
-  void PostOfPlan(std::function<void()> event) {
-    Post({std::move(event), Event::When::kAfterwardsOfPlan});
-  }
-  void Post(Event event);
-  // `ask` is called on the shard's thread until it answers.
-  template <typename Result>
-  uint64_t Park(MemberId member, Exchange after, RestWord word,
-                std::function<absl::StatusOr<std::optional<Result>>()> ask,
-                std::function<void(absl::StatusOr<Result>)> done);
+  void Add(Event event);
   void Run();
   void Place(std::unique_ptr<Shard> shard);
-  // Why nobody is answered: a replacement is awaited.
-  const absl::Status& Refusal() const { return refusal_; }
 
   // The thread's.
   std::unique_ptr<ServedShard> served_;  // nullptr: there was none yet
-  absl::Status refusal_;
+  absl::Status refusal_;                 // why nobody is answered, while a replacement is awaited
   uint64_t awaited_ = 0;  // the replacement's number, the last one's where none is awaited
   std::vector<Event> waiting_;
 
@@ -181,7 +139,7 @@ class ShardThread {
   std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Wakeup wakeup_;  // after a change of either
-  uint64_t next_read_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::atomic<uint64_t> next_read_{1};
   std::thread thread_;
 };
 

@@ -5,30 +5,26 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/codec/coded_keys.h"
+#include "common/codec/codec.h"
+#include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
-#include "server/shard/shard.h"
+#include "server/shard/forms/job_keys.h"
 
 namespace tessera {
 
-// As Shard's methods of the same names.
+// Constant; any thread.
 struct ShardTraits {
   ModelShape shape;
   ShardSlices slices;
   uint64_t layout_hash = 0;
   uint64_t seed = 0;
   CodecChoice codecs;
-  CodedForms dense_forms;
-  bool trains_subnets = false;
-  bool takes_whole = false;
-  // cores() is not nullptr.
-  bool moves_cores = false;
-  std::shared_ptr<const LayerParts> layer_parts;
-};
+  // What pushes and pulls are of.
+  std::shared_ptr<const JobKeys> keys;
 
-// Of the shard that these would make.
-ShardTraits TraitsOf(const Shard::Options& options);
-ShardTraits TraitsOf(const Shard& shard);
+  // All entries, as pushes and pulls have them.
+  const CodedForms& dense_forms() const { return keys->dense()->forms(); }
+};
 
 }  // namespace tessera
 

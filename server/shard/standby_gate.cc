@@ -17,8 +17,9 @@ void StandbyGate::Watch(Shard* shard) {
   early_is_over_ = false;
 }
 
-void StandbyGate::Attach(std::shared_ptr<LogSink> sink) {
+void StandbyGate::SetStandby(std::shared_ptr<LogSink> sink) {
   Detach();
+  if (sink == nullptr) return;
   sink_ = std::move(sink);
   state_ = State::kCopying;
   position_ = 0;

@@ -6,7 +6,7 @@
 //              its way
 //   in sync    it has all that was ever said
 //
-// A standby that is lost holds everything up until Detach: only the coordinator may decide that the shard
+// A standby that is lost holds everything up until another, or none, is set: only the coordinator may decide that the shard
 // goes on without, as it may have decided that the standby takes over. A leader that ends before refuses it.
 #ifndef TESSERA_SERVER_SHARD_STANDBY_GATE_H_
 #define TESSERA_SERVER_SHARD_STANDBY_GATE_H_
@@ -35,9 +35,9 @@ class StandbyGate {
 
   // --- the standby ---
 
-  // From now on events go to `sink`. Replaces another one, and lets go of what waited for that.
-  void Attach(std::shared_ptr<LogSink> sink);
-  void Detach();
+  // From now on events go to `sink`, or to nobody where that is nullptr. Replaces another one, and lets go of what
+  // waited for that.
+  void SetStandby(std::shared_ptr<LogSink> sink);
   // The standby has all events up to `position`. Of another sink than the present one: no effect.
   void OnAcknowledged(const LogSink* from, uint64_t position);
 
@@ -79,6 +79,7 @@ class StandbyGate {
   };
 
   bool waits() const { return state_ == State::kClosing || state_ == State::kInSync; }
+  void Detach();
   void TryBegin();
   void TryFinish();
   void Release();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "server/shard/forms/layer_parts.h"
 #include "server/core/core_messages.h"
 
 namespace tessera {
@@ -105,31 +106,31 @@ bool FuzzLeader::Push(MemberId member, float value,
   push.kind = static_cast<int>(job_.recipe.payload);
   push.layout_hash = shard.layout_hash();
   push.examples = 2;
-  const CodedKeys* keys = shard.dense_forms().Find(push.codec);
-  std::shared_ptr<const SiteSubnet> site;
-  std::shared_ptr<const SparsePlace> place;
-  if (shard.trains_subnets()) {
-    const auto read = shard.ReadSubnet(member, push.exchange);
+  const CodedKeys* keys = shard.traits().dense_forms().Find(push.codec);
+  const JobKeys& job_keys = *shard.traits().keys;
+  std::shared_ptr<const ExchangedEntries> entries;
+  if (job_keys.OfPush(SubnetPlace(), 1).ok()) {
+    const Exchange after(push.exchange.value() - 1);
+    const auto read = shard.Read(member, after, SubnetPlace());
     if (!read.ok() || !read->has_value()) return false;
-    site = (*read)->site;
-    if (site != nullptr) {
-      keys = site->forms().Find(push.codec);
-      push.subnet = site->place();
-      push.whole_next = shard.takes_whole() && push.exchange >= Exchange(3);
+    entries = (*read)->entries;
+    if (entries != nullptr) {
+      keys = entries->forms().Find(push.codec);
+      push.keys = entries->name();
+      push.whole_next = job_keys.OfPush(AllEntries(), 1).ok() && push.exchange >= Exchange(3);
     } else {
       push.kind = static_cast<int>(TailOf(job_.recipe).payload);
     }
   } else if (shard.cores() != nullptr && !PushesAll(*job_.facts.core, push.exchange.value())) {
     const std::shared_ptr<const Core> core = shard.cores()->core();
     if (core == nullptr) return false;
-    push.core.emplace();
-    push.core->name = core->name;
-    place = shard.cores()->PlaceOfPull(*entry, push.exchange, core->name);
-    keys = place->forms.Find(push.codec);
-  } else if (const auto parts = shard.layer_parts(); parts != nullptr) {
+    push.keys = NamedCore{core->name, 0, std::nullopt};
+    entries = shard.cores()->PlaceOfPull(*entry, push.exchange, core->name);
+    keys = entries->forms().Find(push.codec);
+  } else if (const auto* parts = dynamic_cast<const LayerParts*>(&job_keys); parts != nullptr) {
     const LayerPart& part = entry->rank.value() % 2 == 0 ? parts->front() : parts->back();
-    push.layers = part.layers;
-    keys = part.forms.Find(push.codec);
+    push.keys = part.layers();
+    keys = part.forms().Find(push.codec);
   }
   push.payload = Filled(keys->bytes(), value);
   const Exchange exchange = push.exchange;

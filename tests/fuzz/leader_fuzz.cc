@@ -72,7 +72,7 @@ class Events {
     sent_ = 0;
     is_true_ = true;
     log_ = std::make_shared<FuzzLog>(job_, term_, &now_);
-    leader_.served().SetStandby(log_);
+    leader_.served().gate().SetStandby(log_);
   }
 
   void Push() {
@@ -117,7 +117,7 @@ class Events {
     if (log_ == nullptr || log_->queue.broken()) return;
     const uint64_t answered = answered_;
     const bool is_taken = log_->queue.OnAcknowledged(position, now_);
-    if (is_taken) leader_.served().OnAcknowledged(log_.get(), position);
+    if (is_taken) leader_.served().gate().OnAcknowledged(log_.get(), position);
     const bool cannot_be = position > sent_;
     TESSERA_CHECK(!cannot_be || (!is_taken && log_->queue.broken()));
     TESSERA_CHECK(is_taken || (answered_ == answered && !log_->queue.report().broken().empty()));
@@ -165,7 +165,7 @@ class Events {
   void Detach() {
     if (log_ != nullptr) log_->queue.Break("it was ended");
     log_ = nullptr;
-    leader_.served().SetStandby(nullptr);
+    leader_.served().gate().SetStandby(nullptr);
   }
 
   void ChangeMembers() {

@@ -33,6 +33,7 @@
 #include "server/shard/shard_thread.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_job.h"
+#include "tests/server/shard/thread_calls.h"
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   google::protobuf::SetLogHandler(nullptr);
@@ -74,7 +75,7 @@ class Served {
     TESSERA_CHECK(started.ok());
     server = *std::move(started);
     channel = grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials());
-    thread->SetPlan(FuzzPlan(1, 2), [](const std::vector<Shard::Removed>&) {});
+    SetPlan(*thread, FuzzPlan(1, 2));
   }
   ~Served() { server->Shutdown(absl::ZeroDuration()); }
 
@@ -310,8 +311,8 @@ class Calls {
       header.mutable_caller()->set_member(1 + (how >> 7));
     }
     if ((how & 2) != 0) header.mutable_keys()->mutable_dense();
-    if ((how & 4) != 0) header.set_payload_bytes(served_.thread->slices().bytes());
-    if ((how & 8) != 0) header.set_layout_hash(served_.thread->layout_hash());
+    if ((how & 4) != 0) header.set_payload_bytes(served_.thread->traits().slices.bytes());
+    if ((how & 8) != 0) header.set_layout_hash(served_.thread->traits().layout_hash);
     if ((how & 16) != 0) {
       header.set_kind(static_cast<v1::PayloadKind>(served_.job.recipe.payload));
     }
@@ -386,7 +387,7 @@ class Calls {
     size_t received = 0;
     for (v1::Chunk chunk; reader->Read(&chunk);) received += chunk.payload().size();
     TESSERA_CHECK(reader->Finish().ok());
-    TESSERA_CHECK(received == static_cast<size_t>(served_.thread->slices().bytes()));
+    TESSERA_CHECK(received == static_cast<size_t>(served_.thread->traits().slices.bytes()));
   }
 
   Served& served_;

@@ -14,9 +14,10 @@
 #include "common/base/log.h"
 #include "common/codec/arrival_check.h"
 #include "common/codec/selective_codec.h"
-#include "common/rpc/subnet_message.h"
+#include "common/rpc/key_set_message.h"
 #include "server/core/core_messages.h"
 #include "server/rpc/replica_table_message.h"
+#include "server/shard/forms/layer_parts.h"
 #include "server/shard/shard_messages.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_job.h"
@@ -77,47 +78,50 @@ class Events {
   }
 
   void TakeSubnet(ReceivedPush* push) {
-    const auto site = shard_->ReadSubnet(push->member, push->exchange);
-    if (in_.Bit() && site.ok() && site->has_value() && (*site)->site != nullptr) {
-      push->subnet = (*site)->site->place();
-      keys_ = (*site)->site->forms().Find(push->codec);
-      site_ = (*site)->site;
+    const Exchange after(push->exchange.value() - 1);
+    const auto site = shard_->Read(push->member, after, SubnetPlace());
+    if (in_.Bit() && site.ok() && site->has_value() && (*site)->entries != nullptr) {
+      entries_ = (*site)->entries;
+      push->keys = entries_->name();
+      keys_ = entries_->forms().Find(push->codec);
       return;
     }
     v1::SubnetKeys keys;
     keys.ParseFromArray(in_.rest().data(),
                         static_cast<int>(std::min<size_t>(in_.rest().size(), 64)));
     const auto place = PlaceOf(keys);
-    if (place.ok()) push->subnet = *place;
+    if (place.ok()) push->keys = *place;
   }
 
   void TakeCore(ReceivedPush* push) {
-    push->core.emplace();
+    NamedCore named;
     const std::shared_ptr<const Core> core = shard_->cores()->core();
-    if (core != nullptr && in_.Bit()) push->core->name = core->name;
-    if (in_.Bit()) push->core->name.number = in_.Count();
-    if (in_.Bit()) push->core->name.signature.low ^= in_.Number(8);
+    if (core != nullptr && in_.Bit()) named.name = core->name;
+    if (in_.Bit()) named.name.number = in_.Count();
+    if (in_.Bit()) named.name.signature.low ^= in_.Number(8);
     if (in_.Bit()) {
-      push->core->key_form = in_.Byte();
-      push->core->keys = std::string(in_.Piece());
+      named.key_form = in_.Byte();
+      named.keys = std::string(in_.Piece());
     }
+    push->keys = named;
     const auto* const entry = shard_->plan().Find(push->member);
     if (entry == nullptr) return;
-    const auto place = shard_->cores()->PlaceOfPull(*entry, push->exchange, push->core->name);
+    const auto place = shard_->cores()->PlaceOfPull(*entry, push->exchange, named.name);
     if (place == nullptr) return;
-    place_ = place;
-    keys_ = place->forms.Find(push->codec);
+    entries_ = place;
+    keys_ = place->forms().Find(push->codec);
   }
 
   void TakeLayers(const LayerParts& parts, ReceivedPush* push) {
     push->summed = in_.Byte() < 224 ? 1 + in_.Below(3) : in_.Count();
     if (in_.Byte() >= 240) {
-      push->layers = ParameterRange{static_cast<int>(in_.Below(8)), static_cast<int>(in_.Below(8))};
+      push->keys = ParameterRange{static_cast<int>(in_.Below(8)), static_cast<int>(in_.Below(8))};
     } else if (in_.Byte() < 240) {
-      push->layers = in_.Bit() ? parts.front().layers : parts.back().layers;
+      push->keys = in_.Bit() ? parts.front().layers() : parts.back().layers();
     }
-    const LayerPart* const part = push->layers ? parts.Find(*push->layers) : nullptr;
-    if (part != nullptr) keys_ = part->forms.Find(push->codec);
+    const auto* const layers = std::get_if<ParameterRange>(&push->keys);
+    const LayerPart* const part = layers != nullptr ? parts.Find(*layers) : nullptr;
+    if (part != nullptr) keys_ = part->forms().Find(push->codec);
   }
 
   void Push() {
@@ -133,19 +137,21 @@ class Events {
     push.examples = in_.Count();
     push.whole_next = in_.Bit();
     push.from_peer = in_.Byte() == 1;
-    if (in_.Bit()) push.codec = shard_->codecs().push;
-    keys_ = shard_->dense_forms().Find(push.codec);
+    if (in_.Bit()) push.codec = shard_->traits().codecs.push;
+    keys_ = shard_->traits().dense_forms().Find(push.codec);
     const uint8_t what = in_.Byte();
-    if (shard_->trains_subnets() && what % 4 != 0) TakeSubnet(&push);
+    const bool has_subnets = shard_->traits().keys->OfPush(SubnetPlace(), 1).ok();
+    if (has_subnets && what % 4 != 0) TakeSubnet(&push);
     if (shard_->cores() != nullptr && what % 4 != 0) TakeCore(&push);
-    const auto parts = shard_->layer_parts();
+    const auto* const parts = dynamic_cast<const LayerParts*>(shard_->traits().keys.get());
     if (parts != nullptr && what % 4 != 0) TakeLayers(*parts, &push);
     const std::string bytes = Bytes(keys_ == nullptr ? 16 : keys_->bytes());
     push.payload = PiecesOf(bytes, 1 + in_.Byte());
     // As PushCall does, which refuses what fails here.
     if (const SelectiveCodec* const selective = push.codec->selective()) {
       if (!selective->Check(push.payload, shard_->slices().size).ok()) return;
-    } else if (!push.subnet && !push.core) {
+    } else if (!std::holds_alternative<SubnetPlace>(push.keys) &&
+               !std::holds_alternative<NamedCore>(push.keys)) {
       if (push.payload.size() != keys_->bytes()) return;
       push.bad_entry = FirstBadEntry(*keys_, push.payload);
     } else if (IsPlain(push.codec)) {
@@ -175,7 +181,7 @@ class Events {
         (void)shard_->Read(member, after);
         break;
       case 1:
-        (void)shard_->ReadSubnet(member, after);
+        (void)shard_->Read(member, Exchange(after.value() - 1), SubnetPlace());
         break;
       case 2: {
         CoreName name;
@@ -183,7 +189,7 @@ class Events {
         if (shard_->cores() != nullptr && shard_->cores()->core() != nullptr && in_.Bit()) {
           name = shard_->cores()->core()->name;
         }
-        (void)shard_->ReadSparse(member, after, name);
+        (void)shard_->Read(member, after, NamedCore{name, 0, std::nullopt});
         break;
       }
       case 3:
@@ -298,8 +304,7 @@ class Events {
   uint64_t plans_ = 0, orders_ = 0, copies_ = 0;
   // Of the push that is being made.
   const CodedKeys* keys_ = nullptr;
-  std::shared_ptr<const SiteSubnet> site_;
-  std::shared_ptr<const SparsePlace> place_;
+  std::shared_ptr<const ExchangedEntries> entries_;
 };
 
 }  // namespace

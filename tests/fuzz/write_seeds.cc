@@ -71,12 +71,12 @@ std::string Stream(size_t place, const FuzzJob& job, bool copies) {
   absl::Time now = absl::FromUnixSeconds(1000);
   FuzzLeader leader(job);
   const auto log = std::make_shared<FuzzLog>(job, 1, &now);
-  if (!copies) leader.served().SetStandby(log);
+  if (!copies) leader.served().gate().SetStandby(log);
   leader.AddMember();
   leader.AddMember();
   std::string input = Number(place, 1);
   for (int exchange = 0; exchange < 4; ++exchange) {
-    if (copies && exchange == 2) leader.served().SetStandby(log);
+    if (copies && exchange == 2) leader.served().gate().SetStandby(log);
     if (exchange == 3) leader.RemoveMember(1);
     leader.Work(now);
     const std::vector<PlanMember> members = leader.served().shard().plan().members;

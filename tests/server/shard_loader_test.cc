@@ -9,8 +9,9 @@
 #include "absl/synchronization/notification.h"
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
-#include "server/shard/shard_traits.h"
+#include "server/shard/forms/form_table.h"
 #include "tests/server/shard/shard_fixture.h"
+#include "tests/server/shard/thread_calls.h"
 
 namespace tessera {
 namespace {
@@ -49,9 +50,9 @@ absl::StatusCode Push(ShardThread* shard) {
   ReceivedPush push;
   push.member = MemberId(1);
   push.exchange = Exchange(1);
-  push.layout_hash = shard->layout_hash();
+  push.layout_hash = shard->traits().layout_hash;
   push.payload = PayloadOf(std::vector<float>(4, 1));
-  shard->Accept(std::move(push), [&](const absl::StatusOr<PushAccepted>& accepted) {
+  Accept(*shard, std::move(push), [&](const absl::StatusOr<PushAccepted>& accepted) {
     code = accepted.status().code();
     said.Notify();
   });
@@ -61,7 +62,7 @@ absl::StatusCode Push(ShardThread* shard) {
 
 TEST_CASE("a shard's thread speaks while its next shard is read", "[shard_loader]") {
   ShardThread shard(*Made());
-  shard.SetPlan(PlanOfFirst(1), [](const auto&) {});
+  SetPlan(shard, PlanOfFirst(1));
   REQUIRE(Push(&shard) == absl::StatusCode::kOk);
   REQUIRE(PushesOf(&shard) == 1);
   ShardLoader loader(&shard);
@@ -84,7 +85,7 @@ TEST_CASE("a shard's thread speaks while its next shard is read", "[shard_loader
   CHECK(PushesOf(&shard) == 0);
   CHECK(Push(&shard) == absl::StatusCode::kFailedPrecondition);
   CHECK_FALSE(done.HasBeenNotified());
-  shard.SetPlan(PlanOfFirst(1), [](const auto&) {});
+  SetPlan(shard, PlanOfFirst(1));
   read.Notify();
   done.WaitForNotification();
   CHECK(Push(&shard) == absl::StatusCode::kOk);
@@ -123,7 +124,7 @@ TEST_CASE("another order gives up what is being read for the one before", "[shar
         done.Notify();
       });
   done.WaitForNotification();
-  shard.SetPlan(PlanOfFirst(1), [](const auto&) {});
+  SetPlan(shard, PlanOfFirst(1));
   CHECK(Push(&shard) == absl::StatusCode::kOk);
   CHECK(told == 0);
 }

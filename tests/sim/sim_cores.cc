@@ -61,19 +61,19 @@ void SimWorker::TakeCores(std::function<void()> then) {
 std::function<ReceivedPush()> SimWorker::SparsePush(size_t server) {
   const KeySet& keys = keys_->update_keys();
   const SparseKeys* const sparse = keys.is_sparse() ? keys.sparse[server].get() : nullptr;
-  std::optional<NamedCore> core;
+  NamedKeys named = AllEntries();
   if (sparse != nullptr) {
-    core.emplace();
-    core->name = sparse->core->name;
+    NamedCore core{sparse->core->name, 0, std::nullopt};
     if (network_->dice().Chance(0.2)) {
       const EncodedKeys encoded = EncodeKeys(sparse->core->keys);
-      core->key_form = static_cast<int>(encoded.form);
-      core->keys = encoded.bytes;
+      core.key_form = static_cast<int>(encoded.form);
+      core.keys = encoded.bytes;
     }
+    named = std::move(core);
   }
-  return [push = MakePush(server), core = std::move(core)] {
+  return [push = MakePush(server), named = std::move(named)] {
     ReceivedPush made = push();
-    made.core = core;
+    made.keys = named;
     return made;
   };
 }
@@ -81,14 +81,16 @@ std::function<ReceivedPush()> SimWorker::SparsePush(size_t server) {
 std::function<ReceivedPush()> SimWorker::WithKeys(size_t server,
                                                   const std::function<ReceivedPush()>& push) {
   const ReceivedPush asked = push();
-  if (options_.lockstep || !asked.core || asked.core->keys) {
+  const auto* const named = std::get_if<NamedCore>(&asked.keys);
+  if (options_.lockstep || named == nullptr || named->keys) {
     checker_->Violate(absl::StrCat("member ", member_.value(), ": server ", server,
                                    " asks for the keys of a core that is in force"));
   }
   return [push, keys = EncodeKeys(keys_->update_keys().sparse[server]->core->keys)] {
     ReceivedPush made = push();
-    made.core->key_form = static_cast<int>(keys.form);
-    made.core->keys = keys.bytes;
+    auto& core = std::get<NamedCore>(made.keys);
+    core.key_form = static_cast<int>(keys.form);
+    core.keys = keys.bytes;
     return made;
   };
 }
@@ -99,19 +101,19 @@ void SimWorker::ForgeSparse(size_t server, const std::function<ReceivedPush()>& 
   // A core that nobody knows, by its name; the same with keys that are not those of the name; a core of
   // another exchange; a core's entries where all are wanted.
   const uint64_t what = network_->dice().Below(3);
-  const bool asks = what == 0 && push.core && !push.core->keys;
+  const auto* const named = std::get_if<NamedCore>(&push.keys);
+  const bool asks = what == 0 && named != nullptr && !named->keys;
   const std::string keys = EncodeKeys(EntrySet::All(options_.slices[server].size)).bytes;
-  if (!push.core) {
-    push.core = NamedCore{{7, {1, 2}}, 0, keys};
-  } else if (what == 2) {
-    push.core->name.number += 1000;
-  } else {
-    push.core->name.signature.low ^= 1;
-    if (what == 1) push.core->keys = keys;
+  NamedCore core = named != nullptr ? *named : NamedCore{{7, {1, 2}}, 0, keys};
+  if (named != nullptr && what == 2) {
+    core.name.number += 1000;
+  } else if (named != nullptr) {
+    core.name.signature.low ^= 1;
+    if (what == 1) core.keys = keys;
   }
-  const auto forged = [right, core = push.core] {
+  const auto forged = [right, core] {
     ReceivedPush made = right();
-    made.core = core;
+    made.keys = core;
     return made;
   };
   ShardDoor* const door = doors_[server];

@@ -10,7 +10,7 @@
 #include "common/consistency/forwarding_policy.h"
 #include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
-#include "server/shard/site_subnet.h"
+#include "server/shard/forms/site_subnet.h"
 #include "tests/server/shard/shard_fixture.h"
 
 namespace tessera {
@@ -87,12 +87,12 @@ SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* 
 }
 
 void SimServer::SetStandby(std::shared_ptr<LogSink> sink) {
-  served_.SetStandby(std::move(sink));
+  served_.gate().SetStandby(std::move(sink));
   Work();
 }
 
 void SimServer::OnAcknowledged(const LogSink* from, uint64_t position) {
-  served_.OnAcknowledged(from, position);
+  served_.gate().OnAcknowledged(from, position);
   Work();
 }
 
@@ -339,35 +339,34 @@ void SimServer::Work() {
 }
 
 absl::StatusOr<std::optional<PulledValues>> SimServer::TrySparse(const AskedRead& read) {
-  absl::StatusOr<std::optional<SparseReadResult>> result =
-      shard().ReadSparse(read.member, read.after, *read.core);
+  absl::StatusOr<std::optional<ReadResult>> result =
+      shard().Read(read.member, read.after, NamedCore{*read.core, 0, std::nullopt});
   if (!result.ok()) return result.status();
   if (!result->has_value()) return std::optional<PulledValues>();
+  const ReadResult& found = **result;
   PulledValues pulled;
-  pulled.version = (*result)->read.version;
-  pulled.cores = (*result)->read.cores;
-  pulled.checkpoint = (*result)->read.checkpoint;
-  pulled.needs_all = (*result)->place == nullptr;
+  pulled.version = found.version;
+  pulled.cores = found.cores;
+  pulled.checkpoint = found.checkpoint;
+  pulled.needs_all = found.entries == nullptr;
   if (pulled.needs_all) return std::optional<PulledValues>(std::move(pulled));
-  const EntrySet& entries = (*result)->place->keys.entries;
-  const std::vector<float> all = ValuesOf(*(*result)->read.snapshot);
+  const EntrySet& entries = static_cast<const SparsePlace&>(*found.entries).keys().entries;
+  const std::vector<float> all = ValuesOf(*found.snapshot);
   for (const int64_t place : entries.places()) pulled.values.push_back(all[place]);
   checker_->OnSparseRead(copy_, read.member, shard().plan().Find(read.member)->rank, read.after,
                          pulled.version, read.core->number, entries, pulled.values);
-  pulled.values =
-      Coded(*(*result)->place->forms.Find(shard().codecs().pull), pulled.version, read.member,
-            pulled.values, SparseSource((*result)->place, (*result)->read.snapshot));
+  pulled.values = Coded(found, read.member, pulled.values);
   return std::optional<PulledValues>(std::move(pulled));
 }
 
 // As server/rpc/pull_call.cc answers and ValueWriter reads.
-std::vector<float> SimServer::Coded(const CodedKeys& keys, Version version, MemberId reader,
-                                    const std::vector<float>& values,
-                                    std::unique_ptr<EntrySource> source) {
+std::vector<float> SimServer::Coded(const ReadResult& read, MemberId reader,
+                                    const std::vector<float>& values) {
+  const CodedKeys& keys = *read.entries->forms().Find(shard().traits().codecs.pull);
   if (keys.codec() == Codec()) return values;
-  PayloadRandom random = PayloadRandom::OfValues(shard().seed(), version, rank_);
+  PayloadRandom random = PayloadRandom::OfValues(shard().traits().seed, read.version, rank_);
   if (mutation_ == Mutation::kRoundsForEach) random.a += reader.value();
-  const std::unique_ptr<AnswerPayload> answer = CodedPayload(keys, random, std::move(source));
+  const std::unique_ptr<AnswerPayload> answer = CodedPayload(keys, random, read.entries->Source(read.snapshot));
   std::vector<float> seen(values.size());
   Decoder decoder(keys);
   float* next = seen.data();
@@ -421,23 +420,23 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::Try(const AskedRead& read
   pulled.cores = (*result)->cores;
   pulled.checkpoint = (*result)->checkpoint;
   checker_->OnRead(copy_, read.member, read.after, pulled.version, pulled.values);
-  pulled.values = Coded(*shard().dense_forms().Find(shard().codecs().pull), pulled.version,
-                        read.member, pulled.values, DenseSource((*result)->snapshot, 0));
+  pulled.values = Coded(**result, read.member, pulled.values);
   return std::optional<PulledValues>(std::move(pulled));
 }
 
 absl::StatusOr<std::optional<PulledValues>> SimServer::TryFetch(const AskedRead& read) {
-  absl::StatusOr<std::optional<SubnetReadResult>> result =
-      shard().ReadSubnet(read.member, read.after.Next());
+  absl::StatusOr<std::optional<ReadResult>> result =
+      shard().Read(read.member, read.after, *read.asked);
   if (!result.ok()) return result.status();
   if (!result->has_value()) return std::optional<PulledValues>();
   PulledValues pulled;
-  pulled.version = (*result)->read.version;
-  pulled.checkpoint = (*result)->read.checkpoint;
-  pulled.place = (*result)->site->place();
+  pulled.version = (*result)->version;
+  pulled.checkpoint = (*result)->checkpoint;
+  const auto site = std::static_pointer_cast<const SiteSubnet>((*result)->entries);
+  pulled.place = site->place();
   std::optional<std::vector<float>> values;
   if (*pulled.place == *read.asked && !read.waits_only) {
-    SubnetGather gather((*result)->site, (*result)->read.snapshot);
+    SubnetGather gather(site, (*result)->snapshot);
     pulled.values.resize(gather.left());
     gather.Next(gather.left(), pulled.values.data());
     values = pulled.values;
@@ -447,9 +446,7 @@ absl::StatusOr<std::optional<PulledValues>> SimServer::TryFetch(const AskedRead&
     checker_->OnFetched(copy_, read.member, *pulled.place, pulled.version, values);
   }
   if (values) {
-    pulled.values =
-        Coded(*(*result)->site->forms().Find(shard().codecs().pull), pulled.version, read.member,
-              *values, SubnetSource((*result)->site, (*result)->read.snapshot));
+    pulled.values = Coded(**result, read.member, *values);
   }
   return std::optional<PulledValues>(std::move(pulled));
 }

@@ -181,9 +181,9 @@ class SimServer final : public ShardDoor {
   absl::StatusOr<std::optional<PulledValues>> Try(const AskedRead& read);
   absl::StatusOr<std::optional<PulledValues>> TryFetch(const AskedRead& read);
   absl::StatusOr<std::optional<PulledValues>> TrySparse(const AskedRead& read);
-  // `values` of `source`, as they come.
-  std::vector<float> Coded(const CodedKeys& keys, Version version, MemberId reader,
-                           const std::vector<float>& values, std::unique_ptr<EntrySource> source);
+  // The `values` of `read`'s entries, as they come.
+  std::vector<float> Coded(const ReadResult& read, MemberId reader,
+                           const std::vector<float>& values);
   void HearQuestion(v1::CoreQuestion question);
   // --- checkpoints (sim_server_checkpoints.cc) ---
   void TakeOrder(const v1::CheckpointOrder& text);

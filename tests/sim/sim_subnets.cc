@@ -84,7 +84,7 @@ bool SimWorker::FollowCut() {
 std::function<ReceivedPush()> SimWorker::SubnetPush(size_t server) const {
   return [push = MakePush(server), place = *trained_] {
     ReceivedPush made = push();
-    made.subnet = place;
+    made.keys = place;
     return made;
   };
 }
@@ -107,7 +107,7 @@ void SimWorker::Forge(size_t server) {
   if (!(place == *trained_)) {
     const auto forged = [right = SubnetPush(server), place] {
       ReceivedPush push = right();
-      push.subnet = place;
+      push.keys = place;
       return push;
     };
     network_->Call<absl::StatusOr<PushAccepted>>(

@@ -8,7 +8,7 @@
 #include "common/base/steady_clock.h"
 #include "common/base/wakeup.h"
 #include "common/rpc/chunk.h"
-#include "common/rpc/core_message.h"
+#include "common/rpc/key_set_message.h"
 #include "common/rpc/transport.h"
 
 namespace tessera {

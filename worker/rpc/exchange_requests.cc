@@ -1,8 +1,7 @@
 #include "worker/rpc/exchange_requests.h"
 
 #include "common/base/check.h"
-#include "common/rpc/layer_message.h"
-#include "common/rpc/subnet_message.h"
+#include "common/rpc/key_set_message.h"
 
 namespace tessera {
 namespace {

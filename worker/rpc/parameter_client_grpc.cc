@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
-#include "common/rpc/core_message.h"
+#include "common/rpc/key_set_message.h"
 #include "common/rpc/transport.h"
 #include "worker/rpc/device_update_coder.h"
 #include "worker/rpc/update_coder.h"

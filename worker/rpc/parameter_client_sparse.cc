@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc/core_message.h"
+#include "common/rpc/key_set_message.h"
 #include "worker/rpc/parameter_client_grpc.h"
 
 namespace tessera {

@@ -10,8 +10,8 @@
 #include "common/base/wakeup.h"
 #include "common/codec/payload.h"
 #include "common/rpc/chunk.h"
+#include "common/rpc/key_set_message.h"
 #include "common/rpc/status.h"
-#include "common/rpc/subnet_message.h"
 #include "common/rpc/transport.h"
 
 namespace tessera {

@@ -15,6 +15,7 @@
 #include "proto/replication.grpc.pb.h"
 #include "server/shard/shard_thread.h"
 #include "tests/server/shard/shard_fixture.h"
+#include "tests/server/shard/thread_calls.h"
 
 namespace tessera {
 namespace {
@@ -87,7 +88,7 @@ struct Leader {
   }
   ~Leader() {
     replicator->End();
-    shard.SetStandby(nullptr);
+    shard.Post([](ServedShard& served) { served.gate().SetStandby(nullptr); });
     server->Shutdown(absl::ZeroDuration());
   }
 
@@ -156,7 +157,7 @@ TEST_CASE("a standby that falls silent later has its time from when there is som
   leader.changed.WaitForNotification();
   REQUIRE(leader.replicator->report().in_sync());
   const absl::Time before = SteadyNow();
-  leader.shard.SetPlan(PlanOfFirst(1), [](const auto&) {});
+  SetPlan(leader.shard, PlanOfFirst(1));
   leader.standby.AwaitMore();
   Check(leader.replicator.get(), before, before + kSilenceMax);
   CHECK(leader.replicator->report().broken().empty());

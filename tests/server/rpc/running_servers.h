@@ -23,6 +23,7 @@
 #include "server/rpc/parameter_service.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_thread.h"
+#include "tests/server/shard/thread_calls.h"
 
 namespace tessera {
 
@@ -97,7 +98,7 @@ class RunningServers {
       plan.members.push_back({MemberId(m), Rank(m - 1), Exchange(1)});
     }
     for (One& server : servers_) {
-      server.thread->SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+      SetPlan(*server.thread, plan);
     }
   }
 
@@ -106,14 +107,14 @@ class RunningServers {
   void EndCoreListeners() {
     for (One& server : servers_) {
       absl::Notification ended;
-      server.thread->SetCoreListener(nullptr);
+      SetCoreListener(*server.thread, nullptr);
       server.thread->Inspect(false, [&ended](const ShardThread::View&) { ended.Notify(); });
       ended.WaitForNotification();
     }
   }
   const ModelShape& shape() const { return shape_; }
   const CodecChoice& codecs() const { return codecs_; }
-  uint64_t layout_hash() const { return servers_[0].thread->layout_hash(); }
+  uint64_t layout_hash() const { return servers_[0].thread->traits().layout_hash; }
   std::vector<std::string> addresses() const {
     std::vector<std::string> result;
     for (const One& server : servers_) result.push_back(server.grpc->address());
@@ -121,7 +122,7 @@ class RunningServers {
   }
   std::vector<ShardSlices> slices() const {
     std::vector<ShardSlices> result;
-    for (const One& server : servers_) result.push_back(server.thread->slices());
+    for (const One& server : servers_) result.push_back(server.thread->traits().slices);
     return result;
   }
 

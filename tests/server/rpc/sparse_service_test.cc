@@ -18,6 +18,7 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/core/core_agreement.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/server/shard/thread_calls.h"
 
 namespace tessera {
 namespace {
@@ -38,9 +39,9 @@ class Job {
             has_core ? std::make_optional(kShare) : std::nullopt),
         agreement_({1, 2, kEntries, static_cast<uint64_t>(CoreCount(kShare, kEntries)), 0}) {
     if (has_core) {
-      servers_[0].thread->SetCoreListener([this](const CoreReport& report) {
+      SetCoreListener(*servers_[0].thread, [this](const CoreReport& report) {
         for (const auto& [to, question] : agreement_.OnReport(ShardId(0), report)) {
-          servers_[0].thread->AskCore(question);
+          tessera::AskCore(*servers_[0].thread, question);
         }
       });
     }
@@ -107,7 +108,7 @@ class Job {
     constexpr int64_t kMuch = int64_t{1} << 40;
     ShardThread& shard = *servers_[0].thread;
     const auto granted = std::make_shared<absl::Notification>();
-    shard.Reserve(MemberId(1), kMuch, [granted](const absl::Status& status) {
+    Reserve(shard, MemberId(1), kMuch, [granted](const absl::Status& status) {
       if (status.ok()) granted->Notify();
     });
     if (!granted->WaitForNotificationWithTimeout(absl::Seconds(5))) return false;

@@ -78,11 +78,11 @@ class Run {
   void Begin() { leader_->SetPlan(PlanOfFirst(kMembers)); }
   void AddStandby() {
     standby_ = std::make_shared<Standby>(ShardOf(kind_));
-    leader_->gate.Attach(standby_);
+    leader_->gate.SetStandby(standby_);
   }
   void DropStandby() {
     standby_.reset();
-    leader_->gate.Detach();
+    leader_->gate.SetStandby(nullptr);
   }
   bool has_standby() const { return standby_ != nullptr; }
   bool in_sync() const { return standby_ != nullptr && standby_->in_sync; }
@@ -189,7 +189,7 @@ class Run {
     const ExplorerPlace place{kSeed, Rank(number), push.exchange, ShardId(0)};
     const int64_t count = DrawKeys(kind_.share, place, kEntries, first_).entries.count();
     const EncodedKeys keys = EncodeKeys(first_->keys);
-    push.core = NamedCore{first_->name, static_cast<int>(keys.form), keys.bytes};
+    push.keys = NamedCore{first_->name, static_cast<int>(keys.form), keys.bytes};
     push.payload = PayloadOf(std::vector<float>(count, 1.0f));
     leader_->Push(std::move(push), [](const absl::Status& status) { REQUIRE_FALSE(status.ok()); });
   }
@@ -205,12 +205,13 @@ class Run {
     if (!is_whole) {
       const ExplorerPlace place{kSeed, Rank(number), push.exchange, ShardId(0)};
       count = DrawKeys(kind_.share, place, kEntries, worker.core).entries.count();
-      push.core = NamedCore{worker.core->name, 0, std::nullopt};
+      NamedCore core{worker.core->name, 0, std::nullopt};
       if (with_keys) {
         const EncodedKeys keys = EncodeKeys(worker.core->keys);
-        push.core->key_form = static_cast<int>(keys.form);
-        push.core->keys = keys.bytes;
+        core.key_form = static_cast<int>(keys.form);
+        core.keys = keys.bytes;
       }
+      push.keys = core;
     }
     std::vector<float> values;
     for (int64_t i = 0; i < count; ++i) {

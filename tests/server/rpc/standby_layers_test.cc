@@ -30,7 +30,7 @@ class Run {
   bool Chance(int of) { return std::uniform_int_distribution<int>(1, of)(random_) == 1; }
   void AddStandby() {
     standby_ = std::make_shared<Standby>(Made(codecs_));
-    leader_->gate.Attach(standby_);
+    leader_->gate.SetStandby(standby_);
   }
   void Step() {
     if (Chance(2)) leader_->Advance(absl::UnixEpoch());
@@ -117,7 +117,7 @@ TEST_CASE("a logged push says its layers and how many updates it sums", "[standb
     const absl::StatusOr<ShardEvent> event = FromMessage(entry, std::move(payload), Codec());
     REQUIRE(event.ok());
     const ReceivedPush& push = std::get<PushEvent>(*event).push;
-    CHECK(push.layers == layers);
+    CHECK(std::get<ParameterRange>(push.keys) == layers);
     CHECK(push.summed == 65535);
     CHECK(push.payload.size() == static_cast<int64_t>(values.size() * sizeof(float)));
   }

@@ -65,7 +65,7 @@ class Run {
   void Begin() { leader_->SetPlan(PlanOfFirst(static_cast<int>(workers_.size()))); }
   void AddStandby() {
     standby_ = std::make_shared<Standby>(ShardOf(policy_, has_state_));
-    leader_->gate.Attach(standby_);
+    leader_->gate.SetStandby(standby_);
   }
   bool Chance(int of) { return std::uniform_int_distribution<int>(1, of)(random_) == 1; }
 
@@ -257,7 +257,7 @@ TEST_CASE("a standby knows how far removed members were counted, before it began
     for (const uint64_t member : {1, 2, 3}) push(member, 1);
     leader.SetPlan(PlanOf(2, {{1, 1}, {2, 1}}));
     const auto standby = std::make_shared<Standby>(ShardOf(policy, false));
-    leader.gate.Attach(standby);
+    leader.gate.SetStandby(standby);
     for (const uint64_t member : {1, 2}) push(member, 2);
     leader.SetPlan(PlanOf(3, {{1, 1}}));
     while (standby->Deliver(&leader.gate)) {
@@ -277,7 +277,7 @@ TEST_CASE("a leader whose standby does not answer says nothing", "[standby]") {
     INFO(policy);
     Leader leader(ShardOf(policy, false));
     const auto standby = std::make_shared<Standby>(ShardOf(policy, false));
-    leader.gate.Attach(standby);
+    leader.gate.SetStandby(standby);
     while (standby->Deliver(&leader.gate)) {
     }
     REQUIRE(standby->in_sync);
@@ -297,7 +297,7 @@ TEST_CASE("a leader whose standby does not answer says nothing", "[standby]") {
     // The copy has been sealed: it takes nothing more.
     CHECK(said == 0);
     SECTION("the coordinator lets it go on without") {
-      leader.gate.Detach();
+      leader.gate.SetStandby(nullptr);
       CHECK(said == 2);
     }
     SECTION("the standby has it") {
@@ -317,11 +317,11 @@ TEST_CASE("what was acknowledged without a standby counts no more once the job h
   const std::unique_ptr<Shard> restored = ShardOf("barrier", false);
   leader.gate.Watch(restored.get());
   const auto standby = std::make_shared<Standby>(ShardOf("barrier", false));
-  leader.gate.Attach(standby);
+  leader.gate.SetStandby(standby);
   while (standby->Deliver(&leader.gate)) {
   }
   CHECK(standby->in_sync);
-  leader.gate.Detach();
+  leader.gate.SetStandby(nullptr);
 }
 
 TEST_CASE("a standby of a shard that was loaded has its values, though it has committed nothing",
@@ -335,11 +335,11 @@ TEST_CASE("a standby of a shard that was loaded has its values, though it has co
   REQUIRE(shard->Load(saved).ok());
   Leader leader(std::move(shard));
   const auto standby = std::make_shared<Standby>(ShardOf("none", true));
-  leader.gate.Attach(standby);
+  leader.gate.SetStandby(standby);
   while (standby->Deliver(&leader.gate)) {
   }
   REQUIRE(standby->in_sync);
-  leader.gate.Detach();
+  leader.gate.SetStandby(nullptr);
   const std::unique_ptr<Shard> taken_over = standby->TakeOver();
   REQUIRE(taken_over != nullptr);
   CHECK(taken_over->ParametersHash() == leader.shard->ParametersHash());
@@ -350,7 +350,7 @@ TEST_CASE("a leader that ends refuses what its standby has yet to get", "[standb
     INFO(policy);
     Leader leader(ShardOf(policy, false));
     const auto standby = std::make_shared<Standby>(ShardOf(policy, false));
-    leader.gate.Attach(standby);
+    leader.gate.SetStandby(standby);
     leader.SetPlan(PlanOfFirst(2));
     while (standby->Deliver(&leader.gate)) {
     }
@@ -386,7 +386,7 @@ TEST_CASE("only who waits for an acknowledgement may read what the standby has y
           "[standby]") {
   Leader leader(ShardOf("barrier", false));
   const auto standby = std::make_shared<Standby>(ShardOf("barrier", false));
-  leader.gate.Attach(standby);
+  leader.gate.SetStandby(standby);
   while (standby->Deliver(&leader.gate)) {
   }
   leader.SetPlan(PlanOfFirst(2));

@@ -15,6 +15,7 @@
 #include "common/consistency/barrier.h"
 #include "common/layout/layer_cut.h"
 #include "common/rule/sgd.h"
+#include "server/shard/forms/layer_parts.h"
 #include "server/shard/shard.h"
 #include "tests/server/shard/shard_fixture.h"
 
@@ -71,9 +72,9 @@ inline Payload CodedLayers(const Shard& shard, const ParameterRange& layers, con
     encoder.Encode(values.data(), held.data(), slices.size);
     *bytes = encoder.Finish();
   } else if (slices.size > 0) {
-    const CodedKeys keys(codec, slices, shard.shape());
+    const CodedKeys keys(codec, slices, shard.traits().shape);
     bytes->resize(keys.bytes());
-    Encoder encoder(keys, PayloadRandom::OfPush(42, Rank(0), Exchange(1), shard.id()));
+    Encoder encoder(keys, PayloadRandom::OfPush(42, Rank(0), Exchange(1), shard.slices().shard));
     encoder.Encode(values.data(), slices.size, bytes->data(), keys.bytes());
   }
   Payload payload;
@@ -90,11 +91,15 @@ inline ReceivedPush LayersPush(const Shard& shard, uint64_t member, uint64_t exc
   push.base = shard.counters().version;
   push.layout_hash = shard.layout_hash();
   push.examples = 4;
-  push.layers = layers;
+  push.keys = layers;
   push.summed = summed;
   push.codec = codec;
   push.payload = CodedLayers(shard, layers, codec, values);
   return push;
+}
+
+inline const LayerParts& LayerPartsOf(const ShardTraits& traits) {
+  return static_cast<const LayerParts&>(*traits.keys);
 }
 
 inline void Settle(Shard* shard) {

@@ -93,7 +93,7 @@ TEST_CASE(
         while (shard->Advance(absl::UnixEpoch())) moved = true;
         const std::optional<CoreReport> report = shard->cores()->report();
         if (!report) continue;
-        for (const auto& [to, question] : agreement.OnReport(shard->id(), *report)) {
+        for (const auto& [to, question] : agreement.OnReport(shard->slices().shard, *report)) {
           shards[to.value()]->cores()->Ask(question);
           moved = true;
         }
@@ -128,7 +128,7 @@ TEST_CASE(
   std::vector<int64_t> core;
   for (const auto& shard : shards) {
     REQUIRE(shard->cores()->cores() == 2);
-    const int64_t before = shard->id() == ShardId(0) ? 0 : half;
+    const int64_t before = shard->slices().shard == ShardId(0) ? 0 : half;
     for (const int64_t place : shard->cores()->core()->keys.places()) {
       core.push_back(before + place);
     }

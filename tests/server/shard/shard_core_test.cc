@@ -38,6 +38,11 @@ ModelShape OneMatrix() {
 
 using Values = std::vector<float>;
 
+// Those of a read of a core and an explorer.
+const EntrySet& EntriesOf(const ReadResult& read) {
+  return static_cast<const SparsePlace&>(*read.entries).keys().entries;
+}
+
 // One shard, two members and the coordinator's part.
 class CoreShard {
  public:
@@ -102,10 +107,14 @@ class CoreShard {
                         float value) {
     ReceivedPush push =
         PushOf(member, exchange, Values(EntriesOf(member, exchange, of).count(), value));
-    push.core = NamedCore{of->name, 0, std::nullopt};
+    push.keys = NamedCore{of->name, 0, std::nullopt};
     return push;
   }
 
+  absl::StatusOr<std::optional<ReadResult>> Read(uint64_t member, uint64_t after,
+                                                 const CoreName& core) {
+    return shard_->Read(MemberId(member), Exchange(after), NamedCore{core, 0, std::nullopt});
+  }
   absl::StatusOr<PushAccepted> Accept(ReceivedPush push) {
     absl::StatusOr<PushAccepted> accepted = shard_->Accept(std::move(push));
     Settle();
@@ -174,10 +183,10 @@ TEST_CASE("an entry moves by the sum of what was sent of it over the number of p
     REQUIRE(after[i] == before[i] + 0.5f * sum);
   }
   // What is read is what was pushed of.
-  const auto read = shard.shard().ReadSparse(MemberId(1), Exchange(1), shard.core()->name);
+  const auto read = shard.Read(1, 1, shard.core()->name);
   REQUIRE(read.ok());
   REQUIRE(read->has_value());
-  CHECK((*read)->place->keys.entries == one);
+  CHECK(EntriesOf(**read) == one);
 }
 
 TEST_CASE("all entries are welcome in any exchange, beside those of others", "[shard][core]") {
@@ -218,9 +227,9 @@ TEST_CASE("after a full push the core is selected from values and changes", "[sh
   REQUIRE(shard.core()->name.number == 1);
   CHECK(shard.core()->keys.places() == Largest(s, 100));
   // The pull behind the full push is on the old core.
-  const auto read = shard.shard().ReadSparse(MemberId(2), Exchange(3), first->name);
-  REQUIRE((*read)->place != nullptr);
-  CHECK((*read)->place->keys.entries == shard.EntriesOf(2, 3, first));
+  const auto read = shard.Read(2, 3, first->name);
+  REQUIRE((*read)->entries != nullptr);
+  CHECK(EntriesOf(**read) == shard.EntriesOf(2, 3, first));
 }
 
 TEST_CASE("a core is selected from the last exchange before it, whoever pushed all entries earlier",
@@ -269,7 +278,7 @@ TEST_CASE("a push of another core than the exchange's is refused, and of other e
   CHECK(Says(refused(shard.SparseOf(1, 1, stale, 1)), absl::StatusCode::kFailedPrecondition,
              "core is 1, want 0"));
   ReceivedPush short_one = shard.PushOf(1, 1, Values(299));
-  short_one.core = NamedCore{shard.core()->name, 0, std::nullopt};
+  short_one.keys = NamedCore{shard.core()->name, 0, std::nullopt};
   CHECK(Says(refused(std::move(short_one)), absl::StatusCode::kInvalidArgument,
              "payload is 1196 bytes, want 1200 (300 entries as f32)"));
   // The same number with other keys: these are asked for, and refused.
@@ -278,8 +287,7 @@ TEST_CASE("a push of another core than the exchange's is refused, and of other e
   CHECK(shard.Accept(shard.SparseOf(1, 1, forged, 1))->need_keys);
   ReceivedPush with_keys = shard.SparseOf(1, 1, forged, 1);
   const EncodedKeys keys = EncodeKeys(forged->keys);
-  with_keys.core->key_form = static_cast<int>(keys.form);
-  with_keys.core->keys = keys.bytes;
+  with_keys.keys = NamedCore{forged->name, static_cast<int>(keys.form), keys.bytes};
   CHECK(Says(refused(std::move(with_keys)), absl::StatusCode::kFailedPrecondition,
              "core 0 has other keys here"));
   CHECK(shard.Now() == before);
@@ -336,12 +344,11 @@ TEST_CASE("where nobody waits an old core's keys are asked for and taken", "[sha
   const Values before = shard.Now();
   CHECK(shard.Accept(shard.SparseOf(3, 1, first, 1))->need_keys);
   CHECK(shard.Now() == before);
-  CHECK((*shard.shard().ReadSparse(MemberId(3), Exchange(0), first->name))->place == nullptr);
+  CHECK((*shard.Read(3, 0, first->name))->entries == nullptr);
 
   const auto with_keys = [&](const std::string& bytes, KeyForm form) {
     ReceivedPush push = shard.SparseOf(3, 1, first, 1);
-    push.core->keys = bytes;
-    push.core->key_form = static_cast<int>(form);
+    push.keys = NamedCore{first->name, static_cast<int>(form), bytes};
     return push;
   };
   const EncodedKeys keys = EncodeKeys(first->keys);
@@ -374,8 +381,7 @@ TEST_CASE("keys that came with a push which was refused are not kept", "[shard][
   shard.SetMembers({2, 3});
   ReceivedPush push = shard.SparseOf(3, 2, first, 1);
   const EncodedKeys keys = EncodeKeys(first->keys);
-  push.core->key_form = static_cast<int>(keys.form);
-  push.core->keys = keys.bytes;
+  push.keys = NamedCore{first->name, static_cast<int>(keys.form), keys.bytes};
   CHECK(Says(shard.Accept(std::move(push)).status(), absl::StatusCode::kFailedPrecondition,
              "want exchange 1 next"));
   CHECK_FALSE(shard.shard().cores()->Knows(first->name));

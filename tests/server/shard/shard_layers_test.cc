@@ -11,7 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/codec/update_reader.h"
-#include "server/shard/shard_traits.h"
+#include "server/shard/forms/form_table.h"
 #include "tests/common/codec/all_codecs.h"
 #include "tests/server/shard/cut_shard.h"
 
@@ -40,7 +40,7 @@ Values PartOf(const Shard& shard, const ParameterRange& layers, uint32_t seed) {
   Values part;
   for (const Slice& slice : SlicesOfLayers(shard.slices(), layers).slices) {
     const Values whole =
-        Unruly(shard.shape().parameters[slice.parameter].size(), 100 * slice.parameter + seed);
+        Unruly(shard.traits().shape.parameters[slice.parameter].size(), 100 * slice.parameter + seed);
     part.insert(part.end(), whole.begin() + slice.row_begin * slice.columns,
                 whole.begin() + slice.row_end * slice.columns);
   }
@@ -159,7 +159,7 @@ TEST_CASE("a half that nobody pushes stays as it is, momentum included", "[shard
   const ParameterRange busy = idle == kFront ? kBack : kFront;
   const std::unique_ptr<Shard> shard = Made(CutOptions(), 2);
   const std::unique_ptr<Shard> want = Made(CutOptions(), 2);
-  const LayerParts& parts = *shard->layer_parts();
+  const LayerParts& parts = LayerPartsOf(shard->traits());
   const auto both = [&](Shard* to, uint64_t exchange, uint32_t seed) {
     MustTake(to, LayersPush(*to, 1, exchange, idle, PartOf(*to, idle, seed)));
     MustTake(to, LayersPush(*to, 2, exchange, busy, PartOf(*to, busy, seed)));
@@ -167,8 +167,8 @@ TEST_CASE("a half that nobody pushes stays as it is, momentum included", "[shard
   const auto of = [&](const Values& all, const ParameterRange& layers) {
     const LayerPart& part = *parts.Find(layers);
     const int64_t size = shard->slices().size;
-    Values values(all.begin() + part.begin, all.begin() + part.end);
-    values.insert(values.end(), all.begin() + size + part.begin, all.begin() + size + part.end);
+    Values values(all.begin() + part.run()->begin, all.begin() + part.run()->end);
+    values.insert(values.end(), all.begin() + size + part.run()->begin, all.begin() + size + part.run()->end);
     return values;
   };
   both(shard.get(), 1, 1);
@@ -226,7 +226,7 @@ TEST_CASE(
           ReceivedPush push = LayersPush(*shard, member, exchange, layers, sent, 2, codec);
           Values seen(sent.size());
           if (!seen.empty()) {
-            UpdateReader reader(codec, shard->layer_parts()->Find(layers)->forms.Find(codec),
+            UpdateReader reader(LayerPartsOf(shard->traits()).Find(layers)->forms().Find(codec),
                                 push.payload);
             reader.Assign(static_cast<int64_t>(seen.size()), 1.0f, seen.data());
           } else {
@@ -277,18 +277,17 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
   const auto good = [&] { return LayersPush(*shard, 1, 1, kFront, Values(front, 1)); };
   const std::string where = "push from member 1 exchange 1: ";
   ReceivedPush push = good();
-  push.layers.reset();
+  push.keys = AllEntries();
   Refuses(shard.get(), std::move(push),
           where + "keys are dense, want some layers'; the job's methods differ");
   push = good();
-  push.layers.reset();
-  push.subnet.emplace();
+  push.keys = SubnetPlace();
   Refuses(shard.get(), std::move(push),
           where + "keys are a subnet's, want some layers'; the job's methods differ");
   for (const ParameterRange& wrong :
        {ParameterRange{0, 4}, {0, 1}, {1, 2}, {2, 3}, {0, 9}, {2, 1}}) {
     push = good();
-    push.layers = wrong;
+    push.keys = wrong;
     Refuses(shard.get(), std::move(push),
             where + "layers are parameters " + std::to_string(wrong.begin) + " to " +
                 std::to_string(wrong.end) +
@@ -301,13 +300,13 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
             where + "summed is " + std::to_string(wrong) + ", want 1 to 65535");
   }
   push = good();
-  push.layers = kBack;
+  push.keys = kBack;
   Refuses(shard.get(), std::move(push),
           where +
               "payload is 336 bytes, want 7224 (1806 entries as f32); layouts differ, compare "
               "layout_hash in status");
   push = good();
-  push.layers = kNothing;
+  push.keys = kNothing;
   Refuses(shard.get(), std::move(push),
           where +
               "payload is 336 bytes, want 0 (0 entries as f32); layouts differ, compare "
@@ -315,7 +314,7 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
   push = LayersPush(*shard, 1, 1, kBack, Values(SizeOf(*shard, kBack), 1));
   push.bad_entry = 601 + 5;
   Refuses(shard.get(), std::move(push),
-          where + DescribeEntry(shard->shape(), shard->slices(), front + 601 + 5) +
+          where + DescribeEntry(shard->traits().shape, shard->slices(), front + 601 + 5) +
               " is not finite; the training diverged, try a lower learning rate");
   CHECK(shard->counters().pushes == 0);
   push = good();
@@ -328,7 +327,7 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
   Refuses(dense.get(), LayersPush(*dense, 1, 1, kFront, Values(front, 1)),
           where + "keys are some layers', want dense; the job's methods differ");
   push = LayersPush(*dense, 1, 1, kFront, Values(front, 1), 2);
-  push.layers.reset();
+  push.keys = AllEntries();
   Refuses(dense.get(), std::move(push), where + "summed is 2, want 1 where keys are dense");
 
   const Codec codec = ThresholdCodec({0.25, 0.002, false});
@@ -339,18 +338,20 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
 }
 
 TEST_CASE("a shard that is yet to be made is said to have the same layers", "[shard][layers]") {
-  const std::unique_ptr<Shard> shard = Made(CutOptions(1, 2, {Int8Codec(), Codec()}), 1);
+  const std::unique_ptr<Shard> shard =
+      Made(CutOptions(1, 2, {Int8Codec(), Codec()}), 1);
   const ShardTraits before = TraitsOf(CutOptions(1, 2, {Int8Codec(), Codec()}));
-  const ShardTraits after = TraitsOf(*shard);
-  CHECK_FALSE(before.takes_whole);
-  CHECK_FALSE(after.takes_whole);
+  const ShardTraits& after = shard->traits();
+  CHECK_FALSE(before.keys->OfPush(AllEntries(), 1).ok());
+  CHECK_FALSE(after.keys->OfPush(AllEntries(), 1).ok());
   for (const ParameterRange& layers : {kFront, kBack, kNothing}) {
-    const LayerPart& a = *before.layer_parts->Find(layers);
-    const LayerPart& b = *after.layer_parts->Find(layers);
-    CHECK((a.begin == b.begin && a.end == b.end));
-    CHECK(a.forms.Find(Int8Codec())->bytes() == b.forms.Find(Int8Codec())->bytes());
+    const LayerPart& a = *LayerPartsOf(before).Find(layers);
+    const LayerPart& b = *LayerPartsOf(after).Find(layers);
+    CHECK((a.run()->begin == b.run()->begin && a.run()->end == b.run()->end));
+    CHECK(a.forms().Find(Int8Codec())->bytes() ==
+          b.forms().Find(Int8Codec())->bytes());
   }
-  CHECK(after.layer_parts->front().end == after.layer_parts->back().begin);
+  CHECK(LayerPartsOf(after).front().run()->end == LayerPartsOf(after).back().run()->begin);
   CHECK_FALSE(shard->CombinesPushes());
 }
 

@@ -29,13 +29,13 @@ TEST_CASE("a fold waits for those who read, and then copies nothing", "[shard][s
   Shard& shard = cluster.shard(0);
   cluster.SetPlan(PlanOfFirst(2));
   const absl::Time begin = absl::UnixEpoch();
-  auto reader = shard.ReadSubnet(MemberId(2), Exchange(1));
+  auto reader = shard.Read(MemberId(2), Exchange(0), SubnetPlace());
   REQUIRE((reader.ok() && reader->has_value()));
-  const std::vector<float> before = ValuesOf(*(*reader)->read.snapshot);
+  const std::vector<float> before = ValuesOf(*(*reader)->snapshot);
   REQUIRE(shard.Accept(cluster.Good(0, 1, cluster.Place(1, 0, 2), Value(3))).ok());
   CHECK(shard.Advance(begin) == !waits);
   CHECK((shard.counters().staged_bytes > 0) == waits);
-  CHECK(ValuesOf(*(*reader)->read.snapshot) == before);
+  CHECK(ValuesOf(*(*reader)->snapshot) == before);
   if (!waits) {
     CHECK(shard.counters().copied_bytes_peak > 0);
     return;
@@ -88,14 +88,14 @@ TEST_CASE("a checkpoint that is being written holds up no fold, and takes a slic
   const std::vector<float> saved = ValuesOf(*copy->values.snapshot);
   for (uint64_t round = 2; round <= 4; ++round) {
     CAPTURE(round);
-    auto reader = shard.ReadSubnet(MemberId(1), Exchange(round));
+    auto reader = shard.Read(MemberId(1), Exchange(round - 1), SubnetPlace());
     REQUIRE((reader.ok() && reader->has_value()));
     REQUIRE(shard
                 .Accept(cluster.Good(0, 1, cluster.Place(round, 0, 1),
                                      Value(static_cast<float>(round))))
                 .ok());
     CHECK_FALSE(shard.Advance(now));
-    CHECK_FALSE((*reader)->read.snapshot->revoked());
+    CHECK_FALSE((*reader)->snapshot->revoked());
     reader = absl::CancelledError("done");
     CHECK(shard.Advance(now));
   }

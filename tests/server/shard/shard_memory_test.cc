@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include "server/shard/block_store.h"
-#include "server/shard/site_subnet.h"
-#include "server/shard/subnet_rounds.h"
+#include "server/shard/forms/site_subnet.h"
+#include "server/shard/forms/subnet_rounds.h"
 #include "tests/server/shard/subnet_cluster.h"
 
 namespace tessera {

@@ -136,11 +136,11 @@ std::map<uint64_t, SubnetPlace> Places(Job* job) {
   for (const PlanMember& m : job->plan().members) {
     if (m.first_exchange > Exchange(job->round)) continue;
     for (int s = 0; s < job->cluster.servers(); ++s) {
-      const auto read = job->cluster.shard(s).ReadSubnet(m.member, Exchange(job->round));
+      const auto read = job->cluster.shard(s).Read(m.member, Exchange(job->round - 1), SubnetPlace());
       INFO(read.status());
       REQUIRE(read.ok());
       REQUIRE(read->has_value());
-      const SubnetPlace& place = (*read)->site->place();
+      const auto place = std::get<SubnetPlace>((*read)->entries->name());
       const auto [it, fresh] = places.emplace(m.member.value(), place);
       REQUIRE(it->second == place);
     }

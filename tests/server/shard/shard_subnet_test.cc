@@ -9,6 +9,7 @@
 #include "common/consistency/barrier.h"
 #include "common/rule/add.h"
 #include "tests/server/shard/shard_fixture.h"
+#include "server/shard/forms/site_subnet.h"
 #include "tests/server/shard/subnet_cluster.h"
 
 namespace tessera {
@@ -171,7 +172,7 @@ TEST_CASE("a snapshot never changes, and only blocks that a push touches are cop
   const std::vector<float> values = ValuesOf(*before);
   REQUIRE(before->blocks().size() == 4);
   const SubnetPlace place = cluster.Place(1, 0, 3);
-  const auto values_of_site = cluster.shard(0).ReadSubnet(MemberId(1), Exchange(1));
+  const auto values_of_site = cluster.shard(0).Read(MemberId(1), Exchange(0), SubnetPlace());
   ReceivedPush push = cluster.Good(0, 1, place, [](int, int64_t, int64_t) { return 2.0f; });
   REQUIRE(cluster.shard(0).Accept(std::move(push)).ok());
   cluster.Settle();
@@ -184,7 +185,8 @@ TEST_CASE("a snapshot never changes, and only blocks that a push touches are cop
   CHECK(after->blocks()[3] != before->blocks()[3]);
   CHECK(after->blocks()[row]->data()[299999] == 2.0f);
   // What was fetched before the push is still what it was.
-  SubnetGather gather((*values_of_site)->site, (*values_of_site)->read.snapshot);
+  SubnetGather gather(std::static_pointer_cast<const SiteSubnet>((*values_of_site)->entries),
+                      (*values_of_site)->snapshot);
   std::vector<float> gathered(gather.left());
   gather.Next(gather.left(), gathered.data());
   CHECK(gathered.front() == values[row * 300000]);
@@ -231,44 +233,46 @@ struct Refusal {
   }
 };
 
+SubnetPlace& PlaceOf(ReceivedPush* push) { return std::get<SubnetPlace>(push->keys); }
+
 TEST_CASE("a push of another subnet is refused, and the message says which", "[shard][subnet]") {
   Refusal refusal;
   const absl::StatusCode failed = absl::StatusCode::kFailedPrecondition;
   const std::string where = "push from member 1 exchange 2: ";
   refusal.Expect(failed,
                  where + "subnet is of round 3, want round 2, which is open; fetch before pushing",
-                 [](ReceivedPush* push) { push->subnet->round = 3; });
+                 [](ReceivedPush* push) { PlaceOf(push).round = 3; });
   refusal.Expect(
       failed,
       "push from member 1 exchange 3: subnet is of round 3, want round 2, which is open; "
       "fetch before pushing",
       [](ReceivedPush* push) {
-        push->subnet->round = 3;
+        PlaceOf(push).round = 3;
         push->exchange = Exchange(3);
       });
   refusal.Expect(failed,
                  where + "subnet is of round 1, want round 2, which is open; fetch before pushing",
-                 [](ReceivedPush* push) { push->subnet->round = 1; });
+                 [](ReceivedPush* push) { PlaceOf(push).round = 1; });
   refusal.Expect(failed,
                  where +
                      "subnet is site 1 of 2 (shares 1, 1), seed 5, want site 0 of 2 (shares 1, "
                      "1), seed 5 in round 2",
-                 [](ReceivedPush* push) { push->subnet->site = 1; });
+                 [](ReceivedPush* push) { PlaceOf(push).site = 1; });
   refusal.Expect(failed,
                  where +
                      "subnet is site 0 of 2 (shares 1, 1), seed 6, want site 0 of 2 (shares 1, "
                      "1), seed 5 in round 2",
-                 [](ReceivedPush* push) { push->subnet->seed = 6; });
+                 [](ReceivedPush* push) { PlaceOf(push).seed = 6; });
   refusal.Expect(failed,
                  where +
                      "subnet is site 0 of 2 (shares 1, 2), seed 5, want site 0 of 2 (shares 1, "
                      "1), seed 5 in round 2",
-                 [](ReceivedPush* push) { push->subnet->shares[1] = 2; });
+                 [](ReceivedPush* push) { PlaceOf(push).shares[1] = 2; });
   refusal.Expect(failed,
                  where +
                      "subnet is site 0 of 9 (shares 1, 1, 1, 1, 1, 1, 1, 1, ...), seed 5, want "
                      "site 0 of 2 (shares 1, 1), seed 5 in round 2",
-                 [](ReceivedPush* push) { push->subnet->shares.assign(9, 1); });
+                 [](ReceivedPush* push) { PlaceOf(push).shares.assign(9, 1); });
   CHECK(refusal.cluster.shard(0).counters().refused == 7);
 }
 
@@ -277,7 +281,7 @@ TEST_CASE("a push of the wrong size, kind or values is refused", "[shard][subnet
   const absl::StatusCode invalid = absl::StatusCode::kInvalidArgument;
   const std::string where = "push from member 1 exchange 2: ";
   refusal.Expect(invalid, where + "keys are dense, want a subnet's; the job's methods differ",
-                 [](ReceivedPush* push) { push->subnet.reset(); });
+                 [](ReceivedPush* push) { push->keys = AllEntries(); });
   refusal.Expect(invalid, where + "payload kind is 1, want 2; the job's methods differ",
                  [](ReceivedPush* push) { push->kind = 1; });
   // 4 rows of 6 and their biases, 4 rows of 4 and their biases.
@@ -295,12 +299,12 @@ TEST_CASE("a push of the wrong size, kind or values is refused", "[shard][subnet
   ShardFixture dense(ZeroMatrix(2, 2), MakeBarrier(), MakeAdd());
   dense.shard.SetPlan(PlanOfFirst(1));
   ReceivedPush push = dense.Good(1, 1, {1, 2, 3, 4});
-  push.subnet = SubnetPlace{1, 1, 0, {1}};
+  push.keys = SubnetPlace{1, 1, 0, {1}};
   const absl::Status status = dense.shard.Accept(std::move(push)).status();
   CHECK(status.code() == invalid);
   CHECK(status.message() ==
         "push from member 1 exchange 1: keys are a subnet's, want dense; the job's methods differ");
-  CHECK(dense.shard.ReadSubnet(MemberId(1), Exchange(1)).status().code() == invalid);
+  CHECK(dense.shard.Read(MemberId(1), Exchange(0), SubnetPlace()).status().code() == invalid);
 }
 
 TEST_CASE("a repeated push of a subnet is dropped", "[shard][subnet]") {

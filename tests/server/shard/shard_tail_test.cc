@@ -27,10 +27,10 @@ struct Tail {
   }
   // A fetch of `round` by this member: "waits", "subnet", "whole" or an error.
   std::string Fetch(uint64_t member, uint64_t round) {
-    const auto read = shard.ReadSubnet(MemberId(member), Exchange(round));
+    const auto read = shard.Read(MemberId(member), Exchange(round - 1), SubnetPlace());
     if (!read.ok()) return std::string(read.status().message());
     if (!read->has_value()) return "waits";
-    return (*read)->site == nullptr ? "whole" : "subnet";
+    return (*read)->entries == nullptr ? "whole" : "subnet";
   }
   uint64_t version() { return shard.counters().version.value(); }
 };
@@ -170,7 +170,7 @@ TEST_CASE("a push of all entries has their size and kind", "[shard][subnet][tail
         "push from member 1 exchange 1: payload kind is 1, want 2; the job's methods differ");
   push = t.cluster.Good(0, 1, t.cluster.Place(1, 0, 2), Half);
   push.kind = 1;
-  push.subnet.reset();
+  push.keys = AllEntries();
   CHECK(t.shard.Accept(std::move(push)).status().code() == absl::StatusCode::kInvalidArgument);
 }
 

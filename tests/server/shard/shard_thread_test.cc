@@ -12,7 +12,9 @@
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
+#include "server/shard/forms/form_table.h"
 #include "tests/server/shard/shard_fixture.h"
+#include "tests/server/shard/thread_calls.h"
 
 namespace tessera {
 namespace {
@@ -63,14 +65,15 @@ ReceivedPush PushOf(const ShardThread& shard, uint64_t member, uint64_t exchange
   ReceivedPush push;
   push.member = MemberId(member);
   push.exchange = Exchange(exchange);
-  push.layout_hash = shard.layout_hash();
+  push.layout_hash = shard.traits().layout_hash;
   push.payload = PayloadOf(std::vector<float>(kRows, value));
   return push;
 }
 
-void SetPlan(ShardThread& shard, Plan plan) {
+// Returns once it counts.
+void Apply(ShardThread& shard, const Plan& plan) {
   Answer<std::vector<Shard::Removed>> applied;
-  shard.SetPlan(std::move(plan), applied.Callback());
+  SetPlan(shard, plan, applied.Callback());
   applied.Wait();
 }
 
@@ -84,7 +87,7 @@ TEST_CASE("workers on threads of their own train through a barrier", "[shard_thr
   const int workers = 4;
   const int exchanges = 200;
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
-  SetPlan(*shard, PlanOfFirst(workers));
+  Apply(*shard, PlanOfFirst(workers));
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int worker = 1; worker <= workers; ++worker) {
@@ -93,8 +96,8 @@ TEST_CASE("workers on threads of their own train through a barrier", "[shard_thr
         PushAnswer pushed;
         ReadAnswer read;
         // The read is asked for first: it must wait for the push that comes after it.
-        shard->Read(MemberId(worker), Exchange(exchange), RestWord(), read.Callback());
-        shard->Accept(PushOf(*shard, worker, exchange, static_cast<float>(4 * worker)),
+        Read(*shard, MemberId(worker), Exchange(exchange), RestWord(), read.Callback());
+        Accept(*shard, PushOf(*shard, worker, exchange, static_cast<float>(4 * worker)),
                       pushed.Callback());
         if (!pushed.Wait().ok() || !read.Wait().ok()) {
           ++wrong;
@@ -115,14 +118,14 @@ TEST_CASE("asynchronous pushes from many threads are all counted once", "[shard_
   const int workers = 4;
   const int exchanges = 300;
   const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
-  SetPlan(*shard, PlanOfFirst(workers));
+  Apply(*shard, PlanOfFirst(workers));
   std::vector<std::thread> threads;
   for (int worker = 1; worker <= workers; ++worker) {
     threads.emplace_back([&, worker] {
       for (int exchange = 1; exchange <= exchanges; ++exchange) {
         for (int attempt = 0; attempt < 2; ++attempt) {
           PushAnswer pushed;
-          shard->Accept(PushOf(*shard, worker, exchange, 1), pushed.Callback());
+          Accept(*shard, PushOf(*shard, worker, exchange, 1), pushed.Callback());
           pushed.Wait();
         }
       }
@@ -130,18 +133,18 @@ TEST_CASE("asynchronous pushes from many threads are all counted once", "[shard_
   }
   for (std::thread& thread : threads) thread.join();
   ReadAnswer now;
-  shard->ReadOutside(MemberId(1), Exchange(0), RestWord(), now.Callback());
+  ReadOutside(*shard, MemberId(1), Exchange(0), RestWord(), now.Callback());
   // The last push may be staged still: a worker's own read waits for it.
   for (int worker = 1; worker <= workers; ++worker) {
     ReadAnswer read;
-    shard->Read(MemberId(worker), Exchange(exchanges), RestWord(), read.Callback());
+    Read(*shard, MemberId(worker), Exchange(exchanges), RestWord(), read.Callback());
     REQUIRE(read.Wait().ok());
   }
   const ShardThread::View view = Inspect(*shard);
   CHECK(view.counters.version == Version(workers * exchanges));
   CHECK(view.counters.duplicates == workers * exchanges);
   ReadAnswer last;
-  shard->ReadOutside(MemberId(1), Exchange(0), RestWord(), last.Callback());
+  ReadOutside(*shard, MemberId(1), Exchange(0), RestWord(), last.Callback());
   CHECK(ValuesOf(*last.Wait()->snapshot) == std::vector<float>(kRows, workers * exchanges));
 }
 
@@ -149,19 +152,19 @@ TEST_CASE("a parked read wakes by the missing push, or by the missing member's r
           "[shard_thread]") {
   for (const bool by_removal : {false, true}) {
     const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
-    SetPlan(*shard, PlanOfFirst(2));
+    Apply(*shard, PlanOfFirst(2));
     PushAnswer first, second;
     ReadAnswer read;
-    shard->Accept(PushOf(*shard, 1, 1, 2), first.Callback());
-    shard->Read(MemberId(1), Exchange(1), RestWord(), read.Callback());
+    Accept(*shard, PushOf(*shard, 1, 1, 2), first.Callback());
+    Read(*shard, MemberId(1), Exchange(1), RestWord(), read.Callback());
     const ShardThread::View view = Inspect(*shard);
     CHECK(view.parked_reads == 1);
     CHECK(view.waits_for == std::vector<MemberId>{MemberId(2)});
     CHECK_FALSE(read.ready());
     if (by_removal) {
-      SetPlan(*shard, PlanOf(2, {{1, 1}}));
+      Apply(*shard, PlanOf(2, {{1, 1}}));
     } else {
-      shard->Accept(PushOf(*shard, 2, 1, 4), second.Callback());
+      Accept(*shard, PushOf(*shard, 2, 1, 4), second.Callback());
     }
     REQUIRE(read.Wait().ok());
     CHECK(ValuesOf(*read.Wait()->snapshot)[0] == (by_removal ? 2 : 3));
@@ -170,78 +173,80 @@ TEST_CASE("a parked read wakes by the missing push, or by the missing member's r
 
 TEST_CASE("a parked read of a member that is removed fails", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
-  SetPlan(*shard, PlanOfFirst(2));
+  Apply(*shard, PlanOfFirst(2));
   ReadAnswer read;
-  shard->Read(MemberId(2), Exchange(1), RestWord(), read.Callback());
-  SetPlan(*shard, PlanOf(2, {{1, 1}}));
+  Read(*shard, MemberId(2), Exchange(1), RestWord(), read.Callback());
+  Apply(*shard, PlanOf(2, {{1, 1}}));
   CHECK(read.Wait().status().code() == absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_CASE("a cancelled read is answered once and forgotten", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
-  SetPlan(*shard, PlanOfFirst(1));
+  Apply(*shard, PlanOfFirst(1));
   ReadAnswer read;
-  const uint64_t number = shard->Read(MemberId(1), Exchange(1), RestWord(), read.Callback());
+  const uint64_t number = Read(*shard, MemberId(1), Exchange(1), RestWord(), read.Callback());
   shard->CancelRead(number);
   CHECK(read.Wait().status().code() == absl::StatusCode::kCancelled);
   CHECK(Inspect(*shard).parked_reads == 0);
   shard->CancelRead(number);
   shard->CancelRead(number + 1000);
   PushAnswer pushed;
-  shard->Accept(PushOf(*shard, 1, 1, 1), pushed.Callback());
+  Accept(*shard, PushOf(*shard, 1, 1, 1), pushed.Callback());
   CHECK(pushed.Wait().ok());
 }
 
 TEST_CASE("a promised exchange is held until it is withdrawn", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
-  SetPlan(*shard, PlanOfFirst(1));
+  Apply(*shard, PlanOfFirst(1));
   Answer<Exchange> promised;
-  shard->Propose(1, Exchange(2), promised.Callback());
+  shard->PostOfPlan([told = promised.Callback()](ServedShard& served) {
+    told(served.Propose(1, Exchange(2)));
+  });
   CHECK(promised.Wait() == Exchange(2));
   PushAnswer one, two;
   ReadAnswer before, held;
-  shard->Accept(PushOf(*shard, 1, 1, 1), one.Callback());
-  shard->Read(MemberId(1), Exchange(1), RestWord(), before.Callback());
+  Accept(*shard, PushOf(*shard, 1, 1, 1), one.Callback());
+  Read(*shard, MemberId(1), Exchange(1), RestWord(), before.Callback());
   REQUIRE(before.Wait().ok());
-  shard->Accept(PushOf(*shard, 1, 2, 1), two.Callback());
-  shard->Read(MemberId(1), Exchange(2), RestWord(), held.Callback());
+  Accept(*shard, PushOf(*shard, 1, 2, 1), two.Callback());
+  Read(*shard, MemberId(1), Exchange(2), RestWord(), held.Callback());
   REQUIRE(two.Wait().ok());
   CHECK(Inspect(*shard).parked_reads == 1);
   CHECK_FALSE(held.ready());
-  shard->Withdraw(1);
+  shard->PostOfPlan([](ServedShard& served) { served.Withdraw(1); });
   CHECK(held.Wait().ok());
 }
 
 TEST_CASE("a reservation waits for room and is told when its member is removed", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
-  SetPlan(*shard, PlanOfFirst(3));
+  Apply(*shard, PlanOfFirst(3));
   const int64_t bytes = int64_t{16} << 20;
   Answer<absl::Status> granted, waiting, removed;
-  shard->Reserve(MemberId(2), bytes, granted.Callback());
+  Reserve(*shard, MemberId(2), bytes, granted.Callback());
   REQUIRE(granted.Wait().ok());
-  shard->Reserve(MemberId(3), bytes, waiting.Callback());
+  Reserve(*shard, MemberId(3), bytes, waiting.Callback());
   Inspect(*shard);
   CHECK_FALSE(waiting.ready());
   shard->Release(MemberId(2), bytes);
   CHECK(waiting.Wait().ok());
-  shard->Reserve(MemberId(2), bytes, removed.Callback());
+  Reserve(*shard, MemberId(2), bytes, removed.Callback());
   Inspect(*shard);
   CHECK_FALSE(removed.ready());
-  SetPlan(*shard, PlanOf(2, {{1, 1}, {3, 1}}));
+  Apply(*shard, PlanOf(2, {{1, 1}, {3, 1}}));
   CHECK(removed.Wait().code() == absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_CASE("the end of the shard answers everyone", "[shard_thread]") {
   std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
-  SetPlan(*shard, PlanOfFirst(3));
+  Apply(*shard, PlanOfFirst(3));
   ReadAnswer read;
   Answer<absl::Status> full, reserve;
   std::atomic<int> answered{0};
-  shard->Read(MemberId(1), Exchange(1), RestWord(), read.Callback());
-  shard->Reserve(MemberId(2), int64_t{16} << 20, full.Callback());
-  shard->Reserve(MemberId(3), int64_t{16} << 20, reserve.Callback());
+  Read(*shard, MemberId(1), Exchange(1), RestWord(), read.Callback());
+  Reserve(*shard, MemberId(2), int64_t{16} << 20, full.Callback());
+  Reserve(*shard, MemberId(3), int64_t{16} << 20, reserve.Callback());
   for (int i = 0; i < 100; ++i) {
-    shard->Accept(PushOf(*shard, 9, 1, 1), [&](absl::StatusOr<PushAccepted>) { ++answered; });
+    Accept(*shard, PushOf(*shard, 9, 1, 1), [&](absl::StatusOr<PushAccepted>) { ++answered; });
   }
   shard.reset();
   CHECK(read.ready());
@@ -253,7 +258,7 @@ TEST_CASE("the end of the shard answers everyone", "[shard_thread]") {
 
 TEST_CASE("snapshots are read and dropped on other threads while commits go on", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
-  SetPlan(*shard, PlanOfFirst(1));
+  Apply(*shard, PlanOfFirst(1));
   std::atomic<bool> done{false};
   std::atomic<int> torn{0};
   std::vector<std::thread> readers;
@@ -261,7 +266,7 @@ TEST_CASE("snapshots are read and dropped on other threads while commits go on",
     readers.emplace_back([&] {
       while (!done) {
         ReadAnswer read;
-        shard->ReadOutside(MemberId(1), Exchange(0), RestWord(), read.Callback());
+        ReadOutside(*shard, MemberId(1), Exchange(0), RestWord(), read.Callback());
         const ReadResult result = *std::move(read.Wait());
         const std::vector<float> values = ValuesOf(*result.snapshot);
         // Every entry is the version: anything else is a torn read.
@@ -271,7 +276,7 @@ TEST_CASE("snapshots are read and dropped on other threads while commits go on",
   }
   for (int exchange = 1; exchange <= 500; ++exchange) {
     PushAnswer pushed;
-    shard->Accept(PushOf(*shard, 1, exchange, 1), pushed.Callback());
+    Accept(*shard, PushOf(*shard, 1, exchange, 1), pushed.Callback());
     REQUIRE(pushed.Wait().ok());
   }
   done = true;
@@ -292,15 +297,15 @@ TEST_CASE("what other threads see of a shard stays when another takes its place"
   };
   ShardThread shard(*make());
   // A push or a pull that is under way holds these.
-  const CodedKeys* const keys = shard.dense_forms().Find(shard.codecs().push);
-  const CodecChoice* const codecs = &shard.codecs();
+  const CodedKeys* const keys = shard.traits().dense_forms().Find(shard.traits().codecs.push);
+  const CodecChoice* const codecs = &shard.traits().codecs;
   REQUIRE(keys != nullptr);
   Answer<absl::Status> replaced;
   shard.AwaitReplacement(1, absl::FailedPreconditionError("it is restored"));
   shard.Replace(1, make(), replaced.Callback());
   REQUIRE(replaced.Wait().ok());
-  CHECK(shard.dense_forms().Find(shard.codecs().push) == keys);
-  CHECK(&shard.codecs() == codecs);
+  CHECK(shard.traits().dense_forms().Find(shard.traits().codecs.push) == keys);
+  CHECK(&shard.traits().codecs == codecs);
   CHECK(keys->bytes() == 2 * kRows);
   CHECK(shard.WantsKeysOf(CoreName()));
   // The new one's selection is reported, as the old one's was.
@@ -314,10 +319,10 @@ void CheckRefused(ShardThread& shard, absl::StatusCode code) {
   Answer<absl::Status> reserve;
   PushAnswer push;
   ReadAnswer read, outside;
-  shard.Reserve(MemberId(1), 4, reserve.Callback());
-  shard.Accept(PushOf(shard, 1, 1, 1), push.Callback());
-  shard.CancelRead(shard.Read(MemberId(1), Exchange(0), RestWord(), read.Callback()));
-  shard.ReadOutside(MemberId(1), Exchange(0), RestWord(), outside.Callback());
+  Reserve(shard, MemberId(1), 4, reserve.Callback());
+  Accept(shard, PushOf(shard, 1, 1, 1), push.Callback());
+  shard.CancelRead(Read(shard, MemberId(1), Exchange(0), RestWord(), read.Callback()));
+  ReadOutside(shard, MemberId(1), Exchange(0), RestWord(), outside.Callback());
   shard.Release(MemberId(1), 4);
   CHECK(reserve.Wait().code() == code);
   CHECK(push.Wait().status().code() == code);
@@ -329,18 +334,18 @@ using RemovedAnswer = Answer<std::vector<Shard::Removed>>;
 
 TEST_CASE("a shard that awaits another lives, and lets nobody have its values", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
-  SetPlan(*shard, PlanOfFirst(2));
+  Apply(*shard, PlanOfFirst(2));
   PushAnswer pushed;
   ReadAnswer parked;
-  shard->Accept(PushOf(*shard, 1, 1, 4), pushed.Callback());
-  shard->Read(MemberId(1), Exchange(1), RestWord(), parked.Callback());
+  Accept(*shard, PushOf(*shard, 1, 1, 4), pushed.Callback());
+  Read(*shard, MemberId(1), Exchange(1), RestWord(), parked.Callback());
   REQUIRE(pushed.Wait().ok());
   REQUIRE(Inspect(*shard).counters.pushes == 1);
 
   shard->AwaitReplacement(3, absl::FailedPreconditionError("the job was restored"));
   CHECK(parked.Wait().status().code() == absl::StatusCode::kFailedPrecondition);
   RemovedAnswer applied;
-  shard->SetPlan(PlanOfFirst(1), applied.Callback());
+  SetPlan(*shard, PlanOfFirst(1), applied.Callback());
   CheckRefused(*shard, absl::StatusCode::kFailedPrecondition);
   const ShardThread::View awaiting = Inspect(*shard);
   CHECK(awaiting.counters.pushes == 0);
@@ -355,8 +360,8 @@ TEST_CASE("a shard that awaits another lives, and lets nobody have its values", 
   // It has the plan that waited, and nothing of the old one's.
   PushAnswer first;
   ReadAnswer read;
-  shard->Accept(PushOf(*shard, 1, 1, 7), first.Callback());
-  shard->Read(MemberId(1), Exchange(1), RestWord(), read.Callback());
+  Accept(*shard, PushOf(*shard, 1, 1, 7), first.Callback());
+  Read(*shard, MemberId(1), Exchange(1), RestWord(), read.Callback());
   REQUIRE(read.Wait().ok());
   CHECK(ValuesOf(*read.Wait()->snapshot) == std::vector<float>(kRows, 7));
 }
@@ -364,13 +369,13 @@ TEST_CASE("a shard that awaits another lives, and lets nobody have its values", 
 TEST_CASE("what a shard has refused and was sent again is counted on by the next one",
           "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
-  SetPlan(*shard, PlanOfFirst(1));
+  Apply(*shard, PlanOfFirst(1));
   for (const auto& [member, bad_entry] :
        std::vector<std::pair<uint64_t, int64_t>>{{1, 2}, {1, -1}, {1, -1}, {1, -1}, {7, -1}}) {
     ReceivedPush push = PushOf(*shard, member, 1, 1);
     push.bad_entry = bad_entry;
     PushAnswer pushed;
-    shard->Accept(std::move(push), pushed.Callback());
+    Accept(*shard, std::move(push), pushed.Callback());
     (void)pushed.Wait();
   }
   for (const uint64_t number : {1, 2}) {
@@ -392,9 +397,9 @@ TEST_CASE("a replacement that comes too late is void, with what was planned for 
   const absl::Status why = absl::FailedPreconditionError("the job was restored");
   shard->AwaitReplacement(1, why);
   RemovedAnswer of_first, of_second;
-  shard->SetPlan(PlanOfFirst(2), of_first.Callback());
+  SetPlan(*shard, PlanOfFirst(2), of_first.Callback());
   shard->AwaitReplacement(2, why);
-  shard->SetPlan(PlanOfFirst(1), of_second.Callback());
+  SetPlan(*shard, PlanOfFirst(1), of_second.Callback());
   Answer<absl::Status> first, second, again;
   shard->Replace(1, ShardOf(MakeNone(1.0f)), first.Callback());
   CheckRefused(*shard, absl::StatusCode::kFailedPrecondition);
@@ -404,7 +409,7 @@ TEST_CASE("a replacement that comes too late is void, with what was planned for 
   shard->AwaitReplacement(2, why);
   shard->Replace(2, ShardOf(MakeNone(1.0f)), again.Callback());
   PushAnswer pushed;
-  shard->Accept(PushOf(*shard, 1, 1, 1), pushed.Callback());
+  Accept(*shard, PushOf(*shard, 1, 1, 1), pushed.Callback());
   CHECK(pushed.Wait().ok());
   CHECK_FALSE(first.ready());
   CHECK_FALSE(of_first.ready());
@@ -413,27 +418,29 @@ TEST_CASE("a replacement that comes too late is void, with what was planned for 
 
 TEST_CASE("where a replacement fails the old shard stays", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeNone(1.0f));
-  SetPlan(*shard, PlanOfFirst(1));
+  Apply(*shard, PlanOfFirst(1));
   shard->AwaitReplacement(1, absl::FailedPreconditionError("the job was restored"));
   Answer<absl::Status> replaced;
   shard->Replace(1, absl::DataLossError("a wrong sum"), replaced.Callback());
   CHECK(replaced.Wait().code() == absl::StatusCode::kDataLoss);
   PushAnswer pushed;
-  shard->Accept(PushOf(*shard, 1, 1, 1), pushed.Callback());
+  Accept(*shard, PushOf(*shard, 1, 1, 1), pushed.Callback());
   CHECK(pushed.Wait().ok());
 }
 
 TEST_CASE("a shard's thread lives before its shard is made", "[shard_thread]") {
   auto shard = std::make_unique<ShardThread>(TraitsOf(OptionsOf(MakeNone(1.0f))));
-  CHECK(shard->layout_hash() == Start(MakeNone(1.0f))->layout_hash());
-  CHECK(shard->slices().size == kRows);
+  CHECK(shard->traits().layout_hash == Start(MakeNone(1.0f))->traits().layout_hash);
+  CHECK(shard->traits().slices.size == kRows);
   CHECK(shard->WantsKeysOf(CoreName()));
   RemovedAnswer applied;
-  shard->SetPlan(PlanOfFirst(1), applied.Callback());
+  SetPlan(*shard, PlanOfFirst(1), applied.Callback());
   CheckRefused(*shard, absl::StatusCode::kUnavailable);
   CHECK(Inspect(*shard).counters.pushes == 0);
   Answer<absl::StatusOr<ReplicaCopy>> copy;
-  shard->CopyReplica(copy.Callback());
+  shard->Ask([](ServedShard& served,
+                const auto& done) { done(served.shard().CopyReplica(absl::UnixEpoch())); },
+             copy.Callback());
   CHECK(absl::IsUnavailable(copy.Wait().status()));
   SECTION("and after") {
     Answer<absl::Status> made;
@@ -441,7 +448,7 @@ TEST_CASE("a shard's thread lives before its shard is made", "[shard_thread]") {
     CHECK(made.Wait().ok());
     applied.Wait();
     PushAnswer pushed;
-    shard->Accept(PushOf(*shard, 1, 1, 1), pushed.Callback());
+    Accept(*shard, PushOf(*shard, 1, 1, 1), pushed.Callback());
     CHECK(pushed.Wait().ok());
   }
   SECTION("or ends without") {
@@ -458,16 +465,18 @@ TEST_CASE("what is known of a shard before it is made is so afterwards", "[shard
     if (has_core) options.core = CoreShare{0.5, 0.25, 2, 0};
     const ShardTraits before = TraitsOf(options);
     const Shard shard(std::move(options));
-    const ShardTraits after = TraitsOf(shard);
+    const ShardTraits& after = shard.traits();
     CHECK(before.layout_hash == after.layout_hash);
     CHECK(before.slices.size == after.slices.size);
     CHECK(before.seed == after.seed);
     CHECK(before.codecs.push == after.codecs.push);
-    CHECK(before.dense_forms.Find(before.codecs.push)->bytes() == 2 * kRows);
-    CHECK(before.trains_subnets == after.trains_subnets);
-    CHECK(before.takes_whole == after.takes_whole);
-    CHECK(before.moves_cores == after.moves_cores);
-    CHECK(before.moves_cores == has_core);
+    CHECK(before.dense_forms().Find(before.codecs.push)->bytes() == 2 * kRows);
+    for (const ShardTraits& traits : {before, after}) {
+      CHECK(traits.keys->moves_parts() == has_core);
+      CHECK(traits.keys->OfPush(NamedCore(), 1).ok() == has_core);
+      CHECK(traits.keys->OfPush(AllEntries(), 1).ok());
+      CHECK_FALSE(traits.keys->OfPush(SubnetPlace(), 1).ok());
+    }
   }
 }
 
@@ -479,7 +488,7 @@ TEST_CASE("a read at an evaluation has all that a replica has accepted",
   options.policy = MakeNone(1);
   options.rule = MakeAdd();
   ShardThread shard(std::make_unique<Shard>(std::move(options)));
-  shard.SetPlan(PlanOfFirst(2), [](const std::vector<Shard::Removed>&) {});
+  SetPlan(shard, PlanOfFirst(2));
   // Held up, so that the rest is found at once.
   absl::Notification go_on;
   shard.Inspect(false, [&](const ShardThread::View&) { go_on.WaitForNotification(); });
@@ -487,10 +496,10 @@ TEST_CASE("a read at an evaluation has all that a replica has accepted",
   for (uint64_t exchange = 1; exchange <= 3; ++exchange) {
     ReceivedPush push = PushOf(shard, 1, exchange, 1);
     push.from_peer = true;
-    shard.Accept(std::move(push), pushed[exchange - 1].Callback());
+    Accept(shard, std::move(push), pushed[exchange - 1].Callback());
   }
   ReadAnswer read;
-  shard.ReadOutside(MemberId(2), Exchange(0), RestWord(), read.Callback());
+  ReadOutside(shard, MemberId(2), Exchange(0), RestWord(), read.Callback());
   go_on.Notify();
   CHECK(ValuesOf(*read.Wait()->snapshot) == std::vector<float>(kRows, 3));
 }

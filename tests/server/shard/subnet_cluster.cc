@@ -8,6 +8,7 @@
 #include "common/codec/coded_keys.h"
 #include "common/consistency/barrier.h"
 #include "common/rule/add.h"
+#include "server/shard/forms/site_subnet.h"
 #include "tests/server/shard/shard_fixture.h"
 
 namespace tessera {
@@ -118,11 +119,12 @@ bool SubnetCluster::IsEqual() {
 
 absl::StatusOr<std::optional<std::vector<float>>> SubnetCluster::Fetch(int server, uint64_t member,
                                                                        uint64_t round) {
-  absl::StatusOr<std::optional<SubnetReadResult>> result =
-      shards_[server]->ReadSubnet(MemberId(member), Exchange(round));
+  absl::StatusOr<std::optional<ReadResult>> result =
+      shards_[server]->Read(MemberId(member), Exchange(round - 1), SubnetPlace());
   if (!result.ok()) return result.status();
   if (!result->has_value()) return std::optional<std::vector<float>>();
-  SubnetGather gather((*result)->site, (*result)->read.snapshot);
+  SubnetGather gather(std::static_pointer_cast<const SiteSubnet>((*result)->entries),
+                      (*result)->snapshot);
   std::vector<float> values(gather.left());
   int64_t piece = 1;
   for (float* out = values.data(); gather.left() > 0;) {
@@ -138,7 +140,7 @@ ReceivedPush SubnetCluster::Good(int server, uint64_t member, const SubnetPlace&
                                  const EntryFunction& f) {
   ReceivedPush push = GoodPush(server, member, place.round, OnServer(server, place, f));
   push.kind = kValueKind;
-  push.subnet = place;
+  push.keys = place;
   return push;
 }
 

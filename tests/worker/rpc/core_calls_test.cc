@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/base/steady_clock.h"
 #include "common/keyset/entry_keys.h"
-#include "common/rpc/core_message.h"
+#include "common/rpc/key_set_message.h"
 #include "tests/worker/rpc/scripted_server.h"
 
 namespace tessera {

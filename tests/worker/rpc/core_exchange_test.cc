@@ -13,6 +13,7 @@
 #include "common/keyset/key_set.h"
 #include "server/core/core_agreement.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/server/shard/thread_calls.h"
 #include "worker/exchange/exchange_keys.h"
 #include "worker/rpc/parameter_client_grpc.h"
 
@@ -32,10 +33,10 @@ class CoreServers {
         agreement_({2, 2, static_cast<uint64_t>(shape_.size),
                     static_cast<uint64_t>(CoreCount(share, shape_.size)), 0}) {
     for (int s = 0; s < 2; ++s) {
-      servers_[s].thread->SetCoreListener([this, s](const CoreReport& report) {
+      SetCoreListener(*servers_[s].thread, [this, s](const CoreReport& report) {
         absl::MutexLock lock(&mutex_);
         for (const auto& [to, question] : agreement_.OnReport(ShardId(s), report)) {
-          servers_[static_cast<int>(to.value())].thread->AskCore(question);
+          AskCore(*servers_[static_cast<int>(to.value())].thread, question);
         }
       });
     }

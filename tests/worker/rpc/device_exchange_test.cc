@@ -17,6 +17,7 @@
 #include "server/core/core_agreement.h"
 #include "tests/common/codec/all_codecs.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/server/shard/thread_calls.h"
 #include "tests/worker/rpc/client_options.h"
 #include "worker/exchange/exchange_keys.h"
 #include "worker/rpc/parameter_client_grpc.h"
@@ -250,16 +251,16 @@ class CoreJob {
         values(shape, sides.values ? device : nullptr),
         client(Client(servers_, codecs, sides, device)) {
     for (int s = 0; s < 2; ++s) {
-      servers_[s].thread->SetCoreListener([this, s](const CoreReport& report) {
+      SetCoreListener(*servers_[s].thread, [this, s](const CoreReport& report) {
         absl::MutexLock lock(&mutex_);
         for (const auto& [to, question] : agreement_.OnReport(ShardId(s), report)) {
-          servers_[static_cast<int>(to.value())].thread->AskCore(question);
+          AskCore(*servers_[static_cast<int>(to.value())].thread, question);
         }
       });
     }
   }
   ~CoreJob() {
-    for (int s = 0; s < 2; ++s) servers_[s].thread->SetCoreListener(nullptr);
+    for (int s = 0; s < 2; ++s) SetCoreListener(*servers_[s].thread, nullptr);
   }
 
   KeySet KeysOf(uint64_t exchange) {

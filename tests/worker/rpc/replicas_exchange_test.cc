@@ -21,6 +21,7 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/rpc/replica_copier.h"
 #include "tests/server/rpc/running_servers.h"
+#include "tests/server/shard/thread_calls.h"
 #include "worker/rpc/parameter_client_grpc.h"
 
 namespace tessera {
@@ -69,7 +70,7 @@ class Replicas {
     for (int m = 1; m <= members; ++m) {
       plan.members.push_back({MemberId(m), Rank(m - 1), Exchange(1)});
     }
-    for (Site& site : sites_) site.thread->SetPlan(plan, [](const std::vector<Shard::Removed>&) {});
+    for (Site& site : sites_) SetPlan(*site.thread, plan);
   }
   // Nobody answers there any more.
   void Stop(int server) { sites_[server].grpc->Shutdown(absl::ZeroDuration()); }
@@ -119,13 +120,13 @@ class Replicas {
   std::vector<float> Values(int server) {
     std::vector<float> values;
     absl::Notification read;
-    sites_[server].thread->ReadOutside(
-        MemberId(1), Exchange(0), RestWord(), [&](absl::StatusOr<ReadResult> result) {
-          for (const auto& block : result->snapshot->blocks()) {
-            values.insert(values.end(), block->data(), block->data() + block->size());
-          }
-          read.Notify();
-        });
+    const auto take = [&](absl::StatusOr<ReadResult> result) {
+      for (const auto& block : result->snapshot->blocks()) {
+        values.insert(values.end(), block->data(), block->data() + block->size());
+      }
+      read.Notify();
+    };
+    ReadOutside(*sites_[server].thread, MemberId(1), Exchange(0), RestWord(), take);
     read.WaitForNotification();
     return values;
   }
@@ -283,7 +284,7 @@ TEST_CASE("a replica that joins is the same as the others from its copy on", "[r
   REQUIRE(at_b.PushPull(b.get(), 1).ok());
 
   replicas.Start();
-  replicas[2].thread->AwaitCopy();
+  replicas[2].thread->Post([](ServedShard& served) { served.shard().AwaitCopy(); });
   replicas.SetMembers(2);
   ReplicaCopier copier(replicas[2].thread.get(), kDigest);
   copier.CopyFrom(replicas[1].grpc->address());
@@ -294,8 +295,8 @@ TEST_CASE("a replica that joins is the same as the others from its copy on", "[r
   // The other one has not pushed to it yet: no copy would do.
   bool heard = true;
   absl::Notification asked;
-  replicas[2].thread->WantsCopy([&](bool all) {
-    heard = all;
+  replicas[2].thread->Post([&](ServedShard& served) {
+    heard = served.shard().WantsCopy();
     asked.Notify();
   });
   asked.WaitForNotification();

@@ -13,7 +13,7 @@
 #include "absl/strings/match.h"
 #include "common/consistency/barrier.h"
 #include "common/keyset/key_set.h"
-#include "common/rpc/subnet_message.h"
+#include "common/rpc/key_set_message.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "tests/server/rpc/running_servers.h"
 #include "tests/worker/rpc/client_options.h"

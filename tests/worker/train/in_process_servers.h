@@ -21,7 +21,8 @@
 #include "proto/job.pb.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_thread.h"
-#include "server/shard/site_subnet.h"
+#include "server/shard/forms/site_subnet.h"
+#include "tests/server/shard/thread_calls.h"
 #include "worker/exchange/parameter_client.h"
 
 namespace tessera {
@@ -57,7 +58,7 @@ class InProcessServers {
   void SetPlan(const Plan& plan) {
     for (const auto& shard : shards_) {
       absl::Notification done;
-      shard->SetPlan(plan, [&](const std::vector<Shard::Removed>&) { done.Notify(); });
+      tessera::SetPlan(*shard, plan, [&](const std::vector<Shard::Removed>&) { done.Notify(); });
       done.WaitForNotification();
     }
   }
@@ -104,12 +105,15 @@ class InProcessClient final : public ParameterClient {
       ShardThread& shard = *servers_.shards()[s];
       ReadResult read;
       if (keys.subnet.has_value()) {
-        TESSERA_ASSIGN_OR_RETURN(const SubnetReadResult result,
-                                 Await<SubnetReadResult>([&](auto done) {
-                                   shard.ReadSubnet(member_, after.Next(), word, std::move(done));
+        TESSERA_ASSIGN_OR_RETURN(read, Await<ReadResult>([&](auto done) {
+                                   shard.Read<ReadResult>(
+                                       member_, after, word,
+                                       [this, after, place = *keys.subnet](Shard& s) {
+                                         return s.Read(member_, after, place);
+                                       },
+                                       std::move(done));
                                  }));
-        read = result.read;
-        if (result.site == nullptr) {
+        if (read.entries == nullptr) {
           pulled.is_whole = true;
           continue;
         }
@@ -117,17 +121,18 @@ class InProcessClient final : public ParameterClient {
           bases_[s] = read.version;
           continue;
         }
-        if (result.site->place() == *keys.subnet) {
-          TakeSubnet(result, keys.slices[s], values);
+        const auto own = std::get<SubnetPlace>(read.entries->name());
+        if (own == *keys.subnet) {
+          TakeSubnet(read, keys.slices[s], values);
         } else {
-          pulled.recut = result.site->place();
+          pulled.recut = own;
         }
       } else {
         TESSERA_ASSIGN_OR_RETURN(read, Await<ReadResult>([&](auto done) {
-                                   shard.Read(member_, after, word, std::move(done));
+                                   tessera::Read(shard, member_, after, word, std::move(done));
                                  }));
         Take(s, keys, read, values);
-        traffic_.pull_payload_bytes += LayersOf(shard.slices(), keys).bytes();
+        traffic_.pull_payload_bytes += LayersOf(shard.traits().slices, keys).bytes();
       }
       bases_[s] = read.version;
       pulled.job_examples = std::max(pulled.job_examples, read.examples);
@@ -143,26 +148,26 @@ class InProcessClient final : public ParameterClient {
     for (size_t s = 0; s < bases_.size(); ++s) {
       ShardThread& shard = *servers_.shards()[s];
       ReceivedPush push;
-      push.subnet = update_keys.subnet;
-      push.layers = update_keys.layers;
+      push.keys = update_keys.On(s);
       push.summed = note.summed;
       push.member = member_;
       push.exchange = note.exchange;
       push.base = bases_[s];
       push.kind = static_cast<int>(note.kind.value_or(kind_));
       push.whole_next = note.whole_next;
-      push.layout_hash = shard.layout_hash();
+      push.layout_hash = shard.traits().layout_hash;
       push.examples = note.examples;
       // Dense, whatever number of servers the learner was told of.
-      const ShardSlices slices =
-          push.subnet.has_value() ? update_keys.slices[s] : LayersOf(shard.slices(), update_keys);
+      const ShardSlices slices = update_keys.subnet.has_value()
+                                     ? update_keys.slices[s]
+                                     : LayersOf(shard.traits().slices, update_keys);
       traffic_.push_payload_bytes += slices.bytes();
       for (const Slice& slice : slices.slices) {
         const float* begin = update[slice.parameter].data() + slice.row_begin * slice.columns;
         push.payload.Append({reinterpret_cast<const char*>(begin), slice.size() * 4}, nullptr);
       }
       TESSERA_RETURN_IF_ERROR(Await<PushAccepted>([&](auto done) {
-                                shard.Accept(std::move(push), std::move(done));
+                                Accept(shard, std::move(push), std::move(done));
                               }).status());
     }
     ++traffic_.exchanges;
@@ -184,8 +189,8 @@ class InProcessClient final : public ParameterClient {
     ExchangeResult read;
     for (size_t s = 0; s < bases_.size(); ++s) {
       TESSERA_ASSIGN_OR_RETURN(const ReadResult result, Await<ReadResult>([&](auto done) {
-                                 servers_.shards()[s]->ReadOutside(member_, after, word,
-                                                                   std::move(done));
+                                 ReadOutside(*servers_.shards()[s], member_, after, word,
+                                             std::move(done));
                                }));
       Take(s, KeySet(), result, values);
       bases_[s] = result.version;
@@ -196,11 +201,11 @@ class InProcessClient final : public ParameterClient {
 
   absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override {
     for (size_t s = 0; s < bases_.size(); ++s) {
-      const Slice owned = OwnedRows(servers_.shards()[s]->slices(), rows);
+      const Slice owned = OwnedRows(servers_.shards()[s]->traits().slices, rows);
       if (owned.size() == 0) continue;
       TESSERA_ASSIGN_OR_RETURN(const ReadResult result, Await<ReadResult>([&](auto done) {
-                                 servers_.shards()[s]->ReadOutside(member_, Exchange(0), RestWord(),
-                                                                   std::move(done));
+                                 ReadOutside(*servers_.shards()[s], member_, Exchange(0),
+                                             RestWord(), std::move(done));
                                }));
       std::vector<float> dense = DenseOf(result);
       std::copy_n(dense.begin() + owned.offset, owned.size(),
@@ -227,9 +232,10 @@ class InProcessClient final : public ParameterClient {
     return answer;
   }
 
-  void TakeSubnet(const SubnetReadResult& result, const ShardSlices& slices,
+  void TakeSubnet(const ReadResult& result, const ShardSlices& slices,
                   const ParameterArrays& values) {
-    SubnetGather gather(result.site, result.read.snapshot);
+    SubnetGather gather(std::static_pointer_cast<const SiteSubnet>(result.entries),
+                        result.snapshot);
     for (const Slice& slice : slices.slices) {
       gather.Next(slice.size(), values[slice.parameter].data() + slice.row_begin * slice.columns);
     }
@@ -252,7 +258,7 @@ class InProcessClient final : public ParameterClient {
 
   void Take(size_t s, const KeySet& keys, const ReadResult& result, const ParameterArrays& values) {
     const std::vector<float> dense = DenseOf(result);
-    for (const Slice& slice : servers_.shards()[s]->slices().slices) {
+    for (const Slice& slice : servers_.shards()[s]->traits().slices.slices) {
       const int p = slice.parameter;
       if (keys.layers.has_value() && (p < keys.layers->begin || p >= keys.layers->end)) continue;
       std::copy_n(dense.begin() + slice.offset, slice.size(),

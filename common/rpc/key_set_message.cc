@@ -1,0 +1,217 @@
+#include "common/rpc/key_set_message.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kParametersMax = uint32_t{1} << 30;
+// Numbers of a key form that the two ends may come to know are below this.
+constexpr uint32_t kKeyFormMax = 255;
+
+// Writes one alternative of NamedKeys.
+struct KeySetWriter {
+  v1::KeySet* message;
+
+  void operator()(const AllEntries&) { message->mutable_dense(); }
+  void operator()(const SubnetPlace& place) { *message->mutable_subnet() = ToMessage(place); }
+  void operator()(const NamedCore& core) {
+    v1::SparseKeys& keys = *message->mutable_sparse();
+    keys = ToMessage(core.name);
+    keys.set_key_form(static_cast<uint32_t>(core.key_form));
+    if (core.keys) keys.set_keys_bytes(core.keys->size());
+  }
+  void operator()(const ParameterRange& layers) { *message->mutable_layers() = ToMessage(layers); }
+  void operator()(const RowRange& rows) { *message->mutable_rows() = ToMessage(rows); }
+  void operator()(const UnknownKeys&) { message->clear_kind(); }
+};
+
+absl::StatusOr<NamedCore> NamedCoreOf(const v1::SparseKeys& message) {
+  NamedCore core;
+  TESSERA_ASSIGN_OR_RETURN(core.name, CoreOf(message));
+  core.key_form = static_cast<int>(std::min(message.key_form(), kKeyFormMax));
+  if (message.keys_bytes() > 0) core.keys.emplace();
+  return core;
+}
+
+absl::StatusOr<ParameterRange> LayersOf(const v1::LayerKeys& message) {
+  if (message.parameter_begin() > message.parameter_end() ||
+      message.parameter_end() > kParametersMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layers are parameters ", message.parameter_begin(), " to ",
+                     message.parameter_end(), ", want a range below ", kParametersMax));
+  }
+  return ParameterRange{static_cast<int>(message.parameter_begin()),
+                        static_cast<int>(message.parameter_end())};
+}
+
+// What is too large for the index types is too large for any parameter.
+RowRange RowsOf(const v1::RowKeys& keys) {
+  return {static_cast<int>(std::min<uint32_t>(keys.parameter(), std::numeric_limits<int>::max())),
+          static_cast<int64_t>(
+              std::min<uint64_t>(keys.row_begin(), std::numeric_limits<int64_t>::max())),
+          static_cast<int64_t>(
+              std::min<uint64_t>(keys.row_end(), std::numeric_limits<int64_t>::max()))};
+}
+
+}  // namespace
+
+v1::KeySet ToMessage(const NamedKeys& keys) {
+  v1::KeySet message;
+  std::visit(KeySetWriter{&message}, keys);
+  return message;
+}
+
+absl::StatusOr<NamedKeys> KeysOf(const v1::KeySet& message) {
+  switch (message.kind_case()) {
+    case v1::KeySet::kDense:
+      return NamedKeys(AllEntries());
+    case v1::KeySet::kSubnet:
+      return PlaceOf(message.subnet());
+    case v1::KeySet::kSparse:
+      return NamedCoreOf(message.sparse());
+    case v1::KeySet::kLayers:
+      return LayersOf(message.layers());
+    case v1::KeySet::kRows:
+      return NamedKeys(RowsOf(message.rows()));
+    default:
+      return NamedKeys(UnknownKeys());
+  }
+}
+
+bool SetAnswered(const NamedKeys& asked, const NamedKeys& own, v1::ChunkHeader* header) {
+  const bool is_had = !std::holds_alternative<UnknownKeys>(own);
+  const auto* const wanted = std::get_if<SubnetPlace>(&asked);
+  if (wanted == nullptr) {
+    header->set_need_keys(!is_had && std::holds_alternative<NamedCore>(asked));
+    return is_had;
+  }
+  header->set_whole_model(!is_had);
+  if (!is_had) return false;
+  const SubnetPlace& place = std::get<SubnetPlace>(own);
+  *header->mutable_subnet() = ToMessage(place);
+  return place == *wanted;
+}
+
+v1::SubnetKeys ToMessage(const SubnetPlace& place) {
+  v1::SubnetKeys message;
+  message.set_seed(place.seed);
+  message.set_round(place.round);
+  message.set_site(place.site);
+  message.mutable_shares()->Add(place.shares.begin(), place.shares.end());
+  return message;
+}
+
+v1::SparseKeys ToMessage(const CoreName& core) {
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "signatures are little-endian");
+  const uint64_t halves[] = {core.signature.low, core.signature.high};
+  v1::SparseKeys message;
+  message.set_core(core.number);
+  message.set_signature(std::string(reinterpret_cast<const char*>(halves), sizeof(halves)));
+  return message;
+}
+
+v1::LayerKeys ToMessage(const ParameterRange& layers) {
+  v1::LayerKeys message;
+  message.set_parameter_begin(static_cast<uint32_t>(layers.begin));
+  message.set_parameter_end(static_cast<uint32_t>(layers.end));
+  return message;
+}
+
+v1::RowKeys ToMessage(const RowRange& rows) {
+  v1::RowKeys message;
+  message.set_parameter(static_cast<uint32_t>(rows.parameter));
+  message.set_row_begin(static_cast<uint64_t>(rows.row_begin));
+  message.set_row_end(static_cast<uint64_t>(rows.row_end));
+  return message;
+}
+
+absl::StatusOr<SubnetPlace> PlaceOf(const v1::SubnetKeys& message) {
+  constexpr uint64_t kRoundEnd = uint64_t{1} << 40;
+  constexpr uint64_t kSharesEnd = uint64_t{1} << 31;
+  if (message.shares_size() > static_cast<int>(kSitesMax)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shares are ", message.shares_size(), ", want at most ", kSitesMax));
+  }
+  if (message.round() >= kRoundEnd) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("subnet: round is ", message.round(), ", want less than 2^40"));
+  }
+  if (message.site() >= static_cast<uint32_t>(message.shares_size())) {
+    return absl::InvalidArgumentError(absl::StrCat("subnet: site is ", message.site(),
+                                                   ", want less than the ", message.shares_size(),
+                                                   " sites that have a share"));
+  }
+  uint64_t sum = 0;
+  for (const uint32_t share : message.shares()) {
+    sum += share;
+    if (share > 0 && sum < kSharesEnd) continue;
+    return absl::InvalidArgumentError(
+        "subnet: shares are not each at least 1 with a sum below 2^31");
+  }
+  SubnetPlace place;
+  place.seed = message.seed();
+  place.round = message.round();
+  place.site = message.site();
+  place.shares.assign(message.shares().begin(), message.shares().end());
+  return place;
+}
+
+absl::StatusOr<CoreName> CoreOf(const v1::SparseKeys& message) {
+  uint64_t halves[2];
+  if (message.signature().size() != sizeof(halves)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "core: signature has ", message.signature().size(), " bytes, want ", sizeof(halves)));
+  }
+  std::memcpy(halves, message.signature().data(), sizeof(halves));
+  CoreName name;
+  name.number = message.core();
+  name.signature = {halves[1], halves[0]};
+  return name;
+}
+
+void SetKeys(const KeySet& keys, v1::KeySet* message) {
+  *message = ToMessage(keys.layers.has_value() ? NamedKeys(*keys.layers) : NamedKeys(AllEntries()));
+}
+
+void SetKeys(const KeySet& keys, v1::SubnetRequest* request) {
+  const SubnetPlace& place = *keys.subnet;
+  request->set_seed(place.seed);
+  request->set_round(place.round);
+  request->set_site(place.site);
+  request->set_sites(place.sites());
+  request->set_waits_only(keys.waits_only);
+  request->mutable_shares()->Clear();
+  const auto differs = [&](uint32_t share) { return share != place.shares.front(); };
+  if (std::any_of(place.shares.begin(), place.shares.end(), differs)) {
+    request->mutable_shares()->Add(place.shares.begin(), place.shares.end());
+  }
+}
+
+absl::StatusOr<SubnetPlace> AskedPlace(const v1::SubnetRequest& request) {
+  if (request.sites() > kSitesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sites are ", request.sites(), ", want at most ", kSitesMax));
+  }
+  if (request.shares_size() != 0 && request.shares_size() != static_cast<int>(request.sites())) {
+    return absl::InvalidArgumentError(absl::StrCat("shares are ", request.shares_size(),
+                                                   ", want none or one for each of ",
+                                                   request.sites(), " sites"));
+  }
+  v1::SubnetKeys keys;
+  keys.set_seed(request.seed());
+  keys.set_round(request.round());
+  keys.set_site(request.site());
+  *keys.mutable_shares() = request.shares();
+  if (keys.shares_size() == 0) keys.mutable_shares()->Resize(request.sites(), 1);
+  return PlaceOf(keys);
+}
+
+}  // namespace tessera

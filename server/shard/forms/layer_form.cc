@@ -1,0 +1,56 @@
+#include "server/shard/forms/layer_form.h"
+
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/codec/update_reader.h"
+
+namespace tessera {
+namespace {
+
+// The scale that ExampleMean has, so that a mean of as many has the same bits.
+float ScaleOf(uint64_t summed) { return 1.0f / static_cast<float>(summed); }
+
+}  // namespace
+
+LayerForm::LayerForm(FormContext context, const LayerParts& parts)
+    : DenseForm(std::move(context), /*is_tail=*/false) {
+  TESSERA_CHECK(this->context().collecting() != Exchange(0) && !this->context().is_replica);
+  front_.run = *parts.front().run();
+  back_.run = *parts.back().run();
+}
+
+LayerForm::Half* LayerForm::Of(const StagedPush& push) {
+  if (push.entries->count() == 0) return nullptr;
+  return push.entries->run()->end <= front_.run.end ? &front_ : &back_;
+}
+
+void LayerForm::Fold(const StagedPush& push, float) {
+  Half* const half = Of(push);
+  if (half == nullptr) return;
+  UpdateReader reader(push.codec, push.coded, push.payload);
+  FoldRun(half->run, half->summed == 0, /*weight=*/1, &reader, sum());
+  half->summed += push.summed;
+}
+
+void LayerForm::Commit(const Update& update) {
+  for (Half* const half : {&front_, &back_}) {
+    if (half->summed == 0) continue;
+    Update own = update;
+    own.scale = ScaleOf(std::exchange(half->summed, 0));
+    ApplyRun(half->run, own, *sum(), target());
+  }
+}
+
+void LayerForm::FoldAndCommit(const StagedPush& push, float, const Update& update) {
+  if (Half* const half = Of(push); half != nullptr) {
+    const uint64_t before = std::exchange(half->summed, 0);
+    Update own = update;
+    own.scale = ScaleOf(before + push.summed);
+    UpdateReader reader(push.codec, push.coded, push.payload);
+    FoldAndApplyRun(half->run, before == 0, /*weight=*/1, &reader, own, sum(), target());
+  }
+  Commit(update);
+}
+
+}  // namespace tessera
