@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/checkpoint/manifest.h"
@@ -20,7 +21,7 @@
 
 namespace tessera {
 
-struct SavedState;
+struct SavedState;  // saved_job.h
 
 struct JobFacts {
   std::string name;
@@ -103,6 +104,9 @@ struct JobFacts {
     return front_workers == 0 || rank.value() < static_cast<uint64_t>(front_workers);
   }
 };
+
+// kInvalidArgument: they contradict themselves.
+absl::Status CheckFacts(const JobFacts& facts);
 
 // `job` is resolved, and `recipe` and `shape` follow from it (common/method/recipe.h).
 // Without `restored`.

@@ -3,61 +3,26 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "server/control/digest_check.h"
 
 namespace tessera {
 namespace {
 
-// A host whose connection has ended may make another one in this time, where the lease is not shorter.
-constexpr absl::Duration kGrace = absl::Milliseconds(500);
-// After a stream that broke off.
+// How long a shard has no other standby after the stream to one broke off.
 constexpr absl::Duration kRetryPause = absl::Seconds(1);
-// In status.
+// So many durations of takeovers are kept for the status.
 constexpr size_t kSecondsMax = 256;
-
-absl::Duration GraceOf(const JobFacts& facts) { return std::min(kGrace, facts.lease_timeout / 2); }
-
-std::string Ago(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
-}
 
 }  // namespace
 
 ShardOwners::ShardOwners(const JobFacts& facts)
-    : facts_(facts), hosts_(facts.servers), shards_(facts.servers), progress_(facts.servers) {}
+    : facts_(facts), hosts_(facts), shards_(facts.servers) {}
 
 absl::Status ShardOwners::Attach(const v1::HostHello& hello, absl::Time now) {
-  const std::string who = absl::StrCat("server ", hello.rank());
-  if (hello.rank() >= hosts_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, ": want a rank in [0, ", hosts_.size(), ")"));
-  }
-  TESSERA_RETURN_IF_ERROR(CheckDigest(who, hello.job_digest(), hello.job_text(), facts_));
-  if (hello.layout_hash() != facts_.layout_hash) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,
-                        hello.layout_hash(), facts_.layout_hash));
-  }
-  Host& host = hosts_[hello.rank()];
-  if (hello.life() == host.lost_life) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(who, " was given up, and its shards have moved; start it again"));
-  }
-  if (host.known && host.life != hello.life()) {
-    if (host.attached) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(who, ": another process at ", host.address, " holds this rank"));
-    }
-    Lose(hello.rank(), "it was started again", now);
-  }
-  host.known = true;
-  host.attached = true;
-  host.life = hello.life();
-  host.address = hello.address();
-  host.last_heard = now;
+  TESSERA_RETURN_IF_ERROR(hosts_.Check(hello));
+  if (hosts_.Replaces(hello)) Lose(hello.rank(), "it was started again", now);
+  hosts_.Attach(hello, now);
   Log(LogLevel::kInfo,
       absl::StrCat("standby: host attached rank=", hello.rank(), " address=", hello.address()));
   for (size_t s = 0; s < shards_.size(); ++s) {
@@ -71,23 +36,18 @@ absl::Status ShardOwners::Attach(const v1::HostHello& hello, absl::Time now) {
 }
 
 void ShardOwners::Detach(uint32_t host, uint64_t life, absl::Time now) {
-  Host& record = hosts_[host];
-  if (!record.known || record.life != life) return;
-  record.attached = false;
-  record.detached = now;
+  hosts_.Detach(host, life, now);
 }
 
 void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl::Time now) {
-  if (!hosts_[host].known) return;  // It was given up, or may end, and has yet to hear of it.
-  hosts_[host].last_heard = now;
+  if (!hosts_.at(host).known) return;  // It was given up, or may end, and has yet to hear of it.
+  hosts_.OnHeard(host, now);
   changed_.insert(host);  // So that it knows that the coordinator lives.
   for (const v1::ShardOrder& follows : message.follows()) {
     if (follows.shard() >= shards_.size()) continue;
-    const ShardOwnership& shard = shards_[follows.shard()];
-    Progress& progress = progress_[follows.shard()];
-    if (shard.standby != host || shard.term != follows.term()) continue;
-    if (progress.ready_term == shard.term) continue;
-    progress.ready_term = shard.term;
+    ShardOwnership& shard = shards_[follows.shard()];
+    if (shard.standby != host || shard.term != follows.term() || shard.IsReady()) continue;
+    shard.ready_term = shard.term;
     ++changes_;
     MarkShard(shard);
   }
@@ -99,7 +59,7 @@ void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl:
       Log(LogLevel::kWarning, absl::StrCat("standby: lost shard=", report.shard(), " host=",
                                            *shard.standby, " why=\"", report.broken(), "\""));
       DropStandby(report.shard());
-      progress_[report.shard()].retry = now + kRetryPause;
+      shard.retry = now + kRetryPause;
     } else if (report.in_sync() && !shard.in_sync) {
       shard.in_sync = true;
       ++changes_;
@@ -111,18 +71,8 @@ void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl:
 
 void ShardOwners::Tick(absl::Time now) {
   if (ended_) return;
-  const absl::Duration grace = GraceOf(facts_);
-  for (uint32_t h = 0; h < hosts_.size(); ++h) {
-    const Host& host = hosts_[h];
-    if (!host.known) continue;
-    if (now - host.last_heard > facts_.lease_timeout) {
-      Lose(h,
-           absl::StrCat("it was last heard ", Ago(now - host.last_heard), " ago, lease ",
-                        absl::FormatDuration(facts_.lease_timeout)),
-           now);
-    } else if (!host.attached && now - host.detached > grace) {
-      Lose(h, absl::StrCat("its connection ended ", Ago(now - host.detached), " ago"), now);
-    }
+  for (uint32_t h = 0; h < hosts_.count(); ++h) {
+    if (const std::string why = hosts_.WhyLost(h, now); !why.empty()) Lose(h, why, now);
   }
   LeadLost(now);
   Assign(now);
@@ -156,21 +106,21 @@ void ShardOwners::Lead(size_t s, uint32_t host) {
   DropStandby(s);
   shards_[s].leader = host;
   shards_[s].lead_term = shards_[s].term;
-  if (progress_[s].lost.has_value()) losses_.push_back({ShardId(s), false, "", /*led_anew=*/true});
-  progress_[s].lost.reset();
+  if (shards_[s].lost.has_value()) losses_.push_back({ShardId(s), false, "", /*led_anew=*/true});
+  shards_[s].lost.reset();
   MarkShard(shards_[s]);
 }
 
 // The one that leads the fewest, the next in the ring of these.
 void ShardOwners::LeadLost(absl::Time now) {
   for (size_t s = 0; started_ && s < shards_.size(); ++s) {
-    const std::optional<absl::Time> lost = progress_[s].lost;
+    const std::optional<absl::Time> lost = shards_[s].lost;
     if (!lost.has_value() || now - *lost < kPatienceLeases * facts_.lease_timeout) continue;
     std::optional<uint32_t> chosen;
     int64_t least = 0;
-    for (size_t i = 1; i <= hosts_.size(); ++i) {
-      const auto h = static_cast<uint32_t>((s + i) % hosts_.size());
-      if (!hosts_[h].known || !hosts_[h].attached) continue;
+    for (size_t i = 1; i <= hosts_.count(); ++i) {
+      const auto h = static_cast<uint32_t>((s + i) % hosts_.count());
+      if (!hosts_.IsHere(h)) continue;
       const int64_t led = std::count_if(shards_.begin(), shards_.end(),
                                         [h](const auto& shard) { return shard.leader == h; });
       if (chosen.has_value() && led >= least) continue;
@@ -185,51 +135,48 @@ void ShardOwners::LeadLost(absl::Time now) {
 }
 
 void ShardOwners::Lose(uint32_t h, absl::string_view why, absl::Time now) {
-  if (!hosts_[h].known) return;
+  if (!hosts_.at(h).known) return;
   Log(LogLevel::kWarning, absl::StrCat("standby: host lost rank=", h, " why=\"", why, "\""));
-  if (hosts_[h].attached) {
+  if (hosts_.at(h).attached) {
     refusals_.emplace_back(h, absl::StrCat("server ", h, " was given up: ", why));
   }
   Forget(h, why, now);
 }
 
 void ShardOwners::Forget(uint32_t h, absl::string_view why, absl::Time now) {
-  Host& host = hosts_[h];
   ++changes_;
   if (leaving_ == h) leaving_.reset();
-  const uint64_t life = host.life;
-  host = Host();
-  host.lost_life = life;
+  hosts_.Remove(h);
   for (size_t s = 0; s < shards_.size(); ++s) {
     ShardOwnership& shard = shards_[s];
     if (shard.standby == h) DropStandby(s);
     if (shard.leader != h) continue;
-    const bool is_safe = shard.standby && shard.in_sync && hosts_[*shard.standby].known;
+    const bool is_safe = shard.standby && shard.in_sync && hosts_.at(*shard.standby).known;
     if (is_safe) {
       Lead(s, *shard.standby);
       ++takeovers_;
       // Before the start there is no plan to lead by.
-      if (started_) progress_[s].noticed = now;
+      if (started_) shards_[s].noticed = now;
       Log(LogLevel::kWarning, absl::StrCat("standby: takes over shard=", s, " host=", *shard.leader,
                                            " term=", shard.term));
     } else {
       DropStandby(s);
       shard.leader.reset();
-      progress_[s].noticed.reset();
-      progress_[s].lost = now;
+      shards_[s].noticed.reset();
+      shards_[s].lost = now;
     }
     losses_.push_back({ShardId(s), is_safe, std::string(why)});
     // Before the start its own host may be back already, and nobody else will come for it.
-    if (!is_safe && !started_ && s != h && hosts_[s].attached) Lead(s, static_cast<uint32_t>(s));
+    if (!is_safe && !started_ && s != h && hosts_.at(s).attached) Lead(s, static_cast<uint32_t>(s));
   }
   changed_.erase(h);
 }
 
 // The next host in the ring, so that load is spread.
 std::optional<uint32_t> ShardOwners::FollowerFor(size_t s, uint32_t leader) const {
-  for (size_t i = 1; i <= hosts_.size(); ++i) {
-    const auto h = static_cast<uint32_t>((s + i) % hosts_.size());
-    if (hosts_[h].known && hosts_[h].attached && h != leader && leaving_ != h) return h;
+  for (size_t i = 1; i <= hosts_.count(); ++i) {
+    const auto h = static_cast<uint32_t>((s + i) % hosts_.count());
+    if (hosts_.IsHere(h) && h != leader && leaving_ != h) return h;
   }
   return std::nullopt;
 }
@@ -240,7 +187,7 @@ void ShardOwners::Assign(absl::Time now) {
   if (!std::all_of(shards_.begin(), shards_.end(), is_led)) return;
   for (size_t s = 0; s < shards_.size(); ++s) {
     ShardOwnership& shard = shards_[s];
-    if (progress_[s].noticed || progress_[s].retry > now) continue;
+    if (shards_[s].noticed || shards_[s].retry > now) continue;
     const std::optional<uint32_t> follower = FollowerFor(s, *shard.leader);
     if (!follower.has_value()) continue;
     if (shard.standby && shard.standby == leaving_) DropStandby(s);
@@ -269,7 +216,7 @@ std::vector<std::string> ShardOwners::LeavingWaitsFor(absl::Time now) const {
     if (!shard.leader || (!is_its && !is_patient)) continue;
     const std::optional<uint32_t> follower = FollowerFor(s, *shard.leader);
     const bool is_safe = shard.standby && shard.standby != leaving_ && shard.in_sync &&
-                         hosts_[*shard.standby].attached;
+                         hosts_.at(*shard.standby).attached;
     if (is_safe || (!is_its && !follower.has_value())) continue;
     names.push_back(follower.has_value() ? absl::StrCat("standby of shard ", s)
                                          : absl::StrCat("another server to take over shard ", s));
@@ -286,41 +233,24 @@ bool ShardOwners::LeavesNobodyBehind() const {
 }
 
 void ShardOwners::LetGo(uint32_t host, absl::Time now) {
-  if (!hosts_[host].known) return;
+  if (!hosts_.at(host).known) return;
   Log(LogLevel::kInfo, absl::StrCat("standby: host leaves rank=", host));
   let_go_.push_back({host, {}});
-  *let_go_.back().order.mutable_leave() = hosts_[host].leave;
+  *let_go_.back().order.mutable_leave() = hosts_.at(host).leave;
   let_go_.back().order.mutable_leave()->set_may_end(true);
   Forget(host, "it was asked to end", now);
   Assign(now);
 }
 
 void ShardOwners::SetLeaveAnswer(uint32_t host, const v1::LeaveAnswer& answer) {
-  if (!hosts_[host].known) return;
-  if (hosts_[host].leave.SerializeAsString() == answer.SerializeAsString()) return;
-  hosts_[host].leave = answer;
-  changed_.insert(host);
-}
-
-std::vector<ShardOwners::Absent> ShardOwners::Away(absl::Time now) const {
-  std::vector<Absent> away;
-  for (uint32_t h = 0; h < hosts_.size(); ++h) {
-    const Host& host = hosts_[h];
-    const absl::Time lease_end = host.last_heard + facts_.lease_timeout;
-    if (host.known && !host.attached) {
-      away.push_back(
-          {h, true, host.detached, std::min(host.detached + GraceOf(facts_), lease_end)});
-    } else if (host.known && now - host.last_heard > facts_.lease_timeout / 2) {
-      away.push_back({h, false, host.last_heard, lease_end});
-    }
-  }
-  return away;
+  if (!hosts_.at(host).known) return;
+  if (hosts_.SetLeaveAnswer(host, answer)) changed_.insert(host);
 }
 
 void ShardOwners::GoBack() {
   for (size_t s = 0; s < shards_.size(); ++s) {
     DropStandby(s);
-    progress_[s].noticed.reset();
+    shards_[s].noticed.reset();
   }
 }
 
@@ -334,22 +264,22 @@ void ShardOwners::End(absl::string_view failure) {
   ended_ = true;
   ++changes_;
   failure_ = std::string(failure);
-  for (uint32_t h = 0; h < hosts_.size(); ++h) {
-    if (hosts_[h].known) changed_.insert(h);
+  for (uint32_t h = 0; h < hosts_.count(); ++h) {
+    if (hosts_.at(h).known) changed_.insert(h);
   }
 }
 
 bool ShardOwners::Leads(ShardId s, uint64_t lead_term, absl::string_view address) const {
   const ShardOwnership& shard = shards_[s.value()];
-  return shard.leader && shard.lead_term == lead_term && hosts_[*shard.leader].address == address;
+  return shard.leader && shard.lead_term == lead_term &&
+         hosts_.at(*shard.leader).address == address;
 }
 
 void ShardOwners::OnLed(ShardId shard, absl::Time now) {
-  Progress& progress = progress_[shard.value()];
-  if (!progress.noticed) return;
+  std::optional<absl::Time>& noticed = shards_[shard.value()].noticed;
+  if (!noticed) return;
   ++changes_;
-  const double seconds =
-      absl::ToDoubleSeconds(now - *std::exchange(progress.noticed, std::nullopt));
+  const double seconds = absl::ToDoubleSeconds(now - *std::exchange(noticed, std::nullopt));
   takeover_seconds_.push_back(seconds);
   if (takeover_seconds_.size() > kSecondsMax) takeover_seconds_.erase(takeover_seconds_.begin());
   Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", shard.value(), " seconds=", seconds));
@@ -358,14 +288,12 @@ void ShardOwners::OnLed(ShardId shard, absl::Time now) {
 
 bool ShardOwners::MayStart() const {
   // One that was lost before the start need not come back for it.
-  const auto known =
-      std::count_if(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.known; });
-  return started_ || AllProtected() || known < 2;
+  return started_ || AllProtected() || hosts_.known() < 2;
 }
 
 bool ShardOwners::IsTakingOver() const {
-  return std::any_of(progress_.begin(), progress_.end(),
-                     [](const Progress& progress) { return progress.noticed.has_value(); });
+  return std::any_of(shards_.begin(), shards_.end(),
+                     [](const ShardOwnership& shard) { return shard.noticed.has_value(); });
 }
 
 bool ShardOwners::AllProtected() const {
@@ -375,7 +303,8 @@ bool ShardOwners::AllProtected() const {
 
 bool ShardOwners::CanDoWithout(uint32_t host) const {
   return std::all_of(shards_.begin(), shards_.end(), [&](const ShardOwnership& shard) {
-    return shard.leader != host || (shard.standby && shard.in_sync && hosts_[*shard.standby].known);
+    return shard.leader != host ||
+           (shard.standby && shard.in_sync && hosts_.at(*shard.standby).known);
   });
 }
 
@@ -389,20 +318,10 @@ std::vector<std::string> ShardOwners::WaitingFor() const {
   return names;
 }
 
-v1::ShardOwner ShardOwners::OwnerText(size_t s) const {
-  const ShardOwnership& shard = shards_[s];
-  v1::ShardOwner owner;
-  owner.set_shard(static_cast<uint32_t>(s));
-  owner.set_term(shard.term);
-  owner.set_lead_term(shard.lead_term);
-  if (shard.leader) owner.set_leader(*shard.leader);
-  if (shard.standby) owner.set_standby(*shard.standby);
-  owner.set_in_sync(shard.in_sync);
-  return owner;
-}
-
 void ShardOwners::Fill(v1::JobStatus* status) const {
-  for (size_t s = 0; s < shards_.size(); ++s) *status->add_owners() = OwnerText(s);
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    *status->add_owners() = shards_[s].Text(static_cast<uint32_t>(s));
+  }
   status->set_takeovers(takeovers_);
   for (double seconds : takeover_seconds_) status->add_takeover_seconds(seconds);
 }
@@ -411,7 +330,7 @@ v1::HostOrder ShardOwners::OrderFor(uint32_t host) const {
   v1::HostOrder order;
   order.set_end(ended_);
   order.set_failure(failure_);
-  if (hosts_[host].leave.ByteSizeLong() > 0) *order.mutable_leave() = hosts_[host].leave;
+  if (hosts_.at(host).leave.ByteSizeLong() > 0) *order.mutable_leave() = hosts_.at(host).leave;
   for (size_t s = 0; s < shards_.size(); ++s) {
     const ShardOwnership& shard = shards_[s];
     if (shard.leader != host && shard.standby != host) continue;
@@ -422,8 +341,7 @@ v1::HostOrder ShardOwners::OrderFor(uint32_t host) const {
     if (shard.leader != host) continue;
     role.set_lead_term(shard.lead_term);
     // A log that comes before the standby knows of it would be refused.
-    const bool is_ready = shard.standby && progress_[s].ready_term == shard.term;
-    if (is_ready) role.set_standby(hosts_[*shard.standby].address);
+    if (shard.IsReady()) role.set_standby(hosts_.at(*shard.standby).address);
   }
   return order;
 }
@@ -437,6 +355,51 @@ std::vector<HostOutgoing> ShardOwners::TakeOutbox() {
   for (HostOutgoing& gone : std::exchange(let_go_, {})) outbox.push_back(std::move(gone));
   for (uint32_t host : std::exchange(changed_, {})) outbox.push_back({host, OrderFor(host)});
   return outbox;
+}
+
+v1::OwnersState ShardOwners::Save() const {
+  v1::OwnersState state;
+  hosts_.Save(&state);
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    shards_[s].Save(static_cast<uint32_t>(s), state.add_shards());
+  }
+  state.set_started(started_);
+  state.set_ended(ended_);
+  state.set_failure(failure_);
+  state.set_takeovers(takeovers_);
+  for (const double seconds : takeover_seconds_) state.add_takeover_seconds(seconds);
+  if (leaving_) {
+    state.set_leaving(*leaving_);
+    state.set_leaving_since(absl::ToUnixNanos(leaving_since_));
+  }
+  return state;
+}
+
+absl::Status ShardOwners::Load(const v1::OwnersState& state) {
+  TESSERA_RETURN_IF_ERROR(hosts_.Load(state));
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    const auto shard = static_cast<int>(s);
+    TESSERA_RETURN_IF_ERROR(shards_[s].Load(static_cast<uint32_t>(s), state.shards(shard), hosts_));
+  }
+  leaving_.reset();
+  if (state.has_leaving() && state.leaving() < hosts_.count()) leaving_ = state.leaving();
+  leaving_since_ = absl::FromUnixNanos(state.leaving_since());
+  started_ = state.started();
+  ended_ = state.ended();
+  failure_ = state.failure();
+  takeovers_ = state.takeovers();
+  takeover_seconds_.assign(state.takeover_seconds().begin(), state.takeover_seconds().end());
+  return absl::OkStatus();
+}
+
+void ShardOwners::Reconnect(absl::Time now) {
+  hosts_.Reconnect(now);
+  ExtendLeases(now);
+}
+
+void ShardOwners::ExtendLeases(absl::Time now) {
+  hosts_.ExtendLeases(now);
+  if (leaving_) leaving_since_ = now;
 }
 
 }  // namespace tessera

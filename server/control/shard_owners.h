@@ -7,8 +7,7 @@
 //                        kPatienceLeases, one of those that are there does
 //   a host leaves       others follow what it followed; once the standbys of what it leads have all, and another
 //                       host follows where there is one, they lead, and it may end
-// A host is lost when it is silent for a lease, or when its connection has ended and no other one comes for a
-// moment, or when another process comes in its place. Every change raises the shard's term.
+// When a host is lost: shard_hosts.h. Every change raises the shard's term.
 //
 // It is part of the coordinator's state: another coordinator goes on with the same leaders and terms. What an
 // order follows from is kept before the order is given.
@@ -30,16 +29,10 @@
 #include "proto/replication.pb.h"
 #include "proto/status.pb.h"
 #include "server/control/job_facts.h"
+#include "server/control/shard_hosts.h"
+#include "server/control/shard_ownership.h"
 
 namespace tessera {
-
-struct ShardOwnership {
-  std::optional<uint32_t> leader;  // ranks of hosts
-  std::optional<uint32_t> standby;
-  bool in_sync = false;
-  uint64_t term = 0;
-  uint64_t lead_term = 0;
-};
 
 // A message for one host.
 struct HostOutgoing {
@@ -48,6 +41,8 @@ struct HostOutgoing {
 };
 
 // Pure: events and the time come in, orders come out.
+//
+// It has more public methods than other classes: hosts, members and servers that are to leave each have events for it.
 class ShardOwners {
  public:
   // A process that is started again takes its shard without loading another host: it has so long to come, as
@@ -56,7 +51,6 @@ class ShardOwners {
 
   explicit ShardOwners(const JobFacts& facts);
 
-  // shard_owners_state.cc.
   v1::OwnersState Save() const;
   //   kInvalidArgument  it contradicts itself, or the job
   absl::Status Load(const v1::OwnersState& state);
@@ -69,9 +63,7 @@ class ShardOwners {
 
   // --- hosts ---
 
-  //   kInvalidArgument     another job, layout or rank
-  //   kAlreadyExists       another process holds the rank
-  //   kFailedPrecondition  it was given up: others have its shards
+  // Codes are those of ShardHosts::Check.
   absl::Status Attach(const v1::HostHello& hello, absl::Time now);
   void Detach(uint32_t host, uint64_t life, absl::Time now);
   void OnMessage(uint32_t host, const v1::HostMessage& message, absl::Time now);
@@ -94,7 +86,7 @@ class ShardOwners {
   void SetLeaveAnswer(uint32_t host, const v1::LeaveAnswer& answer);
   // 0: there is none.
   uint64_t LifeOf(uint32_t host) const {
-    return host < hosts_.size() && hosts_[host].known ? hosts_[host].life : 0;
+    return host < hosts_.count() && hosts_.at(host).known ? hosts_.at(host).life : 0;
   }
 
   // --- the job ---
@@ -135,37 +127,13 @@ class ShardOwners {
   std::vector<Loss> TakeLosses() { return std::exchange(losses_, {}); }
   // "standby of shard 1"
   std::vector<std::string> WaitingFor() const;
-  // Hosts whose connection has ended, or that were not heard for half a lease, and when they are given up.
-  struct Absent {
-    uint32_t host = 0;
-    bool is_cut_off = false;  // the connection has ended
-    absl::Time since;
-    absl::Time until;
-  };
-  std::vector<Absent> Away(absl::Time now) const;
+  const ShardHosts& hosts() const { return hosts_; }
   void Fill(v1::JobStatus* status) const;
   const std::vector<ShardOwnership>& shards() const { return shards_; }
 
   std::vector<HostOutgoing> TakeOutbox();
 
  private:
-  struct Host {
-    bool known = false;
-    bool attached = false;
-    uint64_t life = 0;
-    uint64_t lost_life = 0;
-    std::string address;
-    absl::Time last_heard;
-    absl::Time detached;
-    v1::LeaveAnswer leave;
-  };
-  struct Progress {
-    absl::Time retry;                   // no standby before that
-    std::optional<absl::Time> noticed;  // a takeover is under way
-    uint64_t ready_term = 0;            // in which the standby takes the log
-    std::optional<absl::Time> lost;     // since then nobody leads it
-  };
-
   void Lose(uint32_t host, absl::string_view why, absl::Time now);
   // Its shards are others' or nobody's from now on.
   void Forget(uint32_t host, absl::string_view why, absl::Time now);
@@ -177,13 +145,11 @@ class ShardOwners {
   // Who could follow the shard that `leader` leads.
   std::optional<uint32_t> FollowerFor(size_t shard, uint32_t leader) const;
   v1::HostOrder OrderFor(uint32_t host) const;
-  v1::ShardOwner OwnerText(size_t shard) const;
   void MarkShard(const ShardOwnership& shard);
 
   const JobFacts& facts_;
-  std::vector<Host> hosts_;
+  ShardHosts hosts_;
   std::vector<ShardOwnership> shards_;
-  std::vector<Progress> progress_;  // by shard
   bool started_ = false;
   bool ended_ = false;
   std::string failure_;

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 
 namespace tessera {
 
@@ -36,7 +40,24 @@ bool StartList::IsComplete(const MemberTable& members) const {
     return true;
   }
   if (std::all_of(rejoining_.begin(), rejoining_.end(), is_here)) return true;
-  return until_ == absl::InfinitePast() && members.has_live();
+  return until_ == absl::InfinitePast() && !members.live().empty();
+}
+
+void StartList::MarkMissed(MemberTable* members) const {
+  std::map<Rank, MemberId> missed;
+  for (const auto& [id, record] : members->all()) {
+    // The job may have gone back more than once since the member came: the last one that took part is who is lost.
+    const bool is_missed = record.state == MemberState::kRejoins && record.had_begun() &&
+                           WasMember(record.rank) && members->LiveAt(record.rank) == nullptr;
+    if (is_missed) missed[record.rank] = std::max(missed[record.rank], id);
+  }
+  for (const auto& [rank, id] : missed) {
+    MemberRecord* const record = members->Find(id);
+    members->SetState(record, MemberState::kMissed);
+    Log(LogLevel::kWarning,
+        absl::StrCat("control: worker missed worker=", rank.value(), " member=", id.value(),
+                     " why=\"not back in time since ", record->ended, "\""));
+  }
 }
 
 void StartList::Save(v1::MembershipState* state) const {

@@ -39,6 +39,9 @@ class StartList {
   // All who are waited for are here, or their time is up and somebody is.
   bool IsComplete(const MemberTable& members) const;
 
+  // The job begins again: whoever was a member when it went back and has not come is lost.
+  void MarkMissed(MemberTable* members) const;
+
   void Save(v1::MembershipState* state) const;
   void Load(const v1::MembershipState& state);
 

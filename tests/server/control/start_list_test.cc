@@ -21,7 +21,7 @@ struct Job {
     request.set_rows(100);
     request.set_rank(rank);
     request.set_life(100 + rank);
-    REQUIRE(members.Add(request, now).ok());
+    members.Add(request, Rank(rank), now);
   }
   bool IsComplete() const { return list.IsComplete(members); }
 
