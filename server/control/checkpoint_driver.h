@@ -16,7 +16,7 @@
 #include "server/control/evaluation.h"
 #include "server/control/job_clock.h"
 #include "server/control/job_facts.h"
-#include "server/control/membership.h"
+#include "server/control/members/membership.h"
 #include "server/control/saved_job.h"
 
 namespace tessera {

@@ -34,7 +34,7 @@
 #include "server/control/checkpoint_record.h"
 #include "server/control/exchange_steps.h"
 #include "server/control/job_facts.h"
-#include "server/control/member_table.h"
+#include "server/control/members/member_table.h"
 #include "server/control/saved_job.h"
 #include "server/control/saved_states.h"
 

@@ -8,7 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "server/control/digest_check.h"
-#include "server/control/member_pace.h"
+#include "server/control/members/member_pace.h"
 #include "server/control/progress_limits.h"
 #include "server/control/report.h"
 

@@ -31,7 +31,7 @@
 #include "server/control/job_end.h"
 #include "server/control/job_facts.h"
 #include "server/control/job_status_view.h"
-#include "server/control/membership.h"
+#include "server/control/members/membership.h"
 #include "server/control/server_departures.h"
 #include "server/control/training_end.h"
 
@@ -122,7 +122,7 @@ class Coordinator {
   const Membership& membership() const { return membership_; }
   // Which changes of earlier terms each coordinator before this one went on from.
   const std::vector<v1::TermState>& terms() const { return terms_; }
-  // As the status has it: "waiting", "training" and so on; and for whom, if for anybody.
+  // The status's word for the state: "waiting", "training" and so on; and for whom the job waits, if for anybody.
   std::string StateWord() const;
   std::vector<std::string> WaitingFor(std::optional<absl::Time> now = std::nullopt) const;
 

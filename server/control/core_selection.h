@@ -12,7 +12,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/coordinator_state.pb.h"
 #include "server/control/job_facts.h"
-#include "server/control/server_outbox.h"
+#include "server/control/members/server_outbox.h"
 #include "server/core/core_agreement.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/method/train_rows.h"
-#include "server/control/member_pace.h"
+#include "server/control/members/member_pace.h"
 
 namespace tessera {
 namespace {

@@ -25,7 +25,7 @@
 #include "server/control/epochs.h"
 #include "server/control/evaluation_seats.h"
 #include "server/control/job_clock.h"
-#include "server/control/member_table.h"
+#include "server/control/members/member_table.h"
 
 namespace tessera {
 

@@ -35,7 +35,8 @@ struct EvaluationSeat {
 
 using EvaluationSeats = std::map<Rank, EvaluationSeat>;
 
-// What members said when they arrived and what they scored, summed in rank order: all of an entry but its time and epoch.
+// What members said when they arrived and what they scored, summed in rank order: all of an entry but its time and
+// epoch.
 // A mean of nothing is not a number, which the report writes as null.
 v1::HistoryEntry EntryOf(const EvaluationSeats& seats);
 // The ends of epochs that all members are past: who is asked to end may not have come to one yet.

@@ -16,7 +16,7 @@
 #include "common/base/ids.h"
 #include "proto/coordinator_state.pb.h"
 #include "server/control/job_facts.h"
-#include "server/control/member_table.h"
+#include "server/control/members/member_table.h"
 
 namespace tessera {
 

@@ -50,7 +50,7 @@ struct JobFacts {
   uint64_t evaluate_every = 0;
   // Minibatches between exchanges.
   int64_t local_steps = 1;
-  // The same exchange number means the same update for all members.
+  // Members are in lockstep: an exchange's number means one update for all of them.
   bool synchronous = true;
   // A member's exchange tells its step.
   bool aligned = true;
@@ -95,7 +95,7 @@ struct JobFacts {
   int64_t checkpoint_every = 0;
   // What of a manifest follows from the job. Never nullptr where checkpoints are written.
   std::shared_ptr<const Manifest> model_manifest;
-  // Of its parameters: those that evaluation multiplies by the mean share (common/keyset/mean_share.h).
+  // The parameters that evaluation multiplies by the mean share (common/keyset/mean_share.h).
   std::vector<int> weights_of_mean_share;
   // What the job goes on from; nullptr: it begins anew.
   std::shared_ptr<const SavedState> restored;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "server/control/member_pace.h"
+#include "server/control/members/member_pace.h"
 #include "server/control/traffic_sum.h"
 
 namespace tessera {

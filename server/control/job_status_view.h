@@ -7,7 +7,7 @@
 #include "server/control/epochs.h"
 #include "server/control/evaluation.h"
 #include "server/control/job_facts.h"
-#include "server/control/membership.h"
+#include "server/control/members/membership.h"
 
 namespace tessera {
 

@@ -158,7 +158,7 @@ Json Phases(const std::vector<v1::WorkerReport>& workers) {
   return phases;
 }
 
-// Of members that had a part when the last sizes were agreed on, by rank.
+// The members that had a part when the last sizes were agreed on, by rank.
 Json Parts(const v1::JobStatus& status) {
   std::vector<const v1::MemberStatus*> by_rank;
   for (const v1::MemberStatus& member : status.members()) {

@@ -26,7 +26,7 @@
 #include "server/control/evaluation.h"
 #include "server/control/job_end.h"
 #include "server/control/job_facts.h"
-#include "server/control/membership.h"
+#include "server/control/members/membership.h"
 #include "server/control/training_end.h"
 
 namespace tessera {
@@ -73,7 +73,7 @@ class ServerDepartures {
   v1::LeaveAnswer DrainInstead(const Leaver& leaver, absl::string_view why);
   v1::LeaveAnswer LetGo(const Leaver& leaver, absl::string_view lost, absl::Time now);
   void Tell(const Leaver& leaver, const v1::LeaveAnswer& answer);
-  // Of the process that has this rank now; 0: there is none.
+  // The life of the process that has this rank now; 0: there is none.
   uint64_t LifeOf(uint32_t rank) const;
 
   const Tables on_;

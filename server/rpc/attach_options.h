@@ -32,7 +32,7 @@ struct AttachOptions {
   // Where the job keeps standbys: ServerHello.lead_term.
   uint64_t lead_term = 0;
   std::string job_digest;
-  // As ServerHello has it.
+  // ServerHello.job_text.
   std::string job_text;
   std::string address;
   absl::Duration lease_timeout;

@@ -292,7 +292,7 @@ void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* c
     if (!clients_.IsConnected(server, connection)) return absl::OkStatus();
     coordinator.OnShardMessage(server, message, now);
     if (message.has_counters()) {
-      // So that the server knows that the coordinator lives.
+      // The server learns from it that the coordinator lives.
       v1::PlanMessage alive;
       *alive.mutable_word() = WordNow();
       clients_.Tell(server, alive);

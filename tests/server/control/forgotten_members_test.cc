@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "server/control/member_pace.h"
+#include "server/control/members/member_pace.h"
 #include "tests/server/control/rejoin_fixture.h"
 
 namespace tessera {

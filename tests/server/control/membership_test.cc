@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/log.h"
-#include "server/control/join_check.h"
+#include "server/control/members/join_check.h"
 #include "tests/server/control/control_fixture.h"
 
 namespace tessera {
