@@ -41,7 +41,7 @@ std::string WhyNot(const Coordinator& coordinator, bool is_elected) {
   // In server 0 this process was started in the place of the one that had server 0's parameters.
   const Membership& membership = coordinator.membership();
   const bool is_lost = !is_elected && membership.started() && !membership.CanDoWithout(ShardId(0));
-  if (!is_lost || membership.CanGoBack()) return "";
+  if (!is_lost || membership.losses().CanGoBack()) return "";
   const JobFacts& facts = coordinator.facts();
   return absl::StrCat("server 0's parameters are lost; ",
                       LostParametersAdvice({facts.checkpoints, facts.standbys, facts.servers}));

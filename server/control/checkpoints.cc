@@ -4,19 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
-#include "common/metrics/staleness.h"
 #include "server/shard/checkpoint_mark.h"
 
 namespace tessera {
-namespace {
-
-// Its name is the one of who wrote it, whatever the message says: the commit renames it.
-CheckpointFile FileOf(std::string name, const v1::SavedFile& message) {
-  return {std::move(name), static_cast<int64_t>(message.bytes()), message.sum()};
-}
-
-}  // namespace
 
 v1::CheckpointMark Checkpoints::mark() const {
   v1::CheckpointMark mark;
@@ -48,9 +40,7 @@ void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
   folder_step_ = std::max(step, folder_step_ + 1);
   after_ = after;
   order_.reset();
-  parts_.clear();
-  saved_.clear();
-  copied_at_ = now;
+  files_.Begin(now);
   tasks_.push_back({DiskTask::Kind::kBegin, number_, folder_step_, {}});
 }
 
@@ -60,7 +50,7 @@ bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, bool writ
   if (!writes_again && !std::exchange(writes_once_, true)) ++changes_;
   if (is_last_ || last_made_) return true;
   const bool is_busy = stage_ == Stage::kCommitting || stage_ == Stage::kBeginning ||
-                       (stage_ == Stage::kWriting && !IsUntouched());
+                       (stage_ == Stage::kWriting && !files_.IsUntouched());
   if (is_busy) return false;
   const auto is_there = [step](const CheckpointMember& saved) { return saved.step == step; };
   if (last_ != nullptr &&
@@ -87,7 +77,7 @@ void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::
   const uint64_t every = static_cast<uint64_t>(facts_.checkpoint_every);
   if (asked_) {
     const bool is_free = stage_ == Stage::kIdle ||
-                         (stage_ == Stage::kWriting && IsUntouched() && facts_.synchronous &&
+                         (stage_ == Stage::kWriting && files_.IsUntouched() && facts_.synchronous &&
                           after_ > Exchange(highest_exchange.value() + 2));
     if (!is_free) return;
     asked_ = false;
@@ -135,22 +125,11 @@ void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, bool 
   last_made_ = last_made_ || is_last_;
   last_ = std::move(open_state_);
   done_step_ = std::max(done_step_, last_->manifest.step);
-  whole_number_ = number_;
-  whole_step_ = last_->manifest.step;
-  whole_bytes_ = 0;
-  for (const CheckpointFile& file : last_->manifest.files) whole_bytes_ += file.bytes;
-  whole_taken_ = now - copied_at_;
-  whole_at_ = now;
-  ++count_;
-  failed_number_ = 0;
-  failure_.clear();
+  record_.OnWhole(number_, last_->manifest, files_.copied_at(), now);
   if (may_prune) {
     tasks_.push_back({DiskTask::Kind::kPrune, number_, folder_step_, {}});
-    tasks_.back().manifest.step = whole_step_;
+    tasks_.back().manifest.step = last_->manifest.step;
   }
-  Log(LogLevel::kInfo,
-      absl::StrCat("checkpoint: whole number=", number_, " step=", whole_step_,
-                   " bytes=", whole_bytes_, " ms=", absl::ToInt64Milliseconds(whole_taken_)));
 }
 
 void Checkpoints::Fail(absl::string_view why, absl::Time now) {
@@ -161,9 +140,7 @@ void Checkpoints::Fail(absl::string_view why, absl::Time now) {
   done_step_ = std::max<uint64_t>(done_step_, has_exchange ? steps_.After(after_) : folder_step_);
   stage_ = Stage::kIdle;
   order_.reset();
-  failed_number_ = number_;
-  ++failed_count_;
-  failure_ = std::string(why);
+  record_.OnFailed(number_, why);
   tasks_.push_back({DiskTask::Kind::kAbandon, number_, folder_step_, {}});
   if (open_state_ != nullptr) tasks_.back().manifest = open_state_->manifest;
   open_state_.reset();
@@ -192,16 +169,7 @@ void Checkpoints::OnPart(ShardId server, const v1::CheckpointPart& part, absl::T
     Fail(absl::StrCat("server ", server.value(), ": ", part.error()), now);
     return;
   }
-  const absl::Time copied = now - absl::Seconds(part.seconds());
-  copied_at_ = parts_.empty() ? std::max(copied_at_, copied) : std::min(copied_at_, copied);
-  v1::CheckpointPart& kept = parts_[server] = part;
-  kept.DiscardUnknownFields();
-  kept.clear_members();
-  kept.clear_exchanges();
-  kept.mutable_file()->clear_name();
-  if (kept.staleness_histogram_size() > static_cast<int>(kStalenessEntries)) {
-    kept.mutable_staleness_histogram()->Truncate(kStalenessEntries);
-  }
+  files_.AddPart(server, part, now);
   ++changes_;
 }
 
@@ -212,17 +180,13 @@ void Checkpoints::OnSaved(const MemberRecord& member, const v1::SavedRequest& re
     Fail(absl::StrCat("worker ", member.rank.value(), ": ", request.error()), now);
     return;
   }
-  v1::SavedRequest& kept = saved_[member.rank].request = request;
-  saved_[member.rank].member = member.member;
-  kept.DiscardUnknownFields();
-  kept.mutable_file()->clear_name();
+  files_.AddFile(member, request);
   ++changes_;
 }
 
 bool Checkpoints::IsAwaited(const MemberRecord& member) const {
   if (member.state != MemberState::kAdmitted) return false;
-  const auto saved = saved_.find(member.rank);
-  if (saved != saved_.end() && saved->second.member == member.member) return false;
+  if (files_.HasFileOf(member)) return false;
   if (!is_last_ && finished_.count(member.member) > 0) return false;
   // One that begins after the exchange, or was told that this one is not its to write.
   if (facts_.synchronous && after_ != Exchange(0)) return member.first_exchange <= after_;
@@ -230,7 +194,7 @@ bool Checkpoints::IsAwaited(const MemberRecord& member) const {
 }
 
 bool Checkpoints::IsComplete(const MemberTable& members) const {
-  if (stage_ != Stage::kWriting || static_cast<int>(parts_.size()) != facts_.servers) return false;
+  if (stage_ != Stage::kWriting || !files_.HasAllParts()) return false;
   for (const MemberRecord* member : members.Counted()) {
     if (IsAwaited(*member)) return false;
   }
@@ -247,39 +211,12 @@ std::vector<std::string> Checkpoints::Missing(const MemberTable& members) const 
     names.push_back(absl::StrCat(who, " ", rank, " to write its part of checkpoint ", number_));
   };
   for (int server = 0; server < facts_.servers; ++server) {
-    if (parts_.count(ShardId(server)) == 0) add("server", server);
+    if (!files_.HasPartOf(ShardId(server))) add("server", server);
   }
   for (const MemberRecord* member : members.Counted()) {
     if (IsAwaited(*member)) add("worker", member->rank.value());
   }
   return names;
-}
-
-uint64_t Checkpoints::saved_step() const {
-  uint64_t step = 0;
-  for (const auto& [rank, saved] : saved_) {
-    step = std::max<uint64_t>(step, saved.request.progress().step());
-  }
-  return saved_.empty() ? folder_step_ : step;
-}
-
-uint64_t Checkpoints::saved_step_least() const {
-  uint64_t step = saved_step();
-  for (const auto& [rank, saved] : saved_) {
-    step = std::min<uint64_t>(step, saved.request.progress().step());
-  }
-  return step;
-}
-
-bool Checkpoints::evaluation_due() const {
-  return std::any_of(saved_.begin(), saved_.end(),
-                     [](const auto& entry) { return entry.second.request.evaluation_due(); });
-}
-
-std::optional<uint64_t> Checkpoints::ExamplesOf(const MemberRecord& member) const {
-  const auto saved = saved_.find(member.rank);
-  if (saved == saved_.end() || saved->second.member != member.member) return std::nullopt;
-  return saved->second.request.progress().examples();
 }
 
 Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) const {
@@ -290,42 +227,15 @@ Manifest Checkpoints::MakeManifest(const SavedJob& job, Generation generation) c
     manifest.step = std::max(manifest.step, last_->manifest.step + 1);
   }
   manifest.generation = generation.value();
-  for (const auto& [rank, saved] : saved_) {
-    const v1::Progress& progress = saved.request.progress();
-    manifest.members.push_back(
-        {saved.member.value(), rank.value(), progress.exchange(), progress.step()});
-    manifest.files.push_back(FileOf(WorkerFileName(rank.value()), saved.request.file()));
-    if (facts_.synchronous) manifest.exchange = std::max(manifest.exchange, progress.exchange());
-  }
-  if (facts_.synchronous && manifest.exchange == 0) manifest.exchange = after_.value();
-  for (const auto& [server, part] : parts_) {
-    CheckpointShard& shard = manifest.shards[server.value()];
-    shard.version = part.version();
-    shard.examples = part.examples();
-    shard.pushes = part.pushes();
-    shard.staleness_sum = part.staleness_sum();
-    shard.staleness_max = part.staleness_max();
-    shard.staleness.assign(part.staleness_histogram().begin(), part.staleness_histogram().end());
-    manifest.files.push_back(
-        FileOf(ShardFileName(static_cast<int64_t>(server.value()), facts_.servers), part.file()));
-  }
-  if (!job.whole_next && facts_.subnets && !saved_.empty()) {
-    // All have had the same round, of which some may be gone.
-    const uint64_t told = saved_.begin()->second.request.sites();
-    const auto sites = static_cast<double>(told > 0 ? told : saved_.size());
-    for (const int weight : facts_.weights_of_mean_share) {
-      manifest.parameters[weight].export_factor = 1.0 / sites;
-    }
-  }
+  files_.Fill(after_, job.whole_next, &manifest);
   manifest.coordinator = FormatSavedJob(job);
   return manifest;
 }
 
 void Checkpoints::Commit(SavedJob job, Generation generation, absl::Time now) {
   // Nobody is left to say at which step it is.
-  if (saved_.empty()) return Fail("all workers that were in it are gone", now);
-  job.whole_next = false;
-  for (const auto& [server, part] : parts_) job.whole_next = job.whole_next || part.whole_next();
+  if (!files_.has_workers()) return Fail("all workers that were in it are gone", now);
+  job.whole_next = files_.whole_next();
   auto state = std::make_shared<SavedState>();
   state->manifest = MakeManifest(job, generation);
   // Earlier ones go once it is whole, and then somebody has to be able to read it.
@@ -343,18 +253,78 @@ void Checkpoints::Commit(SavedJob job, Generation generation, absl::Time now) {
 std::vector<DiskTask> Checkpoints::TakeTasks() { return std::exchange(tasks_, {}); }
 
 void Checkpoints::Fill(absl::Time now, v1::CheckpointStatus* status) const {
-  status->set_number(whole_number_);
-  status->set_step(whole_step_);
-  status->set_bytes(whole_bytes_);
-  status->set_count(count_);
-  if (count_ > 0) {
-    status->set_write_seconds(absl::ToDoubleSeconds(whole_taken_));
-    status->set_age_seconds(absl::ToDoubleSeconds(now - whole_at_));
-  }
-  status->set_failed_number(failed_number_);
-  status->set_failed_count(failed_count_);
-  status->set_failure(failure_);
+  record_.Fill(now, status);
   if (stage_ != Stage::kIdle) status->set_open_number(number_);
+}
+
+v1::CheckpointsState Checkpoints::Save(SavedStates* saved) const {
+  v1::CheckpointsState state;
+  state.set_stage(static_cast<uint32_t>(stage_));
+  state.set_number(number_);
+  state.set_folder_step(folder_step_);
+  state.set_after(after_.value());
+  state.set_is_last(is_last_);
+  for (MemberId member : finished_) state.add_finished(member.value());
+  state.set_last_made(last_made_);
+  state.set_asked(asked_);
+  if (order_) *state.mutable_order() = *order_;
+  files_.Save(&state);
+  state.set_done_step(done_step_);
+  state.set_open_state(saved->Add(open_state_));
+  state.set_last(saved->Add(last_));
+  record_.Save(&state);
+  state.set_writes_once(writes_once_);
+  state.set_last_failures(static_cast<uint32_t>(last_failures_));
+  state.set_try_last_at(try_last_at_ ? absl::ToUnixNanos(*try_last_at_) : 0);
+  return state;
+}
+
+absl::Status Checkpoints::Load(const v1::CheckpointsState& state, const SavedStates& saved) {
+  if (state.stage() > static_cast<uint32_t>(Stage::kCommitting) ||
+      state.part_servers_size() != state.parts_size() ||
+      state.saved_ranks_size() != state.saved_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("checkpoint is in stage ", state.stage(),
+                                                   " with ", state.parts_size(), " parts and ",
+                                                   state.saved_size(), " files"));
+  }
+  const bool is_over = state.is_last() && state.stage() == static_cast<uint32_t>(Stage::kIdle);
+  if (state.last_failures() > kLastTries || (state.try_last_at() != 0 && !is_over)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "last checkpoint has failed ", state.last_failures(), " times, in stage ", state.stage()));
+  }
+  stage_ = static_cast<Stage>(state.stage());
+  number_ = state.number();
+  folder_step_ = state.folder_step();
+  after_ = Exchange(state.after());
+  is_last_ = state.is_last();
+  finished_.clear();
+  for (const uint64_t member : state.finished()) finished_.insert(MemberId(member));
+  last_made_ = state.last_made();
+  asked_ = state.asked();
+  order_.reset();
+  if (state.has_order()) order_ = state.order();
+  TESSERA_RETURN_IF_ERROR(files_.Load(state));
+  done_step_ = state.done_step();
+  TESSERA_RETURN_IF_ERROR(saved.Find(state.open_state(), &open_state_));
+  TESSERA_RETURN_IF_ERROR(saved.Find(state.last(), &last_));
+  if (stage_ == Stage::kCommitting && open_state_ == nullptr) {
+    return absl::InvalidArgumentError("checkpoint is being committed, and there is none");
+  }
+  record_.Load(state);
+  writes_once_ = state.writes_once();
+  last_failures_ = static_cast<int>(state.last_failures());
+  try_last_at_.reset();
+  if (state.try_last_at() != 0) try_last_at_ = absl::FromUnixNanos(state.try_last_at());
+  tasks_.clear();
+  return absl::OkStatus();
+}
+
+void Checkpoints::Reconnect(absl::Time now) {
+  if (stage_ == Stage::kCommitting) {
+    tasks_.push_back({DiskTask::Kind::kCommit, number_, folder_step_, open_state_->manifest});
+    return;
+  }
+  Fail("another process of the coordinator has taken over", now);
 }
 
 }  // namespace tessera

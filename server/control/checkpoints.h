@@ -16,7 +16,6 @@
 #define TESSERA_SERVER_CONTROL_CHECKPOINTS_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -31,9 +30,11 @@
 #include "proto/coordinator.pb.h"
 #include "proto/coordinator_state.pb.h"
 #include "proto/status.pb.h"
+#include "server/control/checkpoint_files.h"
+#include "server/control/checkpoint_record.h"
 #include "server/control/exchange_steps.h"
 #include "server/control/job_facts.h"
-#include "server/control/member_table.h"
+#include "server/control/members/member_table.h"
 #include "server/control/saved_job.h"
 #include "server/control/saved_states.h"
 
@@ -47,7 +48,7 @@ struct DiskTask {
   Kind kind = Kind::kBegin;
   uint64_t number = 0;
   uint64_t folder_step = 0;
-  // Of a commit, and of an abandon where a commit was wanted; of a prune its step.
+  // kCommit, and kAbandon after a failed commit: the manifest to write or discard. kPrune: only `step` is set.
   Manifest manifest;
 
   // What becomes of it is said to OnDisk.
@@ -62,7 +63,8 @@ class Checkpoints {
   static constexpr absl::Duration kLastPause = absl::Seconds(5);
 
   // `facts` outlives it.
-  explicit Checkpoints(const JobFacts& facts) : facts_(facts), steps_(facts.local_steps, nullptr) {}
+  explicit Checkpoints(const JobFacts& facts)
+      : facts_(facts), steps_(facts.local_steps, nullptr), files_(facts) {}
 
   enum class Stage {
     kIdle,
@@ -100,18 +102,17 @@ class Checkpoints {
   void OnSaved(const MemberRecord& member, const v1::SavedRequest& request, absl::Time now);
   // All parts and files are there: commits, with what only the coordinator knows.
   bool IsComplete(const MemberTable& members) const;
-  // Of the open one: who has yet to do something for it ("server 1 to write its part of checkpoint 5").
+  // Who has yet to do something for the open one ("server 1 to write its part of checkpoint 5").
   std::vector<std::string> Missing(const MemberTable& members) const;
   void Commit(SavedJob job, Generation generation, absl::Time now);
-  // The step that the files are of, where some worker told.
-  uint64_t saved_step() const;
-  // Members that advance on their own are at different steps.
-  uint64_t saved_step_least() const;
-  bool evaluation_due() const;
-  // What the member had trained on there; nullopt: it has no file in it.
-  std::optional<uint64_t> ExamplesOf(const MemberRecord& member) const;
-  // The moment that the values are of, or the last that is known to lie before it.
-  absl::Time copied_at() const { return copied_at_; }
+  // What servers and workers have written of it so far.
+  const CheckpointFiles& files() const { return files_; }
+  // The step that the files are of, as far as some worker told.
+  uint64_t saved_step() const { return files_.has_workers() ? files_.step() : folder_step_; }
+  // Members that advance on their own are at different steps: the least of theirs.
+  uint64_t saved_step_least() const {
+    return files_.has_workers() ? files_.step_least() : folder_step_;
+  }
 
   // Gives the open one up; the last one may be tried again.
   void Fail(absl::string_view why, absl::Time now);
@@ -123,14 +124,12 @@ class Checkpoints {
   const std::optional<v1::CheckpointOrder>& order() const { return order_; }
   v1::CheckpointMark mark() const;
   uint64_t number() const { return number_; }
-  // Of the last one that servers may have been told of: whoever is admitted now has no part in it.
+  // The number of the last one that servers may have been told of: whoever is admitted now has no part in it.
   uint64_t last_ordered() const {
     const bool is_ahead = stage_ == Stage::kBeginning || stage_ == Stage::kAgreeing;
     return is_ahead ? number_ - 1 : number_;
   }
-  // Numbers of this run's last whole checkpoint, and of the last that failed since; 0: none.
-  uint64_t whole_number() const { return whole_number_; }
-  uint64_t failed_number() const { return failed_number_; }
+  const CheckpointRecord& record() const { return record_; }
   // The last whole one; nullptr: none.
   const std::shared_ptr<const SavedState>& last() const { return last_; }
   void SetLast(std::shared_ptr<const SavedState> last);
@@ -151,14 +150,7 @@ class Checkpoints {
   void Reconnect(absl::Time now);
 
  private:
-  struct Saved {
-    MemberId member;
-    v1::SavedRequest request;
-  };
-
   void Begin(uint64_t step, Exchange after, absl::Time now);
-  // No server has made its copy yet, as far as is known.
-  bool IsUntouched() const { return parts_.empty() && saved_.empty(); }
   bool IsAwaited(const MemberRecord& member) const;
   Manifest MakeManifest(const SavedJob& job, Generation generation) const;
 
@@ -176,26 +168,14 @@ class Checkpoints {
   std::optional<absl::Time> try_last_at_;
   bool asked_ = false;
   std::optional<v1::CheckpointOrder> order_;
-  std::map<ShardId, v1::CheckpointPart> parts_;
-  std::map<Rank, Saved> saved_;
-  absl::Time copied_at_;
+  CheckpointFiles files_;  // of the open one
   // Checkpoints are due after these.
   uint64_t done_step_ = 0;
   std::shared_ptr<const SavedState> open_state_;  // being committed
   std::shared_ptr<const SavedState> last_;
   std::vector<DiskTask> tasks_;
+  CheckpointRecord record_;
   uint64_t changes_ = 0;
-
-  // For people.
-  uint64_t whole_number_ = 0;
-  uint64_t whole_step_ = 0;
-  uint64_t whole_bytes_ = 0;
-  absl::Duration whole_taken_;
-  absl::Time whole_at_;
-  uint64_t count_ = 0;
-  uint64_t failed_number_ = 0;
-  uint64_t failed_count_ = 0;
-  std::string failure_;
 };
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/method/train_rows.h"
+#include "server/control/members/member_pace.h"
 
 namespace tessera {
 namespace {
@@ -239,7 +240,7 @@ void Epochs::Prune(const MemberTable& members) {
   // earlier.
   if (least <= cuts_.begin()->first) return;
   const auto run = std::prev(cuts_.upper_bound(least));
-  const uint64_t step = std::min(members.LeastStep(), run->second.BeginOf(least - run->first));
+  const uint64_t step = std::min(LeastStep(members), run->second.BeginOf(least - run->first));
   const auto exchange = static_cast<uint64_t>(facts_.local_steps);
   while (cuts_.begin()->first < least) {
     const uint64_t begin = cuts_.begin()->second.first_step + exchange;

@@ -20,7 +20,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/coordinator_state.pb.h"
 #include "server/control/job_facts.h"
-#include "server/control/member_table.h"
+#include "server/control/members/member_table.h"
 #include "server/control/saved_job.h"
 
 namespace tessera {
@@ -85,7 +85,7 @@ class Epochs {
     uint64_t rows_total = 0;
     uint64_t epochs = 1;
 
-    // Of the epoch that so many of the run are before.
+    // The first step of the epoch that so many of the run are before.
     uint64_t BeginOf(uint64_t index) const { return first_step + index * steps; }
     uint64_t end() const { return BeginOf(epochs); }
     bool IsLike(const Cut& other) const {

@@ -1,8 +1,6 @@
 #include "server/control/evaluation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,11 +9,6 @@
 #include "common/checkpoint/manifest.h"
 
 namespace tessera {
-namespace {
-
-constexpr int kPrecisions = static_cast<int>(std::size(kPrecisionAt));
-
-}  // namespace
 
 const Evaluation::Seat* Evaluation::FindSeat(const MemberRecord& member) const {
   const auto found = seats_.find(member.rank);
@@ -26,12 +19,12 @@ bool Evaluation::Takes(const MemberRecord& member) const { return FindSeat(membe
 
 bool Evaluation::IsParked(const MemberRecord& member) const {
   const Seat* seat = FindSeat(member);
-  return open_ && seat != nullptr && seat->parked;
+  return open() && seat != nullptr && seat->parked;
 }
 
 std::vector<Rank> Evaluation::Missing() const {
   std::vector<Rank> missing;
-  if (!open_) return missing;
+  if (!open()) return missing;
   for (const auto& [rank, seat] : seats_) {
     if (!seat.parked) missing.push_back(rank);
   }
@@ -47,9 +40,8 @@ void Evaluation::AddSeat(const MemberRecord& member) {
 }
 
 void Evaluation::Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending) {
-  open_ = true;
+  stage_ = Stage::kArriving;
   ++changes_;
-  arriving_ = true;
   ending_ = ending;
   ++evaluation_;
   attempt_ = 1;
@@ -101,7 +93,7 @@ void Evaluation::DropLater(const MemberTable& members) {
 absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const MemberTable& members,
                                    bool ending, absl::Time now) {
   const MemberId member(request.member());
-  const uint64_t next = open_ ? evaluation_ : evaluation_ + 1;
+  const uint64_t next = open() ? evaluation_ : evaluation_ + 1;
   if (request.evaluation() > next) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation is ", request.evaluation(), ", want at most ", next));
@@ -114,7 +106,7 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   const auto told = told_.find(member);
   const bool is_late = request.evaluation() == 0 && told != told_.end() && told->second < next;
   const bool missed = stop_ || is_late ||
-                      (request.evaluation() == 0 && !open_ && evaluation_ > 0 &&
+                      (request.evaluation() == 0 && !open() && evaluation_ > 0 &&
                        request.progress().step() <= due_step_);
   if (missed || (request.evaluation() != 0 && request.evaluation() < next)) {
     AnswerFinished(member);
@@ -128,8 +120,9 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
           scores.precision_hits_size(), " precisions, want at most ", kPrecisions));
     }
   }
-  if (!open_) Open(request, members, ending);
-  if (request.stage() == v1::ARRIVE && arriving_ && request.progress().step() < due_step_) {
+  if (!open()) Open(request, members, ending);
+  if (request.stage() == v1::ARRIVE && stage_ == Stage::kArriving &&
+      request.progress().step() < due_step_) {
     due_step_ = request.progress().step();
     DropLater(members);
   }
@@ -141,18 +134,18 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   const MemberRecord& record = *members.Find(member);
   if (FindSeat(record) == nullptr) {
     // It came when the others had begun without it.
-    if (!arriving_) Restart();
+    if (stage_ == Stage::kStanding) Restart();
     AddSeat(record);
   }
   Seat* const seat = &seats_[record.rank];
   if (request.stage() == v1::ARRIVE) {
     seat->arrived = true;
-    // Without what is not of this stage: it is kept until the next evaluation.
+    // What is not of this stage is left out: the rest is kept until the next evaluation.
     seat->arrival = request;
     seat->arrival.clear_constants();
     seat->arrival.clear_scores();
     seat->arrival.DiscardUnknownFields();
-  } else if (arriving_ || request.attempt() != attempt_) {
+  } else if (stage_ == Stage::kArriving || request.attempt() != attempt_) {
     v1::EvaluateReply reply = Fresh();
     reply.set_restart(true);
     replies_.push_back({member, std::move(reply), false});
@@ -160,8 +153,7 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
   }
   seat->parked = true;
   seat->stage = request.stage();
-  if (request.stage() == v1::CALIBRATE && seat == &seats_.begin()->second && !has_constants_) {
-    has_constants_ = true;
+  if (request.stage() == v1::CALIBRATE && seat == &seats_.begin()->second && !constants_) {
     constants_ = request.constants();
     ++changes_;
   }
@@ -175,7 +167,7 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
 }
 
 void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
-  if (!open_ || seen_ == members.changes()) return;
+  if (!open() || seen_ == members.changes()) return;
   seen_ = members.changes();
   const size_t before = seats_.size();
   for (auto it = seats_.begin(); it != seats_.end();) {
@@ -191,14 +183,14 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
   const bool lost = seats_.size() != before;
   if (seats_.empty()) {
     // Nobody is left to finish it; whoever comes later begins it anew.
-    open_ = false;
+    stage_ = Stage::kClosed;
     --evaluation_;
     due_step_ = history_.empty() ? 0 : history_.back().step();
     clock_->Resume(now);
     return;
   }
-  if (lost && !arriving_) Restart();
-  if (arriving_) {
+  if (lost && stage_ == Stage::kStanding) Restart();
+  if (stage_ == Stage::kArriving) {
     for (const MemberRecord* member : members.Counted()) {
       if (member->state != MemberState::kAdmitted || FindSeat(*member) != nullptr) continue;
       if (IsExpected(*member)) AddSeat(*member);
@@ -210,15 +202,14 @@ void Evaluation::OnMembers(const MemberTable& members, absl::Time now) {
 void Evaluation::OnPlans(bool applied_by_all, absl::Time now) {
   const bool was = plans_applied_;
   plans_applied_ = applied_by_all;
-  if (open_ && !was && applied_by_all) Advance(now);
+  if (open() && !was && applied_by_all) Advance(now);
 }
 
 void Evaluation::Restart() {
   ++changes_;
-  arriving_ = true;
+  stage_ = Stage::kArriving;
   seen_ = 0;
-  has_constants_ = false;
-  constants_.clear();
+  constants_.reset();
   ++attempt_;
   Log(LogLevel::kWarning, absl::StrCat("control: evaluation restarts evaluation=", evaluation_,
                                        " attempt=", attempt_, " members=", seats_.size()));
@@ -234,13 +225,13 @@ void Evaluation::Restart() {
 }
 
 void Evaluation::Advance(absl::Time now) {
-  if (arriving_) {
+  if (stage_ == Stage::kArriving) {
     if (!plans_applied_) return;
     for (const auto& [rank, seat] : seats_) {
       if (!seat.arrived) return;
     }
-    arriving_ = false;
-    has_constants_ = false;
+    stage_ = Stage::kStanding;
+    constants_.reset();
     ++changes_;
     clock_->Pause(now);
   }
@@ -254,8 +245,8 @@ void Evaluation::Advance(absl::Time now) {
     if (seat.stage == v1::ARRIVE) {
       reply.set_parts(seats_.size());
       reply.set_part(place);
-    } else if (has_constants_) {
-      reply.set_constants(constants_);
+    } else if (constants_) {
+      reply.set_constants(*constants_);
     } else {
       continue;
     }
@@ -267,38 +258,13 @@ void Evaluation::Advance(absl::Time now) {
 
 void Evaluation::Finish(absl::Time now) {
   ++changes_;
-  v1::HistoryEntry entry;
-  double train_sum = 0, test_sum = 0;
-  uint64_t train_count = 0, correct = 0, rows = 0;
-  // The ends of epochs that all are past: who is asked to end may not have come to one yet.
-  uint64_t epochs = std::numeric_limits<uint64_t>::max();
-  std::vector<double> hits(kPrecisions, 0);
-  bool last = true;
-  for (const auto& [rank, seat] : seats_) {
-    entry.set_step(std::max<uint64_t>(entry.step(), seat.arrival.progress().step()));
-    entry.set_round(std::max<uint64_t>(entry.round(), seat.arrival.round()));
-    last = last && seat.arrival.last();
-    epochs = std::min<uint64_t>(epochs, seat.arrival.progress().epoch());
-    train_sum += seat.arrival.loss_sum();
-    train_count += seat.arrival.loss_count();
-    test_sum += seat.scores.loss_sum();
-    correct += seat.scores.correct();
-    rows += seat.scores.rows();
-    for (int i = 0; i < seat.scores.precision_hits_size(); ++i) {
-      hits[i] += seat.scores.precision_hits(i);
-    }
+  if (facts_.evaluate_every > 0) {
+    held_ = std::max(held_, LeastEpoch(seats_) / facts_.evaluate_every);
   }
-  if (facts_.evaluate_every > 0) held_ = std::max(held_, epochs / facts_.evaluate_every);
-  // 0 / 0 is not a number, and the report says null.
+  v1::HistoryEntry entry = EntryOf(seats_);
   entry.set_seconds(absl::ToDoubleSeconds(clock_->Trained(now)));
   entry.set_epoch(epochs_->EpochsDone(entry.step()));
-  entry.set_train_loss(train_sum / train_count);
-  entry.set_test_loss(test_sum / rows);
-  entry.set_test_accuracy(static_cast<double>(correct) / rows);
-  for (int i = 0; i < kPrecisions; ++i) {
-    entry.add_precision_at(hits[i] / (static_cast<double>(kPrecisionAt[i]) * rows));
-  }
-  stop_ = stop_ || ending_ || last ||
+  stop_ = stop_ || ending_ || IsLastOfAll(seats_) ||
           (facts_.target_accuracy > 0 && entry.test_accuracy() >= facts_.target_accuracy);
   Log(LogLevel::kInfo,
       absl::StrCat("control: evaluated evaluation=", evaluation_, " step=", entry.step(),
@@ -311,9 +277,8 @@ void Evaluation::Finish(absl::Time now) {
   }
   history_.push_back(std::move(entry));
   // All have them. They would be kept with the state until the next evaluation.
-  has_constants_ = false;
-  constants_.clear();
-  open_ = false;
+  constants_.reset();
+  stage_ = Stage::kClosed;
   due_step_ = history_.back().step();
   if (stop_) {
     clock_->End(now);
@@ -325,13 +290,11 @@ void Evaluation::Finish(absl::Time now) {
 void Evaluation::GoBack(const std::vector<v1::HistoryEntry>& history, uint64_t held) {
   ++changes_;
   for (const auto& [rank, seat] : seats_) {
-    if (open_ && seat.parked) replies_.push_back({seat.member, {}, true});
+    if (open() && seat.parked) replies_.push_back({seat.member, {}, true});
   }
   seats_.clear();
-  has_constants_ = false;
-  constants_.clear();
-  open_ = false;
-  arriving_ = false;
+  constants_.reset();
+  stage_ = Stage::kClosed;
   ending_ = false;
   attempt_ = 0;
   stop_ = false;
@@ -348,6 +311,79 @@ std::vector<Evaluation::Reply> Evaluation::TakeReplies() {
     if (reply.reply.evaluation() > 0) told_[reply.member] = reply.reply.evaluation();
   }
   return std::exchange(replies_, {});
+}
+
+v1::EvaluationState Evaluation::Save() const {
+  v1::EvaluationState state;
+  state.set_open(open());
+  state.set_arriving(stage_ == Stage::kArriving);
+  state.set_plans_applied(plans_applied_);
+  state.set_ending(ending_);
+  state.set_evaluation(evaluation_);
+  state.set_attempt(attempt_);
+  state.set_due_step(due_step_);
+  state.set_held(held_);
+  for (const auto& [rank, seat] : seats_) {
+    v1::EvaluationState::Seat& entry = *state.add_seats();
+    entry.set_rank(static_cast<uint32_t>(rank.value()));
+    seat.Save(&entry);
+  }
+  state.set_has_constants(constants_.has_value());
+  state.set_constants(constants_.value_or(""));
+  state.set_stop(stop_);
+  *state.mutable_result() = result_;
+  for (const v1::HistoryEntry& entry : history_) *state.add_history() = entry;
+  for (const auto& [member, evaluation] : told_) {
+    state.add_told_members(member.value());
+    state.add_told(evaluation);
+  }
+  return state;
+}
+
+absl::Status Evaluation::Load(const v1::EvaluationState& state, const MemberTable& members) {
+  stage_ = !state.open() ? Stage::kClosed : state.arriving() ? Stage::kArriving : Stage::kStanding;
+  plans_applied_ = state.plans_applied();
+  ending_ = state.ending();
+  evaluation_ = state.evaluation();
+  attempt_ = state.attempt();
+  due_step_ = state.due_step();
+  held_ = state.held();
+  seen_ = 0;
+  seats_.clear();
+  for (const v1::EvaluationState::Seat& entry : state.seats()) {
+    Seat seat;
+    TESSERA_RETURN_IF_ERROR(seat.Load(entry));
+    // Members of an evaluation that is over may be forgotten.
+    const bool is_known =
+        members.Find(seat.member) != nullptr || (!open() && members.IsForgotten(seat.member));
+    if (!is_known) {
+      return absl::InvalidArgumentError(absl::StrCat("member ", seat.member.value(),
+                                                     " evaluates in stage ", entry.stage(),
+                                                     ", and there is no such member or stage"));
+    }
+    seats_[Rank(entry.rank())] = std::move(seat);
+  }
+  if (open() && seats_.empty()) {
+    return absl::InvalidArgumentError("an evaluation is open, and nobody evaluates");
+  }
+  constants_.reset();
+  if (state.has_constants()) constants_ = state.constants();
+  stop_ = state.stop();
+  result_ = state.result();
+  history_.assign(state.history().begin(), state.history().end());
+  if (stop_ && history_.empty()) {
+    return absl::InvalidArgumentError("training has ended, and nothing was evaluated");
+  }
+  told_.clear();
+  for (int i = 0; i < std::min(state.told_members_size(), state.told_size()); ++i) {
+    told_[MemberId(state.told_members(i))] = state.told(i);
+  }
+  replies_.clear();
+  return absl::OkStatus();
+}
+
+void Evaluation::Reconnect() {
+  for (auto& [rank, seat] : seats_) seat.parked = false;
 }
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,11 @@
 #include "proto/coordinator_state.pb.h"
 #include "proto/status.pb.h"
 #include "server/control/epochs.h"
+#include "server/control/evaluation_seats.h"
 #include "server/control/job_clock.h"
-#include "server/control/member_table.h"
+#include "server/control/members/member_table.h"
 
 namespace tessera {
-
-// The k of precision_at: Scores.precision_hits has one entry for each.
-constexpr int kPrecisionAt[] = {1, 3, 5};
 
 // Pure: requests and the time come in; answers that had to wait come out of TakeReplies.
 class Evaluation {
@@ -63,16 +62,16 @@ class Evaluation {
   std::vector<Reply> TakeReplies();
 
   // From the first arrival to the last score.
-  bool open() const { return open_; }
+  bool open() const { return stage_ != Stage::kClosed; }
   // Everybody has stopped.
-  bool standing() const { return open_ && !arriving_; }
+  bool standing() const { return stage_ == Stage::kStanding; }
   // It takes part in the open evaluation or took part in the last one.
   bool Takes(const MemberRecord& member) const;
   // A request of it waits for its answer.
   bool IsParked(const MemberRecord& member) const;
   // For whom others wait in the open evaluation, by rank.
   std::vector<Rank> Missing() const;
-  // Of the evaluations that are due at ends of epochs, those that have ended.
+  // How many evaluations that are due at ends of epochs have ended.
   uint64_t held() const { return held_; }
   // Training ends, or ended, with the last evaluation.
   bool stop() const { return stop_; }
@@ -87,16 +86,12 @@ class Evaluation {
   void Reconnect();
 
  private:
-  struct Seat {
-    MemberId member;
-    bool arrived = false;
-    // A request of it waits for its answer.
-    bool parked = false;
-    v1::EvaluateStage stage = v1::ARRIVE;
-    v1::EvaluateRequest arrival;
-    bool scored = false;
-    v1::Scores scores;
+  enum class Stage {
+    kClosed,
+    kArriving,  // some have stopped, and wait for the others
+    kStanding,  // all have
   };
+  using Seat = EvaluationSeat;
 
   void Open(const v1::EvaluateRequest& request, const MemberTable& members, bool ending);
   const Seat* FindSeat(const MemberRecord& member) const;
@@ -119,18 +114,16 @@ class Evaluation {
   JobClock* const clock_;
   const Epochs* const epochs_;
 
-  bool open_ = false;
-  bool arriving_ = false;
+  Stage stage_ = Stage::kClosed;
   bool plans_applied_ = true;
   bool ending_ = false;
   uint64_t evaluation_ = 0;  // the open one, else the last
   uint64_t attempt_ = 0;
   uint64_t due_step_ = 0;
   uint64_t held_ = 0;
-  std::map<Rank, Seat> seats_;
-  uint64_t seen_ = 0;  // of the members' changes
-  bool has_constants_ = false;
-  std::string constants_;
+  EvaluationSeats seats_;
+  uint64_t seen_ = 0;                     // of the members' changes
+  std::optional<std::string> constants_;  // place 0's
   bool stop_ = false;
   v1::EvaluateReply result_;  // of the last one that ended
   std::vector<v1::HistoryEntry> history_;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/process.h"
 #include "common/config/job_difference.h"
 #include "common/config/job_digest.h"
@@ -46,6 +47,26 @@ Manifest ModelManifest(const v1::Job& job, const Recipe& recipe, const ModelShap
 }
 
 }  // namespace
+
+absl::Status CheckFacts(const JobFacts& facts) {
+  if (facts.servers < 1 || facts.workers < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("control: servers are ", facts.servers,
+                                                   " and workers ", facts.workers,
+                                                   ", want at least 1 of each"));
+  }
+  if ((facts.epochs > 0) == (facts.steps > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("control: epochs are ", facts.epochs,
+                                                   " and steps ", facts.steps,
+                                                   ", want exactly one of them above 0"));
+  }
+  if (facts.batch_size < 1 || facts.local_steps < 1 ||
+      facts.lease_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "control: batch size is ", facts.batch_size, ", local steps ", facts.local_steps,
+        ", lease ", absl::FormatDuration(facts.lease_timeout), ", want all above 0"));
+  }
+  return absl::OkStatus();
+}
 
 JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                  std::string digest) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/checkpoint/manifest.h"
@@ -20,7 +21,7 @@
 
 namespace tessera {
 
-struct SavedState;
+struct SavedState;  // saved_job.h
 
 struct JobFacts {
   std::string name;
@@ -49,7 +50,7 @@ struct JobFacts {
   uint64_t evaluate_every = 0;
   // Minibatches between exchanges.
   int64_t local_steps = 1;
-  // The same exchange number means the same update for all members.
+  // Members are in lockstep: an exchange's number means one update for all of them.
   bool synchronous = true;
   // A member's exchange tells its step.
   bool aligned = true;
@@ -94,7 +95,7 @@ struct JobFacts {
   int64_t checkpoint_every = 0;
   // What of a manifest follows from the job. Never nullptr where checkpoints are written.
   std::shared_ptr<const Manifest> model_manifest;
-  // Of its parameters: those that evaluation multiplies by the mean share (common/keyset/mean_share.h).
+  // The parameters that evaluation multiplies by the mean share (common/keyset/mean_share.h).
   std::vector<int> weights_of_mean_share;
   // What the job goes on from; nullptr: it begins anew.
   std::shared_ptr<const SavedState> restored;
@@ -103,6 +104,9 @@ struct JobFacts {
     return front_workers == 0 || rank.value() < static_cast<uint64_t>(front_workers);
   }
 };
+
+// kInvalidArgument: they contradict themselves.
+absl::Status CheckFacts(const JobFacts& facts);
 
 // `job` is resolved, and `recipe` and `shape` follow from it (common/method/recipe.h).
 // Without `restored`.

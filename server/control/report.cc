@@ -4,15 +4,18 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "common/metrics/staleness.h"
 #include "nlohmann/json.hpp"
+#include "server/control/status_fields.h"
 
 namespace tessera {
 namespace {
@@ -155,7 +158,7 @@ Json Phases(const std::vector<v1::WorkerReport>& workers) {
   return phases;
 }
 
-// Of members that had a part when the last sizes were agreed on, by rank.
+// The members that had a part when the last sizes were agreed on, by rank.
 Json Parts(const v1::JobStatus& status) {
   std::vector<const v1::MemberStatus*> by_rank;
   for (const v1::MemberStatus& member : status.members()) {
@@ -204,9 +207,16 @@ Json Standbys(const v1::JobStatus& status) {
           {"payload_bytes", status.replication_payload_bytes()}};
 }
 
-// nullptr: the codec holds nothing back.
-Json ResidualsLost(const v1::JobStatus& status) {
-  return status.has_residuals_lost() ? Json(status.residuals_lost()) : Json(nullptr);
+// Adds the status fields of a section of the report.
+void AddFields(const v1::JobStatus& status, StatusField::Section section, Json* report) {
+  for (const StatusField& field : StatusFields()) {
+    if (field.section != section) continue;
+    Json& shown = (*report)[field.key] = nullptr;
+    const std::optional<StatusField::Value> value = field.value(status);
+    if (!value) continue;
+    const double* const number = std::get_if<double>(&*value);
+    shown = number != nullptr ? Number(*number) : Json(std::get<uint64_t>(*value));
+  }
 }
 
 // A status of before the end, of which a report is made nevertheless, may lack it.
@@ -265,7 +275,6 @@ void AddOrigin(const v1::JobStatus& status, const std::vector<v1::WorkerReport>&
 
 std::string ReportJson(const v1::JobStatus& status) {
   const std::vector<v1::WorkerReport> workers = WorkersOf(status);
-  const uint64_t examples = status.examples();
   uint64_t parameters_hash = 0, rounds = status.round();
   for (const v1::ServerStatus& server : status.servers()) {
     parameters_hash += server.counters().parameters_hash();
@@ -280,38 +289,31 @@ std::string ReportJson(const v1::JobStatus& status) {
       {"job", status.job()},
       {"method", status.method()},
       {"seed", status.seed()},
-      {"wall_seconds", Number(status.wall_seconds())},
-      {"train_seconds", Number(status.train_seconds())},
-      {"steps", status.step()},
+  };
+  AddFields(status, StatusField::Section::kHeadline, &report);
+  report.update({
       {"rounds", rounds},
-      {"examples", examples},
-      {"examples_per_second", Number(examples / status.train_seconds())},
+      {"examples_per_second", Number(status.examples() / status.train_seconds())},
       {"final", Final(status)},
       {"history", history},
       {"traffic", Traffic(status, workers)},
       {"staleness", StalenessEntry(status)},
       {"memory", Memory(status, workers)},
       {"phases", Phases(workers)},
-      {"members",
-       {{"joined", status.members_joined()},
-        {"lost", status.members_lost()},
-        {"partial_pushes", status.partial_pushes()}}},
+      {"members", Json::object()},
       {"build", Build(status, workers)},
       {"outcome", Outcome(status)},
       {"failure", status.failure()},
       {"stop_reason", status.stop_reason()},
-      {"planned_steps", status.steps_planned() > 0 ? Json(status.steps_planned()) : Json(nullptr)},
-      {"refused_pushes", status.refused_pushes()},
-      {"residuals_lost", ResidualsLost(status)},
       {"method_description", status.method_description()},
-      {"parameter_examples", status.parameter_examples()},
       {"layout_hash", absl::StrFormat("%016x", status.layout_hash())},
       {"parameters_hash", absl::StrFormat("%016x", parameters_hash)},
-      {"generation", status.generation()},
       {"parts", Parts(status)},
       {"checkpoint", Checkpoint(status)},
       {"standbys", Standbys(status)},
-  };
+  });
+  AddFields(status, StatusField::Section::kMembers, &report["members"]);
+  AddFields(status, StatusField::Section::kRest, &report);
   AddOrigin(status, workers, &report);
   // Names in a job file may be any bytes; a report is UTF-8.
   return report.dump(2, ' ', false, Json::error_handler_t::replace);

@@ -24,7 +24,7 @@ class CoreAgreement {
     // Entries of the whole model, and of those the core's.
     uint64_t entries = 0;
     uint64_t core_entries = 0;
-    // Of |g|; 0: sum |w| / sum |g|.
+    // The weight of |g|; 0: sum |w| / sum |g|.
     double gradient_weight = 0;
   };
 

@@ -2,75 +2,31 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <variant>
 
 #include "absl/strings/string_view.h"
+#include "server/control/status_fields.h"
 
 namespace tessera {
 namespace {
 
 constexpr absl::string_view kStates[] = {"waiting", "training", "evaluating", "draining", "done"};
 
-// Adds how far the job is.
-void AddProgress(const v1::JobStatus& status, MetricSet* set) {
-  set->Gauge("tessera_job_step", "Minibatches behind the worker that has done most.",
-             status.step());
-  if (status.steps_planned() > 0) {
-    set->Gauge("tessera_job_planned_steps", "Minibatches per worker at which training ends.",
-               status.steps_planned());
-  }
-  if (!status.free_running()) {
-    set->Gauge("tessera_job_round", "Updates that all members were in, or rounds.", status.round());
-  }
-  set->Gauge("tessera_job_epoch", "Passes over the training rows, with fractions.", status.epoch());
-  set->Counter(
-      "tessera_job_examples_total",
-      "Rows that all workers have trained on. Falls when the job goes back to a checkpoint.",
-      status.examples());
-  set->Counter("tessera_job_parameter_examples_total",
-               "Rows whose updates are in the parameters, on the server that is furthest behind. "
-               "Falls when the job goes back to a checkpoint.",
-               status.parameter_examples());
-  set->Gauge("tessera_job_examples_per_second",
-             "Rows trained on per second, as of late, by all workers.",
-             status.examples_per_second());
-  set->Counter("tessera_job_train_seconds_total", "Seconds of training, evaluations excluded.",
-               status.train_seconds());
-  set->Counter("tessera_job_wall_seconds_total", "Seconds since server 0 was first started.",
-               status.wall_seconds());
-  if (status.has_rate_factor()) {
-    set->Gauge("tessera_job_learning_rate_factor",
-               "What train.schedule multiplies the learning rate by now.", status.rate_factor());
+void AddFields(const v1::JobStatus& status, MetricSet* set) {
+  for (const StatusField& field : StatusFields()) {
+    const std::optional<StatusField::Value> value = field.value(status);
+    if (!value || field.metric == StatusField::Metric::kNone) continue;
+    const double number = std::visit([](auto known) { return static_cast<double>(known); }, *value);
+    if (field.metric == StatusField::Metric::kGauge) {
+      set->Gauge(field.name, field.help, number);
+    } else {
+      set->Counter(field.name, field.help, number);
+    }
   }
 }
 
-// Adds who takes part, and who is waited for.
-void AddMembership(const v1::JobStatus& status, MetricSet* set) {
-  set->Counter("tessera_job_members_joined_total",
-               "Workers that have ever taken part. Falls when the job goes back to a checkpoint, "
-               "until they have joined again.",
-               status.members_joined());
-  set->Counter("tessera_job_members_lost_total", "Of these, workers that were lost.",
-               status.members_lost());
-  set->Counter("tessera_job_partial_pushes_total",
-               "Pushes that a death cut off after some servers had counted them.",
-               status.partial_pushes());
-  if (status.has_residuals_lost()) {
-    set->Counter("tessera_job_residuals_lost_total",
-                 "Workers that are gone with what their codec had held back.",
-                 status.residuals_lost());
-  }
-  set->Gauge("tessera_job_plan_generation", "How often the plan of members has changed.",
-             status.generation());
-  set->Gauge("tessera_job_parked_pulls", "Pulls that wait, over all servers.",
-             status.parked_pulls());
-  set->Gauge("tessera_job_resting_workers",
-             "Workers at an evaluation or at their end, for whom no server waits.",
-             status.resting());
-  set->Gauge("tessera_job_lease_timeout_seconds", "Silence after which a process counts as lost.",
-             status.lease_timeout_seconds());
-}
-
-// Sums up traffic as the report does: the workers that have told their share, and what the others told last.
+// The sum is the report's: of workers that have told their share, and of what the others told last.
 void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
   v1::Traffic sum = status.unreported();
   for (const v1::WorkerReport& worker : status.worker_reports()) {
@@ -153,8 +109,7 @@ void AddJobMetrics(const v1::JobStatus& status, MetricSet* set) {
              status.failure().empty() || is_stopped ? 0 : 1);
   set->Gauge("tessera_job_stopped", "1: somebody had the job end before it had made its steps.",
              is_stopped ? 1 : 0);
-  AddProgress(status, set);
-  AddMembership(status, set);
+  AddFields(status, set);
   AddTraffic(status, set);
   AddEvaluation(status, set);
 }

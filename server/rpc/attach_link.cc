@@ -1,12 +1,13 @@
 #include "server/rpc/attach_link.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/steady_clock.h"
 #include "common/consistency/plan.h"
 #include "server/core/core_messages.h"
-#include "server/rpc/attach_link_state.h"
 #include "server/rpc/coordinator_wait.h"
 #include "server/shard/shard_messages.h"
 
@@ -15,220 +16,256 @@ namespace {
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 
+// The longest time between two reports of counters.
+constexpr absl::Duration kCountersInterval = absl::Milliseconds(250);
+
+v1::ServerHello HelloOf(const AttachOptions& options) {
+  std::random_device device;
+  v1::ServerHello hello;
+  hello.set_life(options.life != 0 ? options.life : (uint64_t{device()} << 32) | device() | 1);
+  hello.set_rank(options.rank);
+  hello.set_lead_term(options.lead_term);
+  hello.set_job_digest(options.job_digest);
+  hello.set_job_text(options.job_text);
+  hello.set_address(options.address);
+  hello.set_layout_hash(options.shard->traits().layout_hash);
+  hello.set_parameter_bytes(options.shard->traits().slices.bytes());
+  return hello;
+}
+
 }  // namespace
 
-std::string AttachLink::State::WhyToEnd(const v1::PlanMessage& message) {
-  if (!message.refuse().empty()) {
-    return absl::StrCat("coordinator at ", stream.address(),
-                        " refused this server: ", message.refuse());
-  }
-  if (BeginsAnew(message)) {
-    return absl::StrCat("checkpoint.restore: \"", options.begins_from,
-                        "\" here, and the coordinator at ", stream.address(),
-                        " begins the job anew; set it for server 0 too, or for nobody");
-  }
-  if (!message.has_plan()) return "";
-  const absl::Status checked = CheckPlan(ToPlan(message.plan()));
-  if (checked.ok()) return "";
-  return absl::StrCat("coordinator at ", stream.address(), " sent a ", checked.message(),
-                      "; all must run the same build");
-}
-
-// One connection after another.
-void AttachLink::State::Read() {
-  CoordinatorWait wait;
-  while (!Stopping()) {
-    absl::Status status = stream.Open();
-    if (status.ok()) status = Converse();
-    bool has_heard = false;
-    {
-      absl::MutexLock lock(&mutex);
-      has_heard = contact.has_heard();
-    }
-    if (!has_heard) wait.Tell(stream.address(), status);
-    pause.WaitFor(kRetryPause);
-  }
-}
-
-absl::Status AttachLink::State::Converse() {
-  {
-    absl::MutexLock lock(&mutex);
-    queue.clear();
-    queue.emplace_back();
-    *queue.back().mutable_hello() = hello;
-    if (leaving) queue.back().set_leaves(true);
-    connected = true;
-  }
-  stream.MayWrite();
-  write.Notify();
-  v1::PlanMessage message;
-  std::string refusal;
-  while (stream.stream().Read(&message)) {
-    if (!Heed(message)) {
-      stream.Cut();
-      continue;
-    }
-    if (refusal.empty()) refusal = WhyToEnd(message);
-    if (refusal.empty()) {
-      Handle(message);
-    } else {
-      stream.Cut();
-    }
-    message.Clear();
-  }
-  {
-    absl::MutexLock lock(&mutex);
-    connected = false;
-  }
-  const absl::Status status = stream.Finish();
-  bool was_leaving, is_done;
-  absl::Status job_outcome;
-  {
-    absl::MutexLock lock(&mutex);
-    was_leaving = leaving;
-    is_done = has_closed;
-    if (!job_failure.empty()) {
-      job_outcome = absl::AbortedError("the job has failed: " + job_failure);
-    }
-  }
-  if (!refusal.empty() && was_leaving && options.on_leave) {
-    v1::LeaveAnswer removed;
-    removed.set_may_end(true);
-    options.on_leave(removed);
-  }
-  if (!refusal.empty()) {
-    End(was_leaving ? absl::OkStatus() : absl::FailedPreconditionError(refusal));
-  } else if (is_done) {
-    End(job_outcome);
-  }
-  return status;
-}
-
-bool AttachLink::State::WriteNext(Stream::Stream* to) {
-  v1::ShardMessage message;
-  bool has_more = false;
-  {
-    absl::MutexLock lock(&mutex);
-    if (queue.empty()) return false;
-    message = std::move(queue.front());
-    queue.pop_front();
-    has_more = !queue.empty();
-  }
-  if (to->Write(message) && message.counters().closing()) {
-    to->WritesDone();
-    absl::MutexLock lock(&mutex);
-    has_closed = true;
-  }
-  return has_more;
-}
-
-// Sends what is queued, asks for counters when it is time, and watches the lease.
-void AttachLink::State::Write() {
-  const absl::Duration interval = std::min(kCountersInterval, options.lease_timeout / 4);
-  absl::Time next_counters = SteadyNow() + interval;
-  bool has_more = false;
-  while (true) {
-    if (!has_more) write.WaitUntil(next_counters);
-    if (Stopping()) return;
-    has_more = false;
-    stream.Write([&](Stream::Stream* to) { has_more = WriteNext(to); });
-    bool inspect = false;
-    absl::Duration silence, waited;
-    {
-      absl::MutexLock lock(&mutex);
-      const absl::Time now = SteadyNow();
-      silence = contact.Silence(now);
-      waited = patience();
-      if (now >= next_counters) {
-        next_counters = now + interval;
-        inspect = !inspecting && !draining;
-        inspecting = inspecting || inspect;
-      }
-    }
-    if (inspect) Inspect(false);
-    if (silence > options.lease_timeout) SetAway(true, silence);
-    if (silence > options.lease_timeout / 2) stream.LookElsewhere();
-    if (silence > waited) {
-      End(absl::UnavailableError(absl::StrCat(
-          "coordinator at ", stream.address(), " is lost: not heard for ",
-          waited == options.lease_timeout ? "the lease of " : "", absl::FormatDuration(waited))));
-    }
-  }
-}
-
-AttachLink::AttachLink(Options options) : state_(std::make_shared<State>(std::move(options))) {
+AttachLink::AttachLink(Options options)
+    : options_(std::move(options)),
+      hello_(HelloOf(options_)),
+      answers_(std::make_shared<AnswerQueue>()),
+      orders_(std::make_shared<ShardOrders>(options_, answers_)),
+      contact_(options_.lease_timeout, options_.on_away),
+      stream_(options_.coordinator, options_.find_coordinator, options_.open_channel) {
   // What is said before there is a connection is said again with the counters.
-  state_->options.shard->Post([state = state_](ServedShard& served) {
-    served.SetCoreListener([state](const CoreReport& report) {
+  options_.shard->Post([answers = answers_](ServedShard& served) {
+    served.SetCoreListener([answers](const CoreReport& report) {
       v1::ShardMessage message;
       *message.mutable_core_report() = ToMessage(report);
-      state->Queue(std::move(message));
+      answers->Push(std::move(message));
     });
   });
-  reader_ = std::thread([state = state_] { state->Read(); });
-  writer_ = std::thread([state = state_] { state->Write(); });
+  reader_ = std::thread([this] { Read(); });
+  writer_ = std::thread([this] { Write(); });
 }
 
 AttachLink::~AttachLink() {
   {
-    absl::MutexLock lock(&state_->mutex);
-    state_->stopping = true;
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
   }
-  state_->stream.Stop();
-  state_->Wake();
-  state_->options.shard->Post([](ServedShard& served) { served.SetCoreListener(nullptr); });
+  stream_.Stop();
+  Wake();
+  options_.shard->Post([](ServedShard& served) { served.SetCoreListener(nullptr); });
   reader_.join();
   writer_.join();
 }
 
 void AttachLink::Leave() {
   {
-    absl::MutexLock lock(&state_->mutex);
-    state_->leaving = true;
+    absl::MutexLock lock(&mutex_);
+    leaving_ = true;
   }
   v1::ShardMessage message;
   message.set_leaves(true);
-  state_->Queue(std::move(message));
+  answers_->Push(std::move(message));
+}
+
+void AttachLink::End(absl::Status status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (phase_ == Phase::kEnded || stopping_) return;
+    phase_ = Phase::kEnded;
+  }
+  stream_.Stop();
+  Wake();
+  if (options_.on_end) options_.on_end(std::move(status));
+}
+
+void AttachLink::Read() {
+  CoordinatorWait wait;
+  while (!IsStopping()) {
+    absl::Status status = stream_.Open();
+    if (status.ok()) status = Converse();
+    if (!contact_.has_heard()) wait.Tell(stream_.address(), status);
+    pause_.WaitFor(kRetryPause);
+  }
+}
+
+absl::Status AttachLink::Converse() {
+  v1::ShardMessage first;
+  *first.mutable_hello() = hello_;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (leaving_) first.set_leaves(true);
+  }
+  answers_->Open(std::move(first));
+  stream_.MayWrite();
+  answers_->Wake();
+  v1::PlanMessage message;
+  std::string refusal;
+  while (stream_.stream().Read(&message)) {
+    if (!Heed(message)) {
+      stream_.Cut();
+      continue;
+    }
+    if (refusal.empty()) refusal = WhyToEnd(message);
+    if (refusal.empty()) {
+      Handle(message);
+    } else {
+      stream_.Cut();
+    }
+    message.Clear();
+  }
+  answers_->Close();
+  const absl::Status status = stream_.Finish();
+  AfterConnection(refusal);
+  return status;
+}
+
+void AttachLink::AfterConnection(const std::string& refusal) {
+  bool was_leaving, is_done;
+  absl::Status job_outcome;
+  {
+    absl::MutexLock lock(&mutex_);
+    was_leaving = leaving_;
+    is_done = phase_ == Phase::kReported;
+    if (!job_failure_.empty()) {
+      job_outcome = absl::AbortedError("the job has failed: " + job_failure_);
+    }
+  }
+  if (!refusal.empty() && was_leaving && options_.on_leave) {
+    v1::LeaveAnswer removed;
+    removed.set_may_end(true);
+    options_.on_leave(removed);
+  }
+  if (!refusal.empty()) {
+    End(was_leaving ? absl::OkStatus() : absl::FailedPreconditionError(refusal));
+  } else if (is_done) {
+    End(job_outcome);
+  }
+}
+
+bool AttachLink::Heed(const v1::PlanMessage& message) {
+  if (!contact_.Hear(message.has_word() ? &message.word() : nullptr)) return false;
+  const v1::CoordinatorWord word = contact_.word();
+  hello_.set_run(word.run());
+  hello_.set_term(word.term());
+  hello_.set_changes(word.changes());
+  return true;
+}
+
+std::string AttachLink::WhyToEnd(const v1::PlanMessage& message) const {
+  if (!message.refuse().empty()) {
+    return absl::StrCat("coordinator at ", stream_.address(),
+                        " refused this server: ", message.refuse());
+  }
+  if (orders_->BeginsAnew(message)) {
+    return absl::StrCat("checkpoint.restore: \"", options_.begins_from,
+                        "\" here, and the coordinator at ", stream_.address(),
+                        " begins the job anew; set it for server 0 too, or for nobody");
+  }
+  if (!message.has_plan()) return "";
+  const absl::Status checked = CheckPlan(ToPlan(message.plan()));
+  if (checked.ok()) return "";
+  return absl::StrCat("coordinator at ", stream_.address(), " sent a ", checked.message(),
+                      "; all must run the same build");
+}
+
+void AttachLink::Handle(const v1::PlanMessage& message) {
+  orders_->Follow(message);
+  if (message.has_leave()) {
+    if (!message.leave().instead().empty()) {
+      absl::MutexLock lock(&mutex_);
+      leaving_ = false;
+    }
+    if (options_.on_leave) options_.on_leave(message.leave());
+    if (message.leave().may_end()) End(absl::OkStatus());
+  }
+  if (!message.drain()) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    phase_ = std::max(phase_, Phase::kDraining);
+    job_failure_ = message.failure();
+  }
+  contact_.SetClosing();
+  orders_->Report(/*is_last=*/true);
+}
+
+bool AttachLink::WriteNext(Stream::Stream* to) {
+  v1::ShardMessage message;
+  bool has_more = false;
+  if (!answers_->Pop(&message, &has_more)) return false;
+  if (to->Write(message) && message.counters().closing()) {
+    to->WritesDone();
+    absl::MutexLock lock(&mutex_);
+    phase_ = std::max(phase_, Phase::kReported);
+  }
+  return has_more;
+}
+
+void AttachLink::Write() {
+  const absl::Duration interval = std::min(kCountersInterval, options_.lease_timeout / 4);
+  absl::Time next_counters = SteadyNow() + interval;
+  bool has_more = false;
+  while (true) {
+    if (!has_more) answers_->WaitUntil(next_counters);
+    if (IsStopping()) return;
+    has_more = false;
+    stream_.Write([&](Stream::Stream* to) { has_more = WriteNext(to); });
+    if (const absl::Time now = SteadyNow(); now >= next_counters) {
+      next_counters = now + interval;
+      orders_->Report(/*is_last=*/false);
+    }
+    const auto [silence, patience] = contact_.Look();
+    if (silence > options_.lease_timeout / 2) stream_.LookElsewhere();
+    if (silence > patience) {
+      End(absl::UnavailableError(
+          absl::StrCat("coordinator at ", stream_.address(), " is lost: not heard for ",
+                       patience == options_.lease_timeout ? "the lease of " : "",
+                       absl::FormatDuration(patience))));
+    }
+  }
 }
 
 v1::JobStatus AttachLink::OwnStatus() const {
   v1::JobStatus status;
-  status.set_job_digest(state_->hello.job_digest());
-  status.set_layout_hash(state_->hello.layout_hash());
-  absl::MutexLock lock(&state_->mutex);
-  status.set_state(state_->ended                             ? "done"
-                   : state_->draining                        ? "draining"
-                   : state_->plan.generation == Generation() ? "waiting"
-                                                             : "training");
-  status.set_generation(state_->plan.generation.value());
-  for (uint32_t rank : state_->counters.waits_for_ranks()) {
+  status.set_job_digest(hello_.job_digest());
+  status.set_layout_hash(hello_.layout_hash());
+  const Generation generation = orders_->generation();
+  {
+    absl::MutexLock lock(&mutex_);
+    status.set_state(phase_ == Phase::kEnded      ? "done"
+                     : phase_ != Phase::kRunning  ? "draining"
+                     : generation == Generation() ? "waiting"
+                                                  : "training");
+  }
+  status.set_generation(generation.value());
+  v1::ServerStatus& server = *status.add_servers();
+  server.set_rank(hello_.rank());
+  server.set_address(hello_.address());
+  *server.mutable_counters() = orders_->counters();
+  for (uint32_t rank : server.counters().waits_for_ranks()) {
     status.add_waiting_for(absl::StrCat("worker ", rank));
   }
-  v1::ServerStatus& server = *status.add_servers();
-  server.set_rank(state_->hello.rank());
-  server.set_address(state_->hello.address());
-  *server.mutable_counters() = state_->counters;
   v1::CoordinatorStatus& coordinator = *status.mutable_coordinator();
-  coordinator.set_address(state_->stream.address());
-  coordinator.set_term(state_->contact.word().term());
-  const absl::Duration silence = SteadyNow() - state_->contact.last_heard();
-  coordinator.set_silent_seconds(absl::ToDoubleSeconds(silence));
-  coordinator.set_is_away(state_->is_away);
-  if (state_->is_away) {
-    coordinator.set_waits_seconds(
-        absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), state_->patience() - silence)));
+  coordinator.set_address(stream_.address());
+  contact_.Fill(&coordinator);
+  if (coordinator.is_away()) {
     status.set_state("waiting");
     status.clear_waiting_for();
-    status.add_waiting_for(absl::StrCat("the coordinator at ", state_->stream.address()));
+    status.add_waiting_for(absl::StrCat("the coordinator at ", stream_.address()));
   }
   return status;
 }
 
-v1::CoordinatorWord AttachLink::word() const {
-  absl::MutexLock lock(&state_->mutex);
-  return state_->contact.word();
-}
+v1::CoordinatorWord AttachLink::word() const { return contact_.word(); }
 
-std::string AttachLink::coordinator() const { return state_->stream.address(); }
+std::string AttachLink::coordinator() const { return stream_.address(); }
 
 }  // namespace tessera

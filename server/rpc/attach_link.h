@@ -15,80 +15,28 @@
 #ifndef TESSERA_SERVER_RPC_ATTACH_LINK_H_
 #define TESSERA_SERVER_RPC_ATTACH_LINK_H_
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 
-#include <grpcpp/channel.h>
-
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "proto/coordinator.pb.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/wakeup.h"
+#include "proto/coordinator.grpc.pb.h"
 #include "proto/status.pb.h"
-#include "server/shard/shard_thread.h"
+#include "server/rpc/answer_queue.h"
+#include "server/rpc/attach_options.h"
+#include "server/rpc/contact_watch.h"
+#include "server/rpc/coordinator_stream.h"
+#include "server/rpc/shard_orders.h"
 
 namespace tessera {
-
-// The longest time between two reports of counters.
-constexpr absl::Duration kCountersInterval = absl::Milliseconds(250);
 
 // Runs two threads from construction to destruction.
 class AttachLink {
  public:
-  struct Options {
-    // The coordinator's, host:port.
-    std::string coordinator;
-    // Where servers elect the coordinator: its address now, asked before every connection, or why that is
-    // not known; empty: it stays at `coordinator`. Called on a thread of the link, may block for two seconds.
-    std::function<absl::StatusOr<std::string>()> find_coordinator;
-    // To the coordinator at an address, on a thread of the link; empty: OpenControlChannel.
-    std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_channel;
-    // `life` is drawn here; layout_hash and parameter_bytes come from the shard.
-    uint32_t rank = 0;
-    // ServerHello.life; 0: it is drawn.
-    uint64_t life = 0;
-    // Where the job keeps standbys: ServerHello.lead_term.
-    uint64_t lead_term = 0;
-    std::string job_digest;
-    // As ServerHello has it.
-    std::string job_text;
-    std::string address;
-    absl::Duration lease_timeout;
-    // Outlives the link.
-    ShardThread* shard = nullptr;
-    // Adds what the shard does not know (payload bytes). May be empty; called on the shard's
-    // thread.
-    std::function<void(v1::ServerCounters*)> fill_counters;
-    // The shard has been told the plan, or to go back to a checkpoint; may come again. May be empty.
-    std::function<void()> on_begun;
-    // Where servers are replicas: the address of the server to copy. Called on a thread of the link; may
-    // come again, with another one.
-    std::function<void(const std::string& donor)> copy_from;
-    // Copies and writes what the shard has when the order is due; `done` is called with what became of
-    // it, by any thread. Empty: checkpoints are not kept here.
-    std::function<void(const v1::CheckpointOrder&, std::function<void(v1::CheckpointPart)> done)>
-        save;
-    // Goes back to a checkpoint. Returns at once, and what comes later is for the other shard, whose thread goes
-    // on being asked for counters meanwhile; `done` is called by any thread, but not where another order comes
-    // before that. Where it fails the server had better end.
-    std::function<void(const v1::RestoreOrder&, std::function<void(absl::Status)> done)> restore;
-    // The checkpoint that the job begins from here, where only `restore` could have it do so: a plan before any
-    // restore order ends the link. Empty: none.
-    std::string begins_from;
-    // The coordinator is away for longer than a lease, or it is back. Called on a thread of the link, one call at
-    // a time: the last one tells what is true.
-    std::function<void(bool is_away)> on_away;
-    // What the coordinator says of Leave, on a thread of the link; on_end follows where the server may end. May be
-    // empty.
-    std::function<void(const v1::LeaveAnswer&)> on_leave;
-    // Called once, on a thread of the link, when the link has ended by itself:
-    //   OK                   the job has ended, all is reported; or the server may leave
-    //   kUnavailable         the coordinator was lost
-    //   any other            the coordinator refused this server
-    std::function<void(absl::Status)> on_end;
-  };
+  using Options = AttachOptions;
 
   explicit AttachLink(Options options);
   // Closes the connection. on_end is not called afterwards.
@@ -105,9 +53,56 @@ class AttachLink {
   std::string coordinator() const;
 
  private:
-  struct State;
+  using Stream = CoordinatorStream<v1::Coordinator, v1::ShardMessage, v1::PlanMessage>;
+  enum class Phase {
+    kRunning,
+    kDraining,  // the coordinator has told that the job is over, and wants the last counters
+    kReported,  // the last counters are written
+    kEnded,     // on_end is called
+  };
 
-  const std::shared_ptr<State> state_;
+  // The reading thread: one connection after another.
+  void Read();
+  // One connection, until it ends. Its status.
+  absl::Status Converse();
+  // False: the message is of a coordinator that is not to be believed, and the connection is to end.
+  bool Heed(const v1::PlanMessage& message);
+  // Why this server is to end because of the message; empty: the message is one to be handled.
+  std::string WhyToEnd(const v1::PlanMessage& message) const;
+  void Handle(const v1::PlanMessage& message);
+  // The connection has ended; `refusal` says why this server is to end, if it is.
+  void AfterConnection(const std::string& refusal);
+
+  // The writing thread: sends what is queued, asks for counters when it is time, and watches the lease.
+  void Write();
+  // Sends what is queued first. Whether there is more.
+  bool WriteNext(Stream::Stream* to);
+
+  bool IsStopping() const {
+    absl::MutexLock lock(&mutex_);
+    return stopping_ || phase_ == Phase::kEnded;
+  }
+  void End(absl::Status status);
+  // Both threads have to look whether this is the end.
+  void Wake() {
+    pause_.Notify();
+    answers_->Wake();
+  }
+
+  const Options options_;
+  v1::ServerHello
+      hello_;  // constant, but for run, term and changes, which are the reading thread's
+  // The shard's thread holds on to these two when the link goes.
+  const std::shared_ptr<AnswerQueue> answers_;
+  const std::shared_ptr<ShardOrders> orders_;
+  ContactWatch contact_;
+  Stream stream_;
+  Wakeup pause_;  // of the reading thread
+  mutable absl::Mutex mutex_;
+  Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kRunning;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string job_failure_ ABSL_GUARDED_BY(mutex_);
   std::thread reader_;
   std::thread writer_;
 };

@@ -4,12 +4,12 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "server/control/status_limit.h"
+#include "server/rpc/waiting_log.h"
 
 namespace tessera {
 namespace {
@@ -102,16 +102,7 @@ void LiveCoordinator::Clear() {
   kept_.reset();
   store_ = nullptr;
   end_.Notify();
-  for (auto& [server, sink] : sinks_) sink.send(nullptr);
-  sinks_.clear();
-  for (auto& [rank, host] : hosts_) host.send(nullptr);
-  hosts_.clear();
-  for (auto& [member, waiter] : waiters_) {
-    gone_.push_back([done = std::move(waiter.done)] {
-      done(absl::UnavailableError("the coordinator is gone"));
-    });
-  }
-  waiters_.clear();
+  clients_.EndAll(&gone_);
   for (Unkept& unkept : std::exchange(unkept_, {})) {
     gone_.push_back([then = std::move(unkept.then)] { then(NotKept()); });
   }
@@ -136,7 +127,7 @@ LiveCoordinator::Answers LiveCoordinator::Release() {
   if (told.ahead) {
     v1::PlanMessage heard;
     *heard.mutable_word() = *told.ahead;
-    for (auto& [server, sink] : sinks_) sink.send(&heard);
+    clients_.TellAllServers(heard);
   }
   for (KeptCoordinator::Batch& batch : told.batches) Send(std::move(batch), &answers);
   const auto kept = std::stable_partition(
@@ -152,26 +143,9 @@ LiveCoordinator::Answers LiveCoordinator::Release() {
 }
 
 void LiveCoordinator::Send(KeptCoordinator::Batch batch, Answers* answers) {
-  for (Outgoing& outgoing : batch.outbox) {
-    auto sink = sinks_.find(outgoing.server);
-    if (sink != sinks_.end()) sink->second.send(&outgoing.message);
-  }
-  for (HostOutgoing& outgoing : batch.host_outbox) {
-    auto host = hosts_.find(outgoing.host);
-    if (host == hosts_.end()) continue;
-    *outgoing.order.mutable_word() = WordNow();
-    host->second.send(&outgoing.order);
-  }
+  clients_.Send(&batch, WordNow(), answers);
   for (DiskTask& task : batch.tasks) {
     if (disk_) disk_(std::move(task));
-  }
-  for (Coordinator::EvaluateAnswer& answer : batch.replies) {
-    auto waiter = waiters_.find(answer.member);
-    // Nobody waits: the connection broke, and the worker will ask again, or has, and perhaps for what is next.
-    if (waiter == waiters_.end() || waiter->second.after_event >= batch.event) continue;
-    answers->push_back(
-        [done = std::move(waiter->second.done), reply = std::move(answer.reply)] { done(reply); });
-    waiters_.erase(waiter);
   }
 }
 
@@ -268,33 +242,6 @@ void LiveCoordinator::TellVacated(const absl::Status& why) {
   teller_ = std::thread::id();
 }
 
-namespace {
-
-// What stands still is no news before this.
-constexpr absl::Duration kTellWaiting = absl::Seconds(2);
-
-// Says in the log for whom a job waits that does not train, when that changes.
-class WaitingLog {
- public:
-  void See(const Coordinator& coordinator, absl::Time now) {
-    std::string names;
-    if (coordinator.StateWord() == "waiting") names = absl::StrJoin(coordinator.WaitingFor(), ", ");
-    if (names != seen_) {
-      seen_ = std::move(names);
-      since_ = now;
-    }
-    if (seen_ == told_ || (!seen_.empty() && now - since_ < kTellWaiting)) return;
-    told_ = seen_;
-    if (!told_.empty()) Log(LogLevel::kInfo, absl::StrCat("control: waiting for ", told_));
-  }
-
- private:
-  std::string seen_, told_;
-  absl::Time since_;
-};
-
-}  // namespace
-
 void LiveCoordinator::Tick() {
   WaitingLog waiting;
   absl::Time last = SteadyNow();
@@ -332,7 +279,7 @@ void LiveCoordinator::Attach(const v1::ServerHello& hello, const void* connectio
     v1::PlanMessage first;
     *first.mutable_word() = WordNow();
     sink(&first);
-    Connect(&sinks_[server], connection, std::move(sink));
+    clients_.Connect(server, connection, std::move(sink));
     return attached;
   };
   Ask(hello.run(), attach, std::move(done));
@@ -342,14 +289,13 @@ void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* c
                                      const v1::ShardMessage& message) {
   const ShardId server(hello.rank());
   (void)Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    const auto sink = sinks_.find(server);
-    if (sink == sinks_.end() || sink->second.connection != connection) return absl::OkStatus();
+    if (!clients_.IsConnected(server, connection)) return absl::OkStatus();
     coordinator.OnShardMessage(server, message, now);
     if (message.has_counters()) {
-      // So that the server knows that the coordinator lives.
+      // The server learns from it that the coordinator lives.
       v1::PlanMessage alive;
       *alive.mutable_word() = WordNow();
-      sink->second.send(&alive);
+      clients_.Tell(server, alive);
     }
     return absl::OkStatus();
   });
@@ -359,13 +305,15 @@ void LiveCoordinator::Detach(const v1::ServerHello& hello, const void* connectio
   const ShardId server(hello.rank());
   const absl::Status told =
       Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        auto sink = sinks_.find(server);
-        if (sink == sinks_.end() || sink->second.connection != connection) return absl::OkStatus();
-        sinks_.erase(sink);
+        if (!clients_.IsConnected(server, connection)) return absl::OkStatus();
+        clients_.Disconnect(server, connection);
         coordinator.Detach(server, hello.life(), now);
         return absl::OkStatus();
       });
-  if (!told.ok()) EraseEnd(&sinks_, server, connection);
+  if (told.ok()) return;
+  // The coordinator is not here, or not sure that it may hear of it.
+  absl::MutexLock lock(&mutex_);
+  clients_.Disconnect(server, connection);
 }
 
 void LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connection, HostSink sink,
@@ -376,7 +324,7 @@ void LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connect
     absl::Status attached = coordinator.AttachHost(hello, now);
     if (!attached.ok()) return attached;
     kept_->DropForHost(hello.rank());
-    Connect(&hosts_[hello.rank()], connection, std::move(sink));
+    clients_.ConnectHost(hello.rank(), connection, std::move(sink));
     return attached;
   };
   Ask(hello.run(), attach, std::move(done));
@@ -385,8 +333,7 @@ void LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connect
 void LiveCoordinator::OnHostMessage(const v1::HostHello& hello, const void* connection,
                                     const v1::HostMessage& message) {
   (void)Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    const auto host = hosts_.find(hello.rank());
-    if (host != hosts_.end() && host->second.connection == connection) {
+    if (clients_.IsHostConnected(hello.rank(), connection)) {
       coordinator.OnHostMessage(hello.rank(), message, now);
     }
     return absl::OkStatus();
@@ -396,13 +343,14 @@ void LiveCoordinator::OnHostMessage(const v1::HostHello& hello, const void* conn
 void LiveCoordinator::DetachHost(const v1::HostHello& hello, const void* connection) {
   const absl::Status told =
       Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        const auto host = hosts_.find(hello.rank());
-        if (host == hosts_.end() || host->second.connection != connection) return absl::OkStatus();
-        hosts_.erase(host);
+        if (!clients_.IsHostConnected(hello.rank(), connection)) return absl::OkStatus();
+        clients_.DisconnectHost(hello.rank(), connection);
         coordinator.DetachHost(hello.rank(), hello.life(), now);
         return absl::OkStatus();
       });
-  if (!told.ok()) EraseEnd(&hosts_, hello.rank(), connection);
+  if (told.ok()) return;
+  absl::MutexLock lock(&mutex_);
+  clients_.DisconnectHost(hello.rank(), connection);
 }
 
 void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* call,
@@ -414,19 +362,10 @@ void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* c
   const absl::Status asked = Post(
       request.run(),
       [&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        auto old = waiters_.find(member);
-        if (old != waiters_.end()) {
-          refused.push_back([done = std::move(old->second.done)] {
-            done(absl::AbortedError("evaluate: a later call of this member replaced it"));
-          });
-        }
-        waiters_[member] = {call, kept_->events(), std::move(done)};
+        clients_.AddWaiter(member, call, kept_->events(), std::move(done), &refused);
         is_waiting = true;
-        absl::Status status = coordinator.Evaluate(request, now);
-        if (!status.ok()) {
-          refused.push_back([done = std::move(waiters_[member].done), status] { done(status); });
-          waiters_.erase(member);
-        }
+        const absl::Status status = coordinator.Evaluate(request, now);
+        if (!status.ok()) clients_.RefuseWaiter(member, status, &refused);
         return absl::OkStatus();
       },
       &ticket);
@@ -437,10 +376,7 @@ void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* c
 
 bool LiveCoordinator::Forget(MemberId member, const void* call) {
   absl::MutexLock lock(&mutex_);
-  auto waiter = waiters_.find(member);
-  if (waiter == waiters_.end() || waiter->second.call != call) return false;
-  waiters_.erase(waiter);
-  return true;
+  return clients_.ForgetWaiter(member, call);
 }
 
 v1::JobStatus LiveCoordinator::Status() {

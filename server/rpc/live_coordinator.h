@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +34,7 @@
 #include "server/control/kept_coordinator.h"
 #include "server/control/state_store.h"
 #include "server/control/state_times.h"
+#include "server/rpc/coordinator_clients.h"
 
 namespace tessera {
 
@@ -44,15 +44,16 @@ StateMoment StateMomentNow();
 // For a store that may lag.
 constexpr absl::Duration kKeepPatience = absl::Milliseconds(250);
 
+// It has more fields than other classes, nearly all of them what its two threads and its callers agree by.
+//
 // Owns the coordinator, a thread that ends leases and one that writes its state. Every method may be called
 // from any thread. It must outlive the services that use it, and their gRPC server.
 class LiveCoordinator {
  public:
-  // Takes a plan message to a server. Called under the mutex, in order: it must queue and return.
-  // nullptr: there will be no more, the connection is to end.
-  using PlanSink = std::function<void(const v1::PlanMessage*)>;
-  using HostSink = std::function<void(const v1::HostOrder*)>;
-  using EvaluateDone = std::function<void(absl::StatusOr<v1::EvaluateReply>)>;
+  // Sinks are called under the mutex.
+  using PlanSink = CoordinatorClients::PlanSink;
+  using HostSink = CoordinatorClients::HostSink;
+  using EvaluateDone = CoordinatorClients::EvaluateDone;
   using StatusDone = std::function<void(const absl::Status&)>;
 
   // Takes what the coordinator wants done with checkpoints' folders. Called under the mutex: it must
@@ -104,7 +105,7 @@ class LiveCoordinator {
     WhenKept(ticket, [result = std::move(result), done = std::move(done)](
                          const absl::Status& kept) { done(kept.ok() ? result : kept); });
   }
-  // So, but returns the result: it may wait for the store, which gRPC's threads must not.
+  // Like Ask, but returns the result: it may wait for the store, which gRPC's threads must not.
   template <typename Event>
   auto Run(uint64_t run, Event event) -> std::invoke_result_t<Event, Coordinator&, absl::Time> {
     using Result = std::invoke_result_t<Event, Coordinator&, absl::Time>;
@@ -121,7 +122,7 @@ class LiveCoordinator {
   auto Run(Event event) {
     return Run(0, std::move(event));
   }
-  // So, but returns at once, with the result: for events whose result nobody goes by.
+  // Like Run, but returns at once, with the result: for events whose result nobody goes by.
   template <typename Event>
   auto Post(Event event) {
     Ticket ticket;
@@ -158,21 +159,8 @@ class LiveCoordinator {
   absl::Status outcome();
 
  private:
-  // To be called without the mutex.
-  using Answers = std::vector<std::function<void()>>;
-  struct Sink {
-    const void* connection = nullptr;
-    PlanSink send;
-  };
-  struct HostEnd {
-    const void* connection = nullptr;
-    HostSink send;
-  };
-  struct Waiter {
-    const void* call = nullptr;
-    uint64_t after_event = 0;  // it came
-    EvaluateDone done;
-  };
+  // They are called without the mutex.
+  using Answers = CoordinatorAnswers;
   struct Ticket {
     uint64_t stay = 0;  // 0: nothing came to pass
     uint64_t changes = 0;
@@ -196,21 +184,6 @@ class LiveCoordinator {
     }();
     Deliver(std::move(answers));
     return result;
-  }
-
-  // One that it replaces is ended: should that be the later one, which was overtaken, its process connects anew.
-  template <typename End, typename Send>
-  static void Connect(End* end, const void* connection, Send send) {
-    if (end->send != nullptr && end->connection != connection) end->send(nullptr);
-    *end = {connection, std::move(send)};
-  }
-
-  // The connection has ended, and the coordinator is not sure that it may hear of it.
-  template <typename Ends, typename Rank>
-  void EraseEnd(Ends* ends, Rank rank, const void* connection) {
-    absl::MutexLock lock(&mutex_);
-    const auto end = ends->find(rank);
-    if (end != ends->end() && end->second.connection == connection) ends->erase(end);
   }
 
   absl::Status Check(uint64_t run) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -245,9 +218,7 @@ class LiveCoordinator {
   std::function<void(absl::Status)> on_vacated_ ABSL_GUARDED_BY(mutex_);
   // To those that were waiting when the coordinator went.
   Answers gone_ ABSL_GUARDED_BY(mutex_);
-  std::map<ShardId, Sink> sinks_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint32_t, HostEnd> hosts_ ABSL_GUARDED_BY(mutex_);
-  std::map<MemberId, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  CoordinatorClients clients_ ABSL_GUARDED_BY(mutex_);
   std::vector<Unkept> unkept_ ABSL_GUARDED_BY(mutex_);        // of this stay
   absl::string_view status_without_ ABSL_GUARDED_BY(mutex_);  // what the last one left out
   std::function<void(DiskTask)> disk_ ABSL_GUARDED_BY(mutex_);

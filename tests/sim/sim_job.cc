@@ -384,7 +384,7 @@ void SimJob::KeepWorkers() {
       std::any_of(waiting_for.begin(), waiting_for.end(),
                   [](const std::string& name) { return absl::StartsWith(name, "worker"); });
   // One that went back waits for those that were its members, if any of them lives.
-  const bool may_start = membership.begun_from() == nullptr || AllOver();
+  const bool may_start = membership.start().begun_from() == nullptr || AllOver();
   if (!membership.started() && lacks_one && may_start && coordinator_->is_here()) {
     StartWorker(std::nullopt);
   }

@@ -62,7 +62,7 @@ void SimJob::CheckFailure(const std::string& why) {
   if (const auto objection = harm_.Objection(why, facts, kLease)) checker_.Violate(*objection);
   if (!absl::StartsWith(why, "all workers are gone")) return;
   for (const auto& [member, record] : membership.members().all()) {
-    if (!IsLive(record.state) || !membership.MayBegin(record)) continue;
+    if (!IsLive(record.state) || !membership.sites().MayBegin(record)) continue;
     checker_.Violate(
         absl::StrCat("the job failed with \"", why, "\": member ", member.value(), " could go on"));
   }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "server/control/members/member_pace.h"
 #include "tests/server/control/rejoin_fixture.h"
 
 namespace tessera {
@@ -96,7 +97,7 @@ TEST_CASE("what is told of the job stays as it was when members are forgotten", 
   }
   ComeAndGo(&control);
   const v1::JobStatus before = control.coordinator->Status(control.now);
-  const Exchange reached = Members(control).HighestExchange();
+  const Exchange reached = HighestExchange(Members(control));
   REQUIRE(before.members_size() == static_cast<int>(kWithPart + kMany) + 1);
   REQUIRE(before.partial_pushes() > 0);
   control.Tick(absl::Milliseconds(1));
@@ -109,7 +110,7 @@ TEST_CASE("what is told of the job stays as it was when members are forgotten", 
   CHECK(after.step() == before.step());
   CHECK(after.partial_pushes() == before.partial_pushes());
   CHECK(AllTraffic(after).SerializeAsString() == AllTraffic(before).SerializeAsString());
-  CHECK(Members(control).HighestExchange() == reached);
+  CHECK(HighestExchange(Members(control)) == reached);
   control.Restart();
   CHECK(AllTraffic(control.coordinator->Status(control.now)).exchanges() ==
         AllTraffic(before).exchanges());

@@ -159,7 +159,9 @@ TEST_CASE("one that comes in the place of a lost one is in the list with its fir
 
   // It stays in the list when it is gone, until all have come to its first step.
   REQUIRE(job.Leave(5, "died").ok());
-  const auto former = [&] { return job.coordinator->membership().WorkerListText().former(); };
+  const auto former = [&] {
+    return job.coordinator->membership().halves().WorkerListText().former();
+  };
   REQUIRE(former().size() == 1);
   CHECK(former().Get(0).member() == 5);
   CHECK(former().Get(0).rank() == 3);

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/log.h"
+#include "server/control/members/join_check.h"
 #include "tests/server/control/control_fixture.h"
 
 namespace tessera {
@@ -187,13 +188,15 @@ TEST_CASE("a coordinator that is begun again knows the kind of its workers' valu
   MemberTable before(facts), after(facts);
   v1::JoinRequest join = Fixture::Wish(0);
   join.set_values(v1::VALUES_BYTES);
-  REQUIRE(before.Add(join, absl::UnixEpoch()).ok());
+  REQUIRE(JoinCheck(facts, before).Check(join, absl::UnixEpoch()).ok());
+  before.Add(join, Rank(0), absl::UnixEpoch());
   v1::MembershipState state;
   before.Save(&state);
   REQUIRE(after.Load(state).ok());
   join.set_rank(1);
   join.set_values(v1::VALUES_NUMBERS);
-  CHECK(Mentions(after.Add(join, absl::UnixEpoch()).status(), "want bytes"));
+  const absl::Status checked = JoinCheck(facts, after).Check(join, absl::UnixEpoch()).status();
+  CHECK(Mentions(checked, "want bytes"));
 }
 
 TEST_CASE("a silent worker loses its lease and the others get a plan without it", "[control]") {

@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/log.h"
-#include "server/control/shard_owners.h"
+#include "server/control/members/shard_owners.h"
 
 namespace tessera {
 namespace {

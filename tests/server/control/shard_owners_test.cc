@@ -1,4 +1,4 @@
-#include "server/control/shard_owners.h"
+#include "server/control/members/shard_owners.h"
 
 #include <map>
 #include <string>

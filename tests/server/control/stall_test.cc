@@ -1,7 +1,7 @@
 // Members that keep their lease and train no more.
 #include <catch2/catch.hpp>
 
-#include "server/control/stall_watch.h"
+#include "server/control/members/stall_watch.h"
 #include "tests/server/control/control_fixture.h"
 
 namespace tessera {

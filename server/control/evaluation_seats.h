@@ -1,0 +1,49 @@
+// The places of members in one evaluation: what each has said so far, and what their scores add up to.
+#ifndef TESSERA_SERVER_CONTROL_EVALUATION_SEATS_H_
+#define TESSERA_SERVER_CONTROL_EVALUATION_SEATS_H_
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+
+#include "absl/status/status.h"
+#include "common/base/ids.h"
+#include "proto/coordinator.pb.h"
+#include "proto/coordinator_state.pb.h"
+#include "proto/status.pb.h"
+
+namespace tessera {
+
+// The k of precision_at: Scores.precision_hits has one entry for each.
+constexpr int kPrecisionAt[] = {1, 3, 5};
+constexpr int kPrecisions = static_cast<int>(std::size(kPrecisionAt));
+
+struct EvaluationSeat {
+  MemberId member;
+  bool arrived = false;
+  // A request of it waits for its answer.
+  bool parked = false;
+  v1::EvaluateStage stage = v1::ARRIVE;
+  v1::EvaluateRequest arrival;
+  bool scored = false;
+  v1::Scores scores;
+
+  void Save(v1::EvaluationState::Seat* saved) const;
+  //   kInvalidArgument  there is no such stage, or scores do not fit
+  absl::Status Load(const v1::EvaluationState::Seat& saved);
+};
+
+using EvaluationSeats = std::map<Rank, EvaluationSeat>;
+
+// What members said when they arrived and what they scored, summed in rank order: all of an entry but its time and
+// epoch.
+// A mean of nothing is not a number, which the report writes as null.
+v1::HistoryEntry EntryOf(const EvaluationSeats& seats);
+// The ends of epochs that all members are past: who is asked to end may not have come to one yet.
+uint64_t LeastEpoch(const EvaluationSeats& seats);
+// This was the last evaluation for all of them.
+bool IsLastOfAll(const EvaluationSeats& seats);
+
+}  // namespace tessera
+
+#endif  // TESSERA_SERVER_CONTROL_EVALUATION_SEATS_H_
