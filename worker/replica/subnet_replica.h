@@ -146,7 +146,7 @@ class SubnetReplica final : public Learner {
   KeySet value_keys_;
   v1::Model next_model_;
   NetworkPlan next_plan_;
-  Buffer<float> pulled_;  // where it is apart, on the side of its values: as Network::parameters()
+  Buffer<float> pulled_;  // where it is apart, on the side of its values: as NetworkArrays::parameters()
                           // of next_plan_, or longer
   ParameterArrays values_;
   Sender sender_{this};
