@@ -14,6 +14,7 @@
 #include "common/checkpoint/safetensors_reader.h"
 #include "worker/data/load_datasets.h"
 #include "worker/exchange/device_sides.h"
+#include "worker/model/network_memory.h"
 #include "worker/model/plan.h"
 #include "worker/replica/batch_rows.h"
 #include "worker/rpc/device_memory.h"
@@ -70,19 +71,8 @@ absl::Status WorkerProcess::CheckDeviceMemory() {
 absl::StatusOr<int64_t> WorkerProcess::DeviceScratch(int64_t calibration_rows) const {
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job_.model()));
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job_.train().precision()));
-  int64_t bytes = 0;
-  for (const StagePlan& stage : plan.stages) {
-    if (stage.kind != StagePlan::Kind::kConvolution) continue;
-    const ImagesShape shape{BatchRowsMax(job_), stage.map};
-    bytes = std::max(bytes, backend_->convolution().ScratchBytes(shape));
-    if (precision == Precision::kTf32) {
-      TESSERA_ASSIGN_OR_RETURN(const auto* const tf32, backend_->convolution_tf32());
-      bytes = std::max(bytes, tf32->ScratchBytes(shape));
-    } else if (precision == Precision::kBf16) {
-      TESSERA_ASSIGN_OR_RETURN(const auto* const bf16, backend_->convolution_bf16());
-      bytes = std::max(bytes, bf16->ScratchBytes(shape));
-    }
-  }
+  TESSERA_ASSIGN_OR_RETURN(int64_t bytes,
+                           DeviceScratchBytes(plan, BatchRowsMax(job_), precision, *backend_));
   if (plan.constants > 0) {
     bytes += calibration_rows * shape_.inputs() * static_cast<int64_t>(sizeof(float));
   }

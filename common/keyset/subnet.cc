@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// That of as many whole neurons; a new one, if there is none.
+// The group of as many whole neurons; a new one, if there is none.
 int WholeGroup(int64_t width, NeuronGroups* groups) {
   const int count = static_cast<int>(groups->widths.size());
   for (int group = groups->outputs + 1; group < count; ++group) {

@@ -25,7 +25,7 @@ struct LayerCut {
   // The first layer behind, an index into Model.layers, and its first parameter.
   int layer = 0;
   int parameter = 0;
-  // Of the whole model.
+  // The numbers of layers and of parameters of the whole model.
   int layers = 0;
   int parameters = 0;
 

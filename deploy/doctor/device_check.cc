@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "worker/model/network_memory.h"
 #include "worker/model/plan.h"
 
 namespace tessera {
@@ -26,20 +27,7 @@ absl::Status CheckPrecision(const v1::Job& job, Backend& backend) {
 absl::Status AskForConvolutions(const v1::Job& job, Backend& backend) {
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
-  for (const StagePlan& stage : plan.stages) {
-    if (stage.kind != StagePlan::Kind::kConvolution) continue;
-    const ImagesShape one{1, stage.map};
-    backend.convolution().ScratchBytes(one);
-    if (precision == Precision::kTf32) {
-      TESSERA_ASSIGN_OR_RETURN(const auto* const tf32, backend.convolution_tf32());
-      tf32->ScratchBytes(one);
-    }
-    if (precision == Precision::kBf16) {
-      TESSERA_ASSIGN_OR_RETURN(const auto* const bf16, backend.convolution_bf16());
-      bf16->ScratchBytes(one);
-    }
-  }
-  return absl::OkStatus();
+  return DeviceScratchBytes(plan, /*rows=*/1, precision, backend).status();
 }
 
 }  // namespace

@@ -28,8 +28,9 @@ class BackHalf {
   // respect to its inputs: [rows, inputs]. It lives until the next one is begun. kFailedPrecondition: the network is no
   // back, or has taken no step.
   absl::StatusOr<absl::Span<const float>> InputGradient();
-  // As others wait for that, the gradients of a back's first layer, where it is a product, are left for
-  // this, which queues them: once behind every step, the batch being where it was, and no other step begun.
+  // Others wait for the input's gradient, so that a step leaves the gradients of the back's first layer, where it
+  // is a product, for this, which queues them: once behind every step, the batch being where it was, and no other
+  // step begun.
   void Finish() { pass_.FinishBackward(); }
 
  private:

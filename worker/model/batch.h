@@ -52,7 +52,7 @@ struct StepKey {
   uint64_t rank = 0;
 };
 
-// Of one training step: the mean loss of its rows, and how many were predicted right before the
+// What one training step tells: the mean loss of its rows, and how many were predicted right before the
 // update.
 struct LossAndCount {
   double loss = 0;
@@ -60,7 +60,7 @@ struct LossAndCount {
   int64_t rows = 0;
 };
 
-// Of evaluated rows. Sums, so that the parts of a test set add up.
+// What evaluated rows tell: sums, so that the parts of a test set add up.
 struct Scores {
   double loss_sum = 0;
   // Softmax and single-label sigmoid: the label is the first prediction. Sigmoid with one output:

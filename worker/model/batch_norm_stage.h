@@ -42,7 +42,7 @@ class BatchNormStage final : public Stage {
   const bool relu_;
   const StageParameters parameters_;
   Backend& backend_;
-  // Those of the rows at hand in training.
+  // The mean and 1/sigma of each channel over the rows at hand, in training.
   Buffer<float> statistics_;
 };
 

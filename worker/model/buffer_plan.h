@@ -19,7 +19,7 @@ namespace tessera {
 
 // In GraphNode::reads, and as a buffer: what the network reads, which is nobody's to write.
 constexpr int kNetworkInput = -1;
-// As a buffer: there is no such value.
+// The buffer of a value that there is not.
 constexpr int kNoBuffer = -2;
 
 struct GraphNode {
@@ -50,7 +50,7 @@ struct ForwardBuffers {
   int input = kNetworkInput;
 };
 
-// With `input_width` the network's input lies in a buffer, too, and may be overwritten.
+// Where `input_width` is given the network's input lies in a buffer, too, and may be overwritten.
 ForwardBuffers PlanForward(absl::Span<const GraphNode> nodes, int64_t input_width = 0);
 
 // A step of training: the forward pass, the loss of the last node's output, the backward pass.

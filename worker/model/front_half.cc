@@ -73,7 +73,7 @@ absl::Status FrontHalf::FinishStep(absl::Span<const float> gradient, GradientWor
         absl::StrCat("gradient: it has ", gradient.size(), " values, want ", floats));
   }
   TESSERA_CHECK(work == nullptr || input_.wants_next());
-  // Until the gradient of the step before has left the place of this one.
+  // Waits until the gradient of the step before has left the place of this one.
   TESSERA_RETURN_IF_ERROR(Wait());
   std::copy(gradient.begin(), gradient.end(), gradient_view_.data());
   gradient_view_.Send(0, floats);

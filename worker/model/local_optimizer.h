@@ -54,17 +54,17 @@ class LocalOptimizer final : public GradientWork {
   // The state becomes zero, as it was made. Queued.
   absl::Status Reset();
 
-  // One view per state, in the order of StateNames, laid out as Network::parameters(). Between
+  // One view per state, in the order of StateNames, laid out as NetworkArrays::parameters(). Between
   // calls the caller may write them; after SendStates the next step goes on from there. They live as
   // long as the optimizer.
   std::vector<absl::Span<float>> states() const;
-  // The same for kernels.
+  // The states as kernels address them.
   const std::vector<float*>& device_states() const { return state_addresses_; }
   // states() show what the device has, once its work is finished.
   void FetchStates() {
     for (HostView<float>& view : views_) view.Fetch();
   }
-  // As Network::SendParameters.
+  // Queued, as NetworkArrays::SendParameters.
   void SendStates() {
     for (HostView<float>& view : views_) view.Send();
   }
@@ -83,11 +83,11 @@ class LocalOptimizer final : public GradientWork {
 
   const v1::Optimizer optimizer_;
   const std::unique_ptr<OptimizerKernel> kernel_;
-  // Of plain sgd, where the network steps its first weight itself.
+  // The rate of plain sgd, where the network steps its first weight itself.
   const float first_weight_rate_;
   Network& network_;
   Backend& backend_;
-  bool rounds_ = false;  // some parameters for products in bf16 (Network::rounded)
+  bool rounds_ = false;  // some parameters for products in bf16 (TrainingPass::rounded)
   std::vector<Buffer<float>> states_;
   std::vector<HostView<float>> views_;  // where they are shown
   std::vector<float*> state_addresses_;

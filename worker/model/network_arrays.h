@@ -57,7 +57,7 @@ class NetworkArrays {
   // Whether the host reads gradients, in place or as a copy.
   bool shows_gradients() const { return gradients_view_.size() > 0; }
 
-  // As the servers do at the job's start.
+  // Writes the values that the servers begin the job with, and sends them.
   void SetInitialValues(uint64_t seed);
 
  private:

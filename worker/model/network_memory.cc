@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/base/check.h"
 #include "kernels/bf16.h"
 #include "kernels/loss.h"
 #include "worker/model/step_numbers.h"
@@ -123,6 +124,18 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
         calibration_rows * Sum(CalibrationBuffersOf(plan, copies_inputs).widths) * kFloatBytes;
   }
   return memory;
+}
+
+absl::StatusOr<int64_t> DeviceScratchBytes(const NetworkPlan& plan, int64_t rows,
+                                           Precision precision, Backend& backend) {
+  int64_t most = 0;
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.kind->scratch_bytes == nullptr) continue;
+    TESSERA_ASSIGN_OR_RETURN(const int64_t bytes,
+                             stage.kind->scratch_bytes(stage, rows, precision, backend));
+    most = std::max(most, bytes);
+  }
+  return most;
 }
 
 }  // namespace tessera

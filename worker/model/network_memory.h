@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
 #include "worker/model/buffer_plan.h"
 #include "worker/model/plan.h"
 
@@ -41,6 +43,11 @@ struct NetworkMemory {
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
                            int64_t calibration_rows, bool sparse_input = false,
                            bool steps_first_weight = false, int64_t minibatch_max = 0);
+
+// What a device's kernels take besides, for `rows` rows: the most that one stage's do. When it is asked a device looks
+// for its library of convolutions. kFailedPrecondition: it has no such precision.
+absl::StatusOr<int64_t> DeviceScratchBytes(const NetworkPlan& plan, int64_t rows,
+                                           Precision precision, Backend& backend);
 
 }  // namespace tessera
 

@@ -14,10 +14,10 @@ struct NetworkOptions {
   Precision precision = Precision::kF32;
   // Batches have sparse rows, which the first layer reads; it is linear, and in f32.
   bool sparse_input = false;
-  // With sparse_input: there is no gradient of the first weight, TrainingSteps::StepFirstWeight moves that
+  // Only with sparse_input: there is no gradient of the first weight, TrainingSteps::StepFirstWeight moves that
   // weight. For rules by which an entry without gradient stays what it is.
   bool steps_first_weight = false;
-  // With steps_first_weight: rows of a minibatch that comes in pieces; the first layer's outputs have
+  // Only with steps_first_weight: the rows of a minibatch that comes in pieces; the first layer's outputs have
   // gradients for so many, as its weight moves behind the last piece. 0: minibatches are in one.
   int64_t minibatch_max = 0;
   // It only evaluates: it holds no gradients and nothing else of training, whose calls it refuses.

@@ -30,7 +30,7 @@ enum class ModelPart { kWhole, kFront, kBack };
 
 struct NetworkPlan {
   ModelPart part = ModelPart::kWhole;
-  // Of a half: its parameters alone, as they are in the whole model's shape, and the widths and images
+  // A half has its own parameters alone, as they are in the whole model's shape, and the widths and images
   // from before its first layer to behind its last one.
   ModelShape shape;
   // The first parameter's index in the whole model.

@@ -1,5 +1,7 @@
 #include "worker/model/product_stage.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 
 namespace tessera {
@@ -52,6 +54,20 @@ K* Exact(Backend& backend) {
   return exact;
 }
 
+absl::StatusOr<int64_t> ConvolutionScratch(const StagePlan& plan, int64_t rows, Precision precision,
+                                           Backend& backend) {
+  const ImagesShape shape{rows, plan.map};
+  int64_t bytes = backend.convolution().ScratchBytes(shape);
+  if (precision == Precision::kTf32) {
+    TESSERA_ASSIGN_OR_RETURN(const auto* const tf32, backend.convolution_tf32());
+    bytes = std::max(bytes, tf32->ScratchBytes(shape));
+  } else if (precision == Precision::kBf16) {
+    TESSERA_ASSIGN_OR_RETURN(const auto* const bf16, backend.convolution_bf16());
+    bytes = std::max(bytes, bf16->ScratchBytes(shape));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 StageKind LinearStageKind() {
@@ -60,7 +76,11 @@ StageKind LinearStageKind() {
   return kind;
 }
 
-StageKind ConvolutionStageKind() { return Product<ConvolutionStage>(v1::Layer::kConv2D); }
+StageKind ConvolutionStageKind() {
+  StageKind kind = Product<ConvolutionStage>(v1::Layer::kConv2D);
+  kind.scratch_bytes = ConvolutionScratch;
+  return kind;
+}
 
 template <template <typename> class Kernel>
 ProductStage<Kernel>::ProductStage(const StagePlan& plan, const StageParameters& parameters,

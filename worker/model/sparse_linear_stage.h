@@ -26,7 +26,7 @@ class SparseLinearStage {
   // before left something; other columns must be zero.
   void Backward(int64_t rows, const SparseRows& x, const float* dy, const StageGradients& to);
 
-  // Instead: the bias's gradient only, and then weight += a * the gradient of the weight.
+  // In the place of Backward: the bias's gradient only, and then weight += a * the gradient of the weight.
   void BackwardBias(int64_t rows, const float* dy, const StageGradients& to);
   void AddWeightGradient(int64_t rows, const SparseRows& x, const float* dy, float a,
                          float* weight);

@@ -57,6 +57,10 @@ struct StageKind {
 
   // Floats that a stage that trains allocates for itself, in any precision. Null: none.
   int64_t (*kept_floats)(const StagePlan& plan) = nullptr;
+  // Bytes that the kernels of a device take for so many rows besides (ConvolutionKernel::ScratchBytes), in evaluation
+  // or training, whichever is more. kFailedPrecondition: no such precision. Null: none.
+  absl::StatusOr<int64_t> (*scratch_bytes)(const StagePlan& plan, int64_t rows, Precision precision,
+                                           Backend& backend) = nullptr;
 };
 
 // For kinds whose stages cannot fail to be made.

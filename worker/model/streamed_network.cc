@@ -284,7 +284,7 @@ absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Segment>& se
 }
 
 absl::Status StreamedNetwork::RunFront(const Segment& segment, const Pass& pass) {
-  // Such that it ends in the first one.
+  // The moves end in the first one.
   float* here = pass.buffers->activations[segment.moves % 2].data();
   float* there = pass.buffers->activations[1 - segment.moves % 2].data();
   TESSERA_RETURN_IF_ERROR(CopyInputs(pass, segment.inputs, here));

@@ -50,7 +50,7 @@ class StreamedNetwork {
     // Examples of one product: a Network's batch_max.
     int64_t batch_max = 0;
     bool sparse_input = false;
-    // Of weights that are held at once, and of sums; at least a row and a column are.
+    // The bytes of weights that are held at once, and of sums; at least a row and a column are.
     int64_t block_bytes = int64_t{8} << 20;
     // Examples that Score sends through the model together. More take as many readings of it.
     int64_t examples_max = 0;
@@ -69,7 +69,7 @@ class StreamedNetwork {
   // `factors`, by parameter, multiply weights as they are read; 1 where it is empty.
   absl::Status Begin(RowSource* source, std::vector<float> factors);
 
-  // As Network's, after Begin. Calibrate reads no weights behind the last batch norm.
+  // NetworkEvaluation's, after Begin. Calibrate reads no weights behind the last batch norm.
   absl::StatusOr<std::vector<float>> Calibrate(ExampleSource* examples);
   absl::StatusOr<Scores> Score(ExampleSource* examples, absl::Span<const float> constants);
 

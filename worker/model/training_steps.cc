@@ -55,7 +55,7 @@ absl::StatusOr<std::optional<LossAndCount>> TrainingSteps::EndPiece() {
   TESSERA_CHECK(!begun_.empty());
   const Begun first = begun_.front();
   begun_.erase(begun_.begin());
-  // Until the loss is known, and the place of the batch before is free; not until the backward pass is done.
+  // Waits until the loss is known, and the place of the batch before is free; not until the backward pass is done.
   TESSERA_RETURN_IF_ERROR(backend_.Wait(first.known));
   if (!first.is_last) return std::nullopt;
   const LossSums& sums = stages_.sums_view().data()[first.sums_place];

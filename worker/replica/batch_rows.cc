@@ -17,11 +17,11 @@ int ThreadsOf(const v1::Job& job) {
   return std::max<int>(1, static_cast<int>(job.cluster().threads()));
 }
 
-// Of `rows` rows, and what the network needs to read them.
+// The bytes of `rows` rows, and of what the network needs to read them.
 int64_t InputBytes(const v1::Job& job, const ModelShape& shape, const InputRows& input,
                    int64_t rows) {
   if (!input.sparse) return rows * shape.inputs() * static_cast<int64_t>(sizeof(float));
-  // Of a minibatch all rows, also where it is computed in pieces.
+  // A minibatch has all its rows here, also where it is computed in pieces.
   const int64_t minibatch = job.train().batch_size();
   rows = std::max(rows, minibatch);
   const int64_t entries = rows * input.entries_max;

@@ -18,7 +18,7 @@ namespace tessera {
 
 // How the rows of the job's data sets are read.
 struct InputRows {
-  // As CSR: nothing of the size of a batch times model.input is held.
+  // Rows are CSR: nothing of the size of a batch times model.input is held.
   bool sparse = false;
   // Entries of the row that has most.
   int64_t entries_max = 0;
@@ -46,7 +46,7 @@ class BatchRows {
   // `rows` of `data`, and what they are, in `place` or buffers of its own. The batch lives until the next
   // call of a method, or as long as its place.
   Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows, const BatchPlace& place = {});
-  // The same without what they are.
+  // `rows` of `data` without labels or targets, as Fill.
   Batch FillInputs(const Dataset& data, absl::Span<const uint32_t> rows,
                    const BatchPlace& place = {});
   // PieceRows of `minibatch` from `first` on, as a piece of it. Pieces are asked for in their order:
@@ -54,7 +54,7 @@ class BatchRows {
   Batch FillPiece(const Dataset& data, absl::Span<const uint32_t> minibatch, size_t first,
                   const BatchPlace& place = {});
 
-  // Network::Calibrate and Network::Score over `rows` of `data`.
+  // NetworkEvaluation's Calibrate and Score over `rows` of `data`.
   absl::StatusOr<std::vector<float>> Calibrate(Network* network, const Dataset& data,
                                                absl::Span<const uint32_t> rows);
   absl::StatusOr<Scores> Score(Network* network, const Dataset& data,

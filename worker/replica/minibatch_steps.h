@@ -30,7 +30,7 @@ class MinibatchSteps {
 
   // One minibatch on `rows` of `data`, in pieces of at most BatchRows::piece_rows; `optimizer` may be
   // null. With `work`, where the network takes it, that has the optimizer step each parameter. Returns
-  // as Learner::Train. Codes as Network::BeginStep.
+  // as Learner::Train. Codes as TrainingSteps::BeginStep.
   absl::StatusOr<Losses> Run(Network* network, LocalOptimizer* optimizer, const Dataset& data,
                              absl::Span<const uint32_t> rows, const TrainPoint& point,
                              const StepKey& key, const Update& update,

@@ -27,7 +27,7 @@
 namespace tessera {
 
 // The local optimizer moves the columns of a batch alone, rather than a whole matrix by a gradient
-// that is nearly all zeros (Network::Options::steps_first_weight).
+// that is nearly all zeros (NetworkOptions::steps_first_weight).
 bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& input);
 
 // The model, its gradient, and with a local optimizer its state and the values of the last pull.

@@ -146,8 +146,9 @@ class SubnetReplica final : public Learner {
   KeySet value_keys_;
   v1::Model next_model_;
   NetworkPlan next_plan_;
-  Buffer<float> pulled_;  // where it is apart, on the side of its values: as Network::parameters()
-                          // of next_plan_, or longer
+  Buffer<float>
+      pulled_;  // where it is apart, on the side of its values: as NetworkArrays::parameters()
+                // of next_plan_, or longer
   ParameterArrays values_;
   Sender sender_{this};
   size_t sent_ = 0;  // of values_, so many have gone to the network as they came

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/layout/layers/layer_kinds.h"
 
 namespace tessera {
 namespace {
@@ -14,11 +15,6 @@ namespace {
 // Pulls of one round that find it cut otherwise. A cut does not change once its round is open, so
 // that the second pull succeeds, or the third where a server had yet to hear of a change.
 constexpr int kRecutsMax = 10;
-
-bool HasBatchNorm(const v1::Model& model) {
-  return std::any_of(model.layers().begin(), model.layers().end(),
-                     [](const v1::Layer& layer) { return layer.has_batch_norm(); });
-}
 
 Partition PartitionOf(const v1::Job& job) {
   const absl::StatusOr<Partition> partition = ParsePartition(job.data().partition());
@@ -43,7 +39,7 @@ TrainLoop::TrainLoop(Options options, const Datasets* data, Learner* learner,
       phases_(options_.before ? options_.before->phases : PhaseTimer(options_.clock)),
       told_phases_(phases_.seconds()),
       reads_rows_(!options_.recipe.split || !options_.recipe.split->is_linear(options_.rank)),
-      calibrates_(HasBatchNorm(options_.job.model())),
+      calibrates_(Calibrates(options_.job.model())),
       step_(options_.first_step),
       epoch_(options_.first_epoch),
       exchange_(options_.first_exchange.value() - 1),

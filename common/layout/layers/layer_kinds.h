@@ -15,7 +15,7 @@ absl::Span<const LayerKind> LayerKinds();
 
 // The entry of `layer`; null where the layer has no kind.
 const LayerKind* FindLayerKind(const v1::Layer& layer);
-// The same for a layer of a model that ShapeOf accepts, all of whose layers have a kind.
+// The entry of a layer of a model that ShapeOf accepts, all of whose layers have a kind.
 const LayerKind& LayerKindOf(const v1::Layer& layer);
 
 // The name of a kind in the job file: "batch_norm". "no layer" where the layer has no kind.
