@@ -199,10 +199,8 @@ void AttachLink::State::Handle(const v1::PlanMessage& message) {
   if (options.on_begun && (message.has_plan() || message.has_restore())) options.on_begun();
   if (message.has_leave()) HandleLeave(message.leave());
   if (message.has_core_question()) {
-    options.shard->PostOfPlan(
-        [question = FromMessage(message.core_question())](ServedShard& served) {
-          served.AskCore(question);
-        });
+    options.shard->PostOfPlan([question = FromMessage(message.core_question())](
+                                  ServedShard& served) { served.AskCore(question); });
   }
   if (message.drain()) {
     {
