@@ -55,8 +55,8 @@ class StandbyGate {
   void Say(std::function<void(absl::Status)> answer);
   // Like Say, for a reply to `member`, whose last exchange is `after`. Where pushes are combined and the
   // acknowledgement of that exchange's push is still pending, the reply is sent at once: the member does nothing with
-  // the values before the acknowledgement arrives, and reads again if its leader is lost before. Values are on their way
-  // meanwhile.
+  // the values before the acknowledgement arrives, and reads again if its leader is lost before. Values are on their
+  // way meanwhile.
   void SayTo(MemberId member, Exchange after, std::function<void(absl::Status)> answer);
   // Acknowledges a push that was accepted: once it cannot be lost.
   void SayAccepted(MemberId member, Exchange exchange, std::function<void(absl::Status)> answer);
