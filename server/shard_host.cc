@@ -178,7 +178,9 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.life = life_;
   link.find_coordinator = options_.find_coordinator;
   link.open_channel = options_.open_coordinator;
-  link.on_away = [this, shard](bool is_away) { service_->SetAway(shard->traits().slices.shard, is_away); };
+  link.on_away = [this, shard](bool is_away) {
+    service_->SetAway(shard->traits().slices.shard, is_away);
+  };
   link.lead_term = led->lead_term;
   link.job_digest = options_.job_digest;
   link.job_text = options_.job_text;

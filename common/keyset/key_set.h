@@ -26,7 +26,7 @@ struct KeySet {
   // Not empty: by server, its entries that are moved (sparse_keys.h), out of `slices`.
   std::vector<std::shared_ptr<const SparseKeys>> sparse;
 
-  // Of these layers only, which `slices` are of.
+  // The layers that `slices` are of; nullopt: all.
   std::optional<ParameterRange> layers;
 
   bool is_sparse() const { return !sparse.empty(); }

@@ -20,9 +20,9 @@ v1::KeySet ToMessage(const NamedKeys& keys);
 //   kInvalidArgument  the numbers are none that the key set allows
 absl::StatusOr<NamedKeys> KeysOf(const v1::KeySet& message);
 
-// What the answer to a read of `asked` says of its entries, whose name is `own` (UnknownKeys: they are not to be had):
-// where a subnet was asked for the caller's place, or that exchanges are of the whole model by now; of a core that it is
-// not known. Returns whether the entries are those that were asked for.
+// What the answer to a read of `asked` says of its entries, whose name is `own` (UnknownKeys: they are not to be had).
+// Where a subnet was asked for that is the caller's place, or that exchanges are of the whole model by now; where
+// a core was, that it is not known. Returns whether the entries are those that were asked for.
 bool SetAnswered(const NamedKeys& asked, const NamedKeys& own, v1::ChunkHeader* header);
 
 v1::SubnetKeys ToMessage(const SubnetPlace& place);

@@ -45,7 +45,8 @@ ParameterService::ParameterService(ShardId own, std::string job_digest,
 
 ParameterService::ParameterService(ShardThread* shard, std::string job_digest,
                                    Generation generation, int64_t half_open_pushes_per_host)
-    : ParameterService(shard->traits().slices.shard, std::move(job_digest), half_open_pushes_per_host) {
+    : ParameterService(shard->traits().slices.shard, std::move(job_digest),
+                       half_open_pushes_per_host) {
   planes_.SetGeneration(generation);
   planes_.Add(shard);
 }

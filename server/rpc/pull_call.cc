@@ -226,8 +226,9 @@ void PullCall::OnWriteDone(bool ok) {
   if (answer_.left() == 0) return;
   if (answer_.snapshot->revoked()) {
     plane_->CountCutOff();
-    return Finish(ToGrpc(absl::AbortedError(absl::StrCat(
-        where_, ": reader too slow, ", answer_.left(), " of ", bytes_, " bytes were left; pull again"))));
+    return Finish(
+        ToGrpc(absl::AbortedError(absl::StrCat(where_, ": reader too slow, ", answer_.left(),
+                                               " of ", bytes_, " bytes were left; pull again"))));
   }
   if (!ok) {
     return Finish(ToGrpc(absl::CancelledError(absl::StrCat(where_, ": the client has gone"))));

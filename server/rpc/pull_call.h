@@ -58,7 +58,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void AskCore(MemberId member, uint64_t number);
   // The values of `keys` for a member that has made exchange `after`: at once where it is outside an exchange.
   void AskValues(MemberId member, Exchange after, RestWord word, NamedKeys keys);
-  // What of it the shard need not be asked. kInvalidArgument: nobody reads such keys.
+  // Checks what can be told without the shard. kInvalidArgument: nobody reads such keys here.
   absl::Status CheckKeys(const NamedKeys& keys);
   absl::Status TakeCodec(absl::string_view name);
   // `read`: the shard's number for what was asked.
@@ -76,7 +76,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool outside_exchange_ = false;
   bool waits_only_ = false;  // a fetch that wants no values
   bool copies_ = false;      // another server's, for its replica
-  // Of a read outside an exchange.
+  // What a read outside an exchange is of.
   std::shared_ptr<const ExchangedEntries> entries_;
   Codec codec_;
 

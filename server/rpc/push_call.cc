@@ -76,7 +76,7 @@ void PushCall::OnReadDone(bool ok) {
   message_.Clear();
   if (!status.ok()) return Fail(status);
   if (needs_keys_) return AskForKeys();
-  // Of what is packed it takes long to see whether it is right: not before it is known to be a member's.
+  // To check what is packed takes long: it is not done before the push is known to be a member's.
   const SelectiveCodec* const selective = push_.codec->selective();
   const bool is_packed = selective != nullptr && selective->packed();
   if (!asked_ && (received() < declared_bytes_ || is_packed)) return AskForPlace();
@@ -269,7 +269,7 @@ void PushCall::AskForPlace() {
   lock.Release();
   if (cancelled) return Fail(Gone());
   const std::shared_ptr<PushCall> self = shared_from_this();
-  // Of a call that was cancelled the plane may be gone when its turn comes.
+  // The plane may be gone when the turn of a call comes that was cancelled.
   ShardThread& shard = plane_->shard();
   shard.Ask(
       [member = push_.member, bytes = declared_bytes_](ServedShard& served, auto granted) {

@@ -60,7 +60,7 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Status TakeCodec(const v1::PushHeader& header);
   absl::Status TakeKeys(const v1::PushHeader& header);
   absl::Status TakeCore(uint64_t keys_bytes);
-  // Of a payload that begins with a core's keys: takes these off.
+  // Takes a core's keys off a payload that begins with them.
   Payload TakeCoreKeys(Payload payload);
   void AskForKeys();
   // The core that the push names; nullptr: it names none.
@@ -90,7 +90,7 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   std::string where_;
   bool was_half_open_ = true;
   bool has_header_ = false;
-  // So far.
+  // What has come so far.
   int64_t chunks_ = 0;
   int64_t arrived_bytes_ = 0;
   bool asked_ = false;  // for a place
@@ -98,7 +98,8 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   int64_t wire_bytes_ = 0;
   int64_t key_bytes_ = 0;  // of these, a core's keys, which come first
   bool needs_keys_ = false;
-  // Of what is checked while it arrives; a coded subnet is not, its buckets are the shard's to know.
+  // The form of a payload that is checked while it arrives. Coded entries that are no run are not: the shard knows
+  // their buckets.
   std::optional<CodedKeys> plain_keys_;
   std::optional<ArrivalCheck> check_;
   // What the payload has, or, where that depends on the exchange, what it has some of.

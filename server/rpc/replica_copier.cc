@@ -121,21 +121,20 @@ absl::Status ReplicaCopier::CopyOnce(const std::string& donor) {
         absl::StrCat("copy from ", donor, ": more than ", wanted, " bytes, want that many"));
   }
   TESSERA_RETURN_IF_ERROR(status);
-  if (received < wanted || !header.has_replica() || header.layout_hash() != shard_.traits().layout_hash) {
+  if (received < wanted || !header.has_replica() ||
+      header.layout_hash() != shard_.traits().layout_hash) {
     return absl::InvalidArgumentError(absl::StrCat("copy from ", donor, ": ", received, " of ",
                                                    wanted, " bytes of layout ",
                                                    absl::Hex(header.layout_hash())));
   }
   absl::Status taken;
   absl::Notification done;
-  shard_.Ask(
-      [&](ServedShard& served, const auto& answer) {
-        answer(served.shard().TakeCopy(TableOf(header), values));
-      },
-      [&](absl::Status result) {
-        taken = std::move(result);
-        done.Notify();
-      });
+  shard_.Ask([&](ServedShard& served,
+                 const auto& answer) { answer(served.shard().TakeCopy(TableOf(header), values)); },
+             [&](absl::Status result) {
+               taken = std::move(result);
+               done.Notify();
+             });
   done.WaitForNotification();
   return taken;
 }

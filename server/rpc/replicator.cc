@@ -82,9 +82,8 @@ std::shared_ptr<Replicator> Replicator::Make(Options options) {
 }
 
 void Replicator::Start() {
-  options_.shard->Post([self = shared_from_this()](ServedShard& served) {
-    served.gate().SetStandby(self);
-  });
+  options_.shard->Post(
+      [self = shared_from_this()](ServedShard& served) { served.gate().SetStandby(self); });
 }
 
 void Replicator::End() {

@@ -26,9 +26,9 @@ struct ReceivedPush {
   uint64_t examples = 0;
   // Which entries the payload has.
   NamedKeys keys;
-  // Of layers: the payload is the sum of so many updates.
+  // Where the keys are of layers: the payload is the sum of so many updates.
   uint64_t summed = 1;
-  // Of a subnet: the sender's next exchange is of all entries.
+  // Where the keys are a subnet's: the sender's next exchange is of all entries.
   bool whole_next = false;
   // How the payload is written: f32, or the job's. One of a selective codec has passed its check.
   Codec codec;
@@ -36,12 +36,12 @@ struct ReceivedPush {
   bool from_peer = false;
   Payload payload;
   // The first entry of the payload that is infinite or not a number, found while the bytes arrived; -1:
-  // none, or for the shard to find: in coded subnets.
+  // none, or for the shard to find, in a coded payload of entries that are no run.
   int64_t bad_entry = -1;
-  // Of Shard::Reserve: the place that it has, which Accept gives back where it stages the push.
+  // The place that Shard::Reserve has given it, which Accept gives back where it stages the push.
   int64_t reserved_bytes = 0;
 
-  // The same push once more, without its place: of the payload's bytes there is one copy.
+  // A second one of this push, without its place; both refer to one copy of the payload's bytes.
   ReceivedPush Share() const {
     return {member, generation, exchange,   base,  kind,      layout_hash,     examples,
             keys,   summed,     whole_next, codec, from_peer, payload.Share(), bad_entry};

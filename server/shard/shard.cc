@@ -3,14 +3,25 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/checkpoint/manifest.h"
 #include "common/codec/arrival_check.h"
 #include "server/shard/forms/core_exchange.h"
 #include "server/shard/forms/form_table.h"
 #include "server/shard/stored_values.h"
 
 namespace tessera {
+namespace {
+
+// What workers say may be wrong, but a checkpoint of it has to be read again.
+uint64_t SavedSum(uint64_t a, uint64_t b) {
+  return b < kSavedCountEnd - 1 && a < kSavedCountEnd - 1 - b ? a + b : kSavedCountEnd - 1;
+}
+
+}  // namespace
+
 Shard::Shard(Options options)
     : traits_(TraitsOf(options)),
       policy_(std::move(options.policy)),
@@ -54,13 +65,14 @@ absl::Status Shard::Validate(ReceivedPush* received, const ExchangeForm::Found& 
   ReceivedPush& push = *received;
   const ExchangedEntries& entries = *of.entries;
   if (push.layout_hash != traits_.layout_hash) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Where(push), ": layout_hash is ", absl::Hex(push.layout_hash), ", want ",
-                     absl::Hex(traits_.layout_hash), "; the model or the number of servers differs"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(push), ": layout_hash is ", absl::Hex(push.layout_hash), ", want ",
+        absl::Hex(traits_.layout_hash), "; the model or the number of servers differs"));
   }
   if (push.kind != of.kind) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": payload kind is ", push.kind,
-                                                   ", want ", of.kind, "; the job's methods differ"));
+                                                   ", want ", of.kind,
+                                                   "; the job's methods differ"));
   }
   if (push.examples > kPushExamplesMax) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": examples are ", push.examples,
@@ -185,7 +197,8 @@ bool Shard::AdvancePushes(absl::Time now) {
     if (Holds(open.first, policy_->Collecting())) return false;
   }
   const auto next = NextStaged();
-  if (next != staged_.end() && limits_.folds_wait_for_readers && !gate_.Opens(store_.HasReaders(), now)) {
+  if (next != staged_.end() && limits_.folds_wait_for_readers &&
+      !gate_.Opens(store_.HasReaders(), now)) {
     return false;
   }
   if (next == staged_.end()) {
@@ -302,8 +315,247 @@ ShardCounters Shard::counters() const {
 
 uint64_t Shard::ParametersHash() const { return HashOf(store_, traits_.slices); }
 
-int64_t Shard::memory_bytes() const {
-  return traits_.slices.bytes() + form_->memory_bytes();
+int64_t Shard::memory_bytes() const { return traits_.slices.bytes() + form_->memory_bytes(); }
+
+// --- updates ---
+
+Update Shard::BeginCommit(float scale) {
+  counters_.version = counters_.version.Next();
+  Update update;
+  update.scale = scale;
+  update.number = counters_.version.value();
+  update.rate = static_cast<float>(schedule_.Factor(counters_.examples, pending_examples_));
+  counters_.examples = SavedSum(counters_.examples, pending_examples_);
+  pending_examples_ = 0;
+  open_folds_ = 0;
+  return update;
+}
+
+void Shard::Commit(float scale, absl::Time now) {
+  form_->Commit(BeginCommit(scale));
+  if (records_) RecordCommit(now);
+  form_->OnChange();
+}
+
+void Shard::CountStaleness(Version base) {
+  const uint64_t staleness = counters_.version.value() - base.value();
+  ++counters_.staleness[std::min<uint64_t>(staleness, counters_.staleness.size() - 1)];
+  counters_.staleness_sum = SavedSum(counters_.staleness_sum, staleness);
+  counters_.staleness_max = std::max(counters_.staleness_max, staleness);
+}
+
+// --- members: who is counted from which exchange on, who rests, whose pushes have a place ---
+
+void Shard::Rest(MemberId id, Exchange after, RestWord word) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  MemberState& member = found->second;
+  // Words of one number come in the order rest, end of rest; repeated ones may come at any time.
+  const bool is_new = word.rests ? word.number > member.rest_number
+                                 : word.number >= member.rest_number && word.number > 0;
+  if (!is_new) return;
+  member.rest_number = word.number;
+  if (!word.rests) {
+    if (member.rests_after) Wake(id, &member);
+    return;
+  }
+  member.rests_after = after;
+  if (member.folded == after) policy_->SetResting(id, true);
+}
+
+void Shard::Wake(MemberId id, MemberState* member) {
+  member->rests_after.reset();
+  policy_->SetResting(id, false);
+}
+
+std::vector<Shard::Removed> Shard::SetPlan(const Plan& plan) {
+  std::vector<Removed> removed;
+  if (plan.generation <= plan_.generation) return removed;
+  absl::flat_hash_set<MemberId> stay;
+  for (const PlanMember& m : plan.members) stay.insert(m.member);
+  for (const PlanMember& m : plan_.members) {
+    if (stay.contains(m.member)) continue;
+    const MemberState& state = members_[m.member];
+    removed.push_back({m.member, replica_ ? state.accepted : state.folded});
+    if (replica_) replica_->Remember(m.member, state.folded);
+    members_.erase(m.member);
+    form_->Forget(m.member);
+  }
+  removed_.insert(removed_.end(), removed.begin(), removed.end());
+  while (removed_.size() > kRemovedMax) removed_.pop_front();
+  // The other replicas may have folded what this one has accepted.
+  const bool drops = !removed.empty() && !replica_;
+  for (auto it = staged_.begin(); drops && it != staged_.end();) {
+    if (stay.contains(it->member)) {
+      ++it;
+      continue;
+    }
+    counters_.staged_bytes -= it->payload.size();
+    it = staged_.erase(it);
+  }
+  for (const PlanMember& m : plan.members) {
+    if (members_.contains(m.member)) continue;
+    const Exchange before(m.first_exchange.value() - 1);
+    members_[m.member] = {m.first_exchange, before, before};
+    open_proposals_.clear();
+  }
+  plan_ = plan;
+  policy_->SetMembers(plan);
+  form_->OnChange();
+  return removed;
+}
+
+Exchange Shard::Propose(uint64_t proposal, Exchange first) {
+  // Asked once more, of one that another process has promised in this shard's name: some may go by it.
+  for (const Open& open : open_proposals_) {
+    if (open.proposal == proposal) return open.first;
+  }
+  if (form_->knows_members()) {
+    // The open one may be folded in part, and its end opens the next one.
+    const uint64_t open = policy_->Collecting().value();
+    if (first.value() < open + 2) first = Exchange(open + 3);
+  } else {
+    first = policy_->FirstExchange(first);
+  }
+  open_proposals_.push_back({proposal, first});
+  return first;
+}
+
+void Shard::Withdraw(uint64_t proposal) {
+  open_proposals_.erase(std::remove_if(open_proposals_.begin(), open_proposals_.end(),
+                                       [&](const Open& open) { return open.proposal <= proposal; }),
+                        open_proposals_.end());
+}
+
+std::vector<MemberId> Shard::WaitsFor() const {
+  std::vector<MemberId> missing = policy_->WaitsFor();
+  missing.erase(std::remove_if(missing.begin(), missing.end(),
+                               [&](MemberId member) {
+                                 return std::any_of(
+                                     staged_.begin(), staged_.end(),
+                                     [&](const StagedPush& s) { return s.member == member; });
+                               }),
+                missing.end());
+  return missing;
+}
+
+// Of the bytes that are reserved or staged, those in the place that the next in order has of its own.
+int64_t Shard::OwnBytes(MemberId next) const {
+  const auto found = reserved_.find(next);
+  int64_t bytes = found == reserved_.end() ? 0 : found->second;
+  for (const StagedPush& push : staged_) {
+    if (push.member == next) bytes += push.payload.size();
+  }
+  return std::min(bytes, traits_.slices.bytes());
+}
+
+bool Shard::Reserve(MemberId member, int64_t bytes) {
+  const std::optional<MemberId> next = policy_->NextInOrder();
+  int64_t taken = reserved_bytes_ + counters_.staged_bytes;
+  // Where order matters the next in order has a place of its own, which takes none of the others' room;
+  // elsewhere what there is for it is anybody's.
+  if (next.has_value()) taken -= OwnBytes(*next);
+  const int64_t limit = limits_.staging_bytes + (next.has_value() ? 0 : traits_.slices.bytes());
+  const bool is_next = next.has_value() ? *next == member : taken == 0;
+  if (!is_next && taken + bytes > limit && !IsUnheard(member)) return false;
+  reserved_[member] += bytes;
+  reserved_bytes_ += bytes;
+  return true;
+}
+
+int64_t Shard::PushesBefore(MemberId member) const {
+  const std::optional<MemberId> next = policy_->NextInOrder();
+  if (!next.has_value()) return 0;
+  const auto place = [&](MemberId id) {
+    const auto found = std::find_if(plan_.members.begin(), plan_.members.end(),
+                                    [id](const PlanMember& m) { return m.member == id; });
+    return found == plan_.members.end() ? 0 : found - plan_.members.begin();
+  };
+  // Who comes before the next in order has been folded: its turn is in the next exchange.
+  const int64_t distance = place(member) - place(*next);
+  return distance < 0 ? distance + static_cast<int64_t>(plan_.members.size()) : distance;
+}
+
+void Shard::Release(MemberId member, int64_t bytes) {
+  const auto found = reserved_.find(member);
+  if (found == reserved_.end()) return;  // Small pushes arrive whole and reserve nothing.
+  const int64_t given_back = std::min(bytes, found->second);
+  found->second -= given_back;
+  reserved_bytes_ -= given_back;
+  if (found->second == 0) reserved_.erase(found);
+}
+
+// --- checkpoints ---
+
+absl::Status Shard::Order(const CopyOrder& order) {
+  if (order.mark.number == copied_.mark.number && !is_copied_here_) {
+    return absl::AbortedError("the leader that had copied this shard was lost with its copy");
+  }
+  if (order.mark.number > copied_.mark.number) order_ = order;
+  return absl::OkStatus();
+}
+
+bool Shard::IsCopyDue() const {
+  if (!order_.has_value()) return false;
+  if (order_->after == kCopyAtOnce) return true;
+  if (order_->after == Exchange(0)) return !form_->holds_sum();
+  return policy_->Collecting() > order_->after;
+}
+
+std::optional<ShardCopy> Shard::TakeCopy() {
+  if (!IsCopyDue()) return std::nullopt;
+  copied_ = *std::exchange(order_, std::nullopt);
+  is_copied_here_ = true;
+  ShardCopy copy;
+  copy.order = copied_;
+  copy.values = ReadNow();
+  // Folds do not wait for a disk.
+  copy.values.snapshot = store_.TakeKeptSnapshot();
+  copy.counters = counters();
+  for (const auto& [id, member] : members_) copy.folded.push_back({id, member.folded});
+  std::sort(copy.folded.begin(), copy.folded.end());
+  copy.whole_next = form_->is_whole_next();
+  const bool is_end = copied_.after == kCopyAtOnce;
+  const Exchange of = is_end ? Exchange(policy_->Collecting().value() - 1) : copied_.after;
+  state_copies_.resize(form_->saved_arrays());
+  for (size_t s = 0; s < state_copies_.size(); ++s) {
+    std::shared_ptr<std::vector<float>>& kept = state_copies_[s];
+    // The memory of the last copy, unless that is still being written.
+    if (kept == nullptr || kept.use_count() > 1) kept = std::make_shared<std::vector<float>>();
+    form_->Save(static_cast<int>(s), of, kept.get());
+    copy.states.push_back(kept);
+  }
+  return copy;
+}
+
+ReadResult Shard::ReadAfter(Exchange after) {
+  ReadResult read = ReadNow();
+  if (copied_.after == Exchange(0) || copied_.after == after) read.checkpoint = copied_.mark;
+  return read;
+}
+
+absl::Status Shard::Load(const SavedShard& saved) {
+  const std::vector<std::vector<float>*> arrays = form_->BeginLoad();
+  int block = 0;
+  for (const Slice& slice : traits_.slices.slices) {
+    const int64_t slice_end = slice.offset + slice.size();
+    int64_t row = slice.row_begin;
+    for (; block < store_.block_count() && store_.offset(block) < slice_end; ++block) {
+      const BlockStore::Rewrite write = store_.BeginRewrite(block);
+      const int64_t rows = write.size / slice.columns;
+      TESSERA_RETURN_IF_ERROR(
+          saved.read_rows(slice.parameter, /*state=*/-1, row, row + rows, write.out));
+      row += rows;
+    }
+    for (size_t s = 0; s < arrays.size(); ++s) {
+      TESSERA_RETURN_IF_ERROR(saved.read_rows(slice.parameter, static_cast<int>(s), slice.row_begin,
+                                              slice.row_end, arrays[s]->data() + slice.offset));
+    }
+  }
+  form_->EndLoad(saved);
+  counters_ = saved.counters;
+  is_loaded_ = true;
+  return absl::OkStatus();
 }
 
 }  // namespace tessera

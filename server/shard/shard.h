@@ -140,13 +140,12 @@ class Shard {
 
   // --- replicas (shard_replica.cc) ---
 
-  bool is_replica() const { return replica_.has_value(); }
   // This server has joined a running job: from now on pushes are kept, and nothing is folded or read,
   // until TakeCopy. No effect once there was one.
   void AwaitCopy();
   // Every member of the plan has pushed here, so that a copy made from now on has what was pushed before.
   bool HeardFromAll() const;
-  // So, or there is so much here by now that some of it should go, which is what any copy contains.
+  // HeardFromAll, or so much is kept here by now that some of it should go, namely what any copy contains.
   bool WantsCopy() const;
   // Values and table of another replica. Kept pushes that are in them are dropped, also where the copy
   // will not do.
@@ -166,7 +165,7 @@ class Shard {
   // `plan` counts from now on. Pushes of removed members that were not folded are dropped, but for
   // replicas. Returns those whom it removes.
   std::vector<Removed> SetPlan(const Plan& plan);
-  // Of all plans so far, the newest kRemovedMax.
+  // The members that any plan so far has removed, the newest kRemovedMax of them.
   static constexpr size_t kRemovedMax = 256;
   const std::deque<Removed>& removed() const { return removed_; }
   // A member asks to be counted from `first` on. Returns the first exchange this shard can promise
@@ -183,7 +182,7 @@ class Shard {
   // The members whose pushes are missing here: neither folded nor staged.
   std::vector<MemberId> WaitsFor() const;
 
-  // --- checkpoints (shard_copies.cc) ---
+  // --- checkpoints ---
 
   // Replaces an order whose copy is not due yet. One that was made, or an older one, is not made again.
   //   kAborted  it was made by the leader before this one, and is lost with it

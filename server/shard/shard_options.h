@@ -31,7 +31,7 @@ struct ShardOptions {
   Placement placement = Placement::kSharded;
   std::unique_ptr<ConsistencyPolicy> policy;
   std::unique_ptr<UpdateRule> rule;
-  // Of the rule's learning rate.
+  // How the rule's learning rate changes.
   RateSchedule schedule;
   // Set: the method trains subnets, under a barrier.
   std::optional<NeuronGroups> groups;

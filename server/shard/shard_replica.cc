@@ -62,8 +62,8 @@ void Shard::DropContained(const ReplicaTable& table) {
 absl::Status Shard::TakeCopy(const ReplicaTable& table, absl::Span<const float> values) {
   if (!awaits_copy()) return absl::OkStatus();
   if (static_cast<int64_t>(values.size()) != traits_.slices.size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("copy of a replica: entries are ", values.size(), ", want ", traits_.slices.size));
+    return absl::InvalidArgumentError(absl::StrCat("copy of a replica: entries are ", values.size(),
+                                                   ", want ", traits_.slices.size));
   }
   const auto lacks = [](const std::string& what) {
     return absl::UnavailableError(absl::StrCat("copy of a replica: lacks ", what));

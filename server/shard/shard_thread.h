@@ -93,7 +93,7 @@ class ShardThread {
   // --- another shard in its place ---
 
   // Another shard is to take this one's place. Until Replace with the same number
-  //   whoever waits or asks on the data plane is answered with `why`, a replica that copies with kUnavailable
+  //   whoever waits or asks on the data plane is answered with `why`
   //   Inspect is answered at once, with what was refused or sent again and nothing else: this server lives, and has
   //   no parameters to speak of
   //   nothing is folded

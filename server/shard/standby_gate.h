@@ -6,8 +6,8 @@
 //              its way
 //   in sync    it has all that was ever said
 //
-// A standby that is lost holds everything up until another, or none, is set: only the coordinator may decide that the shard
-// goes on without, as it may have decided that the standby takes over. A leader that ends before refuses it.
+// A standby that is lost holds everything up until another, or none, is set: only the coordinator may decide that the
+// shard goes on without, as it may have decided that the standby takes over. A leader that ends before refuses it.
 #ifndef TESSERA_SERVER_SHARD_STANDBY_GATE_H_
 #define TESSERA_SERVER_SHARD_STANDBY_GATE_H_
 
@@ -53,9 +53,10 @@ class StandbyGate {
 
   // Calls `answer` once the standby has all that has happened so far, or with Abdicate's reason.
   void Say(std::function<void(absl::Status)> answer);
-  // So, to a member that has made exchange `after`. At once, where pushes are combined and that exchange's
-  // push is still to be acknowledged: until then it does nothing with what it reads, and reads again
-  // if its leader is lost before. So values are on their way while the standby gets the update.
+  // Like Say, for a reply to `member`, whose last exchange is `after`. Where pushes are combined and the
+  // acknowledgement of that exchange's push is still pending, the reply is sent at once: the member does nothing with
+  // the values before the acknowledgement arrives, and reads again if its leader is lost before. Values are on their
+  // way meanwhile.
   void SayTo(MemberId member, Exchange after, std::function<void(absl::Status)> answer);
   // Acknowledges a push that was accepted: once it cannot be lost.
   void SayAccepted(MemberId member, Exchange exchange, std::function<void(absl::Status)> answer);

@@ -366,7 +366,8 @@ std::vector<float> SimServer::Coded(const ReadResult& read, MemberId reader,
   if (keys.codec() == Codec()) return values;
   PayloadRandom random = PayloadRandom::OfValues(shard().traits().seed, read.version, rank_);
   if (mutation_ == Mutation::kRoundsForEach) random.a += reader.value();
-  const std::unique_ptr<AnswerPayload> answer = CodedPayload(keys, random, read.entries->Source(read.snapshot));
+  const std::unique_ptr<AnswerPayload> answer =
+      CodedPayload(keys, random, read.entries->Source(read.snapshot));
   std::vector<float> seen(values.size());
   Decoder decoder(keys);
   float* next = seen.data();

@@ -143,7 +143,7 @@ absl::StatusOr<CoreExchange::Found> CoreExchange::PlaceOfPush(
   }
   std::shared_ptr<const Core> core = Find(named->name);
   if (core == nullptr && !named->keys.has_value()) {
-    // Of a core that has no entries here no bytes are all the keys.
+    // A core that has no entries here has no bytes of keys.
     const NamedCore empty{named->name, static_cast<int>(KeyForm::kGaps), std::string()};
     absl::StatusOr<std::shared_ptr<const Core>> read = Read(where, empty);
     if (!read.ok()) return Found{nullptr, true};
@@ -289,7 +289,7 @@ void CoreExchange::MaybeSelect(const absl::flat_hash_set<MemberId>& begun, Excha
                                BlockStore* store) {
   const uint64_t last = search_.has_value() ? search_number_ : cores() - 1;
   if (options_.lockstep) {
-    // Also where exchanges were nobody's: whoever makes the next one waits for its core.
+    // Exchanges that nobody made count, too: whoever makes the next one waits for its core.
     const uint64_t wanted = CoreOf(options_.share, collecting.value());
     if (wanted > last) BeginSelection(wanted, store);
     return;

@@ -99,8 +99,8 @@ class CoreExchange {
     std::shared_ptr<const SparsePlace> place;
     bool need_keys = false;
   };
-  // Of a push, `where` in words. `core` nullopt: of all entries, which is always welcome: so are a
-  // worker's last ones where they bring what it held back.
+  // The entries of a push, which `where` names in words. `core` nullopt: all entries, which are always welcome, as a
+  // worker's last ones are where they bring what it held back.
   //   kFailedPrecondition  a core's entries where all are wanted, a core that is not that of the
   //                        exchange, or that is not the one known by its number
   //   kInvalidArgument     what came as keys are none, or not those of the signature
@@ -108,7 +108,7 @@ class CoreExchange {
                                     Exchange exchange, const std::optional<NamedCore>& core);
   // The push with that place was accepted: from now on its core is known by name.
   void OnAccepted(const SparsePlace& place);
-  // Of the pull behind `exchange`. nullptr: the core is not known.
+  // The entries of the pull behind `exchange`. nullptr: the core is not known.
   std::shared_ptr<const SparsePlace> PlaceOfPull(const PlanMember& member, Exchange exchange,
                                                  const CoreName& core);
   // Draws what one of `members` is likely to exchange next; false: all is drawn.
@@ -173,7 +173,7 @@ class CoreExchange {
 
  private:
   void BeginSelection(uint64_t number, BlockStore* store);
-  // Of what `owner` keeps.
+  // Begins to select core `number` of runs that `owner` keeps.
   void Search(uint64_t number, std::vector<SignificanceRun> runs, MagnitudeSums sums,
               std::shared_ptr<const void> owner);
   void EndSelection();

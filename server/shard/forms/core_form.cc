@@ -14,8 +14,12 @@ const NamedCore* CoreIn(const NamedKeys& keys) { return std::get_if<NamedCore>(&
 
 CoreExchange::Options OptionsOf(const FormContext& context, const CoreShare& share) {
   const ShardTraits& traits = *context.traits;
-  return {&traits.shape, &traits.slices, traits.layout_hash,
-          traits.seed,   share,          traits.codecs,
+  return {&traits.shape,
+          &traits.slices,
+          traits.layout_hash,
+          traits.seed,
+          share,
+          traits.codecs,
           context.collecting() != Exchange(0)};
 }
 
@@ -40,8 +44,9 @@ absl::StatusOr<ExchangeForm::Found> CoreForm::EntriesOf(const ReceivedPush& push
   TESSERA_ASSIGN_OR_RETURN(Found found, ExchangeForm::EntriesOf(push));
   if (found.entries != nullptr) return found;
   const PlanMember& member = *context().plan->Find(push.member);
-  TESSERA_ASSIGN_OR_RETURN(const CoreExchange::Found place,
-                           cores_.PlaceOfPush(Where(push), member, push.exchange, *CoreIn(push.keys)));
+  TESSERA_ASSIGN_OR_RETURN(
+      const CoreExchange::Found place,
+      cores_.PlaceOfPush(Where(push), member, push.exchange, *CoreIn(push.keys)));
   found.entries = place.place;
   found.needs_keys = place.need_keys;
   return found;

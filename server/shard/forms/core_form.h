@@ -59,7 +59,7 @@ class CoreForm final : public ExchangeForm {
   void TakeImage(const Snapshot& now, ImageEvent* image) const override;
   absl::Status SetImage(const ImageEvent& image, ImageReader* values) override;
   bool IsSendable(const ReceivedPush& push) const override;
-  // Of cores up to three arrays more, and keys of a bit for each entry.
+  // The parameters, up to three arrays of cores_image.h, and the keys of cores, a bit for each entry.
   int64_t image_arrays_max() const override { return 5; }
 
   int64_t memory_bytes() const override { return cores_.memory_bytes(); }

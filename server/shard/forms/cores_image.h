@@ -22,11 +22,11 @@ namespace tessera {
 // A selection of a core under way.
 struct SelectionImage {
   uint64_t core = 0;
-  // Of what it is selected from.
+  // Sums over what it is selected from.
   MagnitudeSums sums;
   bool has_values = false;
   bool has_gradient = false;
-  // That were asked so far, and are answered or being answered.
+  // Those that were asked so far, and are answered or being answered.
   std::vector<CoreQuestion> questions;
 };
 

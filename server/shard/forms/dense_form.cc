@@ -79,8 +79,8 @@ void DenseForm::EndLoad(const SavedShard& saved) {
 void DenseForm::TakeImage(const Snapshot&, ImageEvent* image) const {
   for (const std::vector<float>& state : states_) {
     const auto copy = std::make_shared<const std::vector<float>>(state);
-    image->values.Append(
-        {reinterpret_cast<const char*>(copy->data()), traits().slices.bytes()}, copy);
+    image->values.Append({reinterpret_cast<const char*>(copy->data()), traits().slices.bytes()},
+                         copy);
   }
 }
 

@@ -13,7 +13,8 @@ namespace tessera {
 
 class DenseForm : public ExchangeForm {
  public:
-  // `is_tail`: these exchanges come behind those of subnets, whose rule has no states and whose standbys get the pushes.
+  // `is_tail`: these exchanges come behind those of subnets, whose rule has no states and whose standbys get the
+  // pushes.
   DenseForm(FormContext context, bool is_tail);
 
   void Fold(const StagedPush& push, float weight) override;

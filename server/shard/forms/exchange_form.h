@@ -101,7 +101,7 @@ class ExchangeForm {
     Fold(push, weight);
     Commit(update);
   }
-  // Folds push after push into the parameters themselves, or holds a sum that no checkpoint has.
+  // Pushes were folded into a sum that no checkpoint has.
   virtual bool holds_sum() const { return false; }
   // Updates are sums of all entries, so that a standby can do with the sum.
   virtual bool sums_pushes() const { return false; }
@@ -114,8 +114,8 @@ class ExchangeForm {
 
   // Before anything else is asked of a read of `keys`, by whoever. kInvalidArgument: the job has no such reads.
   virtual absl::Status CheckRead(const NamedKeys& keys) const;
-  // Of a read behind `after` by a member that is counted from `first` on. kFailedPrecondition: it comes too late or too
-  // early.
+  // Whether a read behind `after` by a member that is counted from `first` on comes in time. kFailedPrecondition: it
+  // comes too late or too early.
   virtual absl::Status CheckReadTime(Exchange after, Exchange first, const NamedKeys& keys) const {
     return absl::OkStatus();
   }

@@ -64,12 +64,8 @@ const Entry& FormOf(const ShardOptions& options) {
 
 ShardTraits TraitsOf(const ShardOptions& options) {
   const ShardSlices slices = SlicesOf(options.shape, options.shard, options.shard_count);
-  return {options.shape,
-          slices,
-          LayoutHash(options.shape, options.shard_count),
-          options.seed,
-          options.codecs,
-          FormOf(options).make_keys(options, slices)};
+  return {options.shape, slices,         LayoutHash(options.shape, options.shard_count),
+          options.seed,  options.codecs, FormOf(options).make_keys(options, slices)};
 }
 
 std::unique_ptr<ExchangeForm> MakeForm(const FormContext& context, const ShardOptions& options) {

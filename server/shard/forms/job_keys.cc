@@ -28,10 +28,12 @@ JobKeys::JobKeys(const ModelShape& shape, const ShardSlices& slices, const Codec
                                                 CodedForms(codecs, slices, shape))) {}
 
 absl::Status JobKeys::Differ(const NamedKeys& keys, const NamedKeys& wanted) {
-  const bool is_known = !std::holds_alternative<UnknownKeys>(keys);
+  // Who pushes all entries may be a client of no method at all.
+  const bool says_why =
+      !std::holds_alternative<UnknownKeys>(keys) && !std::holds_alternative<AllEntries>(keys);
   return absl::InvalidArgumentError(absl::StrCat("keys are ", KeysWord(keys), ", want ",
                                                  KeysWord(wanted),
-                                                 is_known ? "; the job's methods differ" : ""));
+                                                 says_why ? "; the job's methods differ" : ""));
 }
 
 absl::Status JobKeys::CheckSummed(const NamedKeys& keys, uint64_t summed) {

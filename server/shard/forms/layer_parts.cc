@@ -52,8 +52,8 @@ absl::StatusOr<Entries> LayerParts::Named(const ParameterRange& layers) const {
 absl::StatusOr<Entries> LayerParts::OfPush(const NamedKeys& keys, uint64_t summed) const {
   const auto* layers = std::get_if<ParameterRange>(&keys);
   if (layers == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "keys are ", KeysWord(keys), ", want some layers'; the job's methods differ"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("keys are ", KeysWord(keys), ", want some layers'; the job's methods differ"));
   }
   if (summed < 1 || summed > kSummedMax) {
     return absl::InvalidArgumentError(
@@ -66,8 +66,7 @@ absl::StatusOr<Entries> LayerParts::OfRead(const NamedKeys& keys) const {
   if (const auto* layers = std::get_if<ParameterRange>(&keys)) return Named(*layers);
   absl::StatusOr<Entries> entries = JobKeys::OfRead(keys);
   if (entries.ok() || !std::holds_alternative<UnknownKeys>(keys)) return entries;
-  return absl::InvalidArgumentError(
-      absl::StrCat(entries.status().message(), " or some layers'"));
+  return absl::InvalidArgumentError(absl::StrCat(entries.status().message(), " or some layers'"));
 }
 
 }  // namespace tessera

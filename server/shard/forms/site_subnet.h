@@ -35,7 +35,7 @@ class SiteSubnet final : public ExchangedEntries {
   // The site's rows of one parameter.
   struct Part {
     int parameter = 0;
-    // Of the whole parameter, ascending.
+    // Their numbers among the whole parameter's, ascending.
     const int32_t* rows = nullptr;
     int64_t row_count = 0;
     // nullptr: a vector, with one entry in each row.

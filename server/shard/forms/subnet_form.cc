@@ -13,7 +13,9 @@ namespace {
 
 using Entries = std::shared_ptr<const ExchangedEntries>;
 
-const SubnetPlace* PlaceOf(const ReceivedPush& push) { return std::get_if<SubnetPlace>(&push.keys); }
+const SubnetPlace* PlaceOf(const ReceivedPush& push) {
+  return std::get_if<SubnetPlace>(&push.keys);
+}
 
 WholeTail::Push TailPushOf(const ReceivedPush& push) {
   const bool is_whole = PlaceOf(push) == nullptr;
@@ -60,9 +62,9 @@ absl::StatusOr<std::shared_ptr<const SiteSubnet>> SubnetForm::SiteOf(const Recei
                                                                      const SubnetPlace& place) {
   const Exchange open = context().collecting();
   if (place.round != push.exchange.value() || push.exchange != open) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Where(push), ": subnet is of round ", place.round, ", want round ",
-                     open.value(), ", which is open; fetch before pushing"));
+    return absl::FailedPreconditionError(absl::StrCat(Where(push), ": subnet is of round ",
+                                                      place.round, ", want round ", open.value(),
+                                                      ", which is open; fetch before pushing"));
   }
   OpenRound();
   std::shared_ptr<const SiteSubnet> site = rounds_.Of(push.member);

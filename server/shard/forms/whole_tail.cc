@@ -19,14 +19,14 @@ absl::Status WholeTail::Check(absl::string_view where, const Push& push) const {
   // here are gone, and the sender was told by another server.
   if (push.is_whole != wants_whole && !(is_first && push.is_whole)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(where, ": keys are ", Word(push.is_whole), ", want ",
-                     Word(wants_whole), " as the other pushes have",
+        absl::StrCat(where, ": keys are ", Word(push.is_whole), ", want ", Word(wants_whole),
+                     " as the other pushes have",
                      wants_whole ? absl::StrCat(" since exchange ", whole_from_.value()) : ""));
   }
   if (is_first || push.is_whole_next == last_.is_whole_next) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(where, ": keys of its next push are to be ", Word(push.is_whole_next),
-                   ", want ", Word(last_.is_whole_next), " as the other pushes of exchange ",
+      absl::StrCat(where, ": keys of its next push are to be ", Word(push.is_whole_next), ", want ",
+                   Word(last_.is_whole_next), " as the other pushes of exchange ",
                    push.exchange.value(), " say"));
 }
 

@@ -44,33 +44,33 @@ NeuronGroups Whole(const ModelShape& shape) {
 }
 
 const std::vector<Job>& AllJobs() {
-  static const auto* const jobs = new std::vector<Job>{
-      {"dense", Plain, {AllEntries()}},
-      {"subnets",
-       [] {
-         Shard::Options options = Plain();
-         options.groups = Whole(options.shape);
-         return options;
-       },
-       {SubnetPlace()}},
-      {"subnets that end on the whole model",
-       [] {
-         Shard::Options options = Plain();
-         options.groups = Whole(options.shape);
-         options.whole_kind = 1;
-         return options;
-       },
-       {SubnetPlace(), AllEntries()}},
-      {"a core",
-       [] {
-         Shard::Options options = Plain();
-         options.core = CoreShare{0.5, 0.25, 2, 0};
-         return options;
-       },
-       {NamedCore(), AllEntries()}},
-      {"halves",
-       [] { return CutOptions(); },
-       {ParameterRange{0, 2}, ParameterRange{2, 4}, ParameterRange()}}};
+  static const auto* const jobs =
+      new std::vector<Job>{{"dense", Plain, {AllEntries()}},
+                           {"subnets",
+                            [] {
+                              Shard::Options options = Plain();
+                              options.groups = Whole(options.shape);
+                              return options;
+                            },
+                            {SubnetPlace()}},
+                           {"subnets that end on the whole model",
+                            [] {
+                              Shard::Options options = Plain();
+                              options.groups = Whole(options.shape);
+                              options.whole_kind = 1;
+                              return options;
+                            },
+                            {SubnetPlace(), AllEntries()}},
+                           {"a core",
+                            [] {
+                              Shard::Options options = Plain();
+                              options.core = CoreShare{0.5, 0.25, 2, 0};
+                              return options;
+                            },
+                            {NamedCore(), AllEntries()}},
+                           {"halves",
+                            [] { return CutOptions(); },
+                            {ParameterRange{0, 2}, ParameterRange{2, 4}, ParameterRange()}}};
   return *jobs;
 }
 

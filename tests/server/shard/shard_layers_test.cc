@@ -39,8 +39,8 @@ int64_t SizeOf(const Shard& shard, const ParameterRange& layers) {
 Values PartOf(const Shard& shard, const ParameterRange& layers, uint32_t seed) {
   Values part;
   for (const Slice& slice : SlicesOfLayers(shard.slices(), layers).slices) {
-    const Values whole =
-        Unruly(shard.traits().shape.parameters[slice.parameter].size(), 100 * slice.parameter + seed);
+    const Values whole = Unruly(shard.traits().shape.parameters[slice.parameter].size(),
+                                100 * slice.parameter + seed);
     part.insert(part.end(), whole.begin() + slice.row_begin * slice.columns,
                 whole.begin() + slice.row_end * slice.columns);
   }
@@ -168,7 +168,8 @@ TEST_CASE("a half that nobody pushes stays as it is, momentum included", "[shard
     const LayerPart& part = *parts.Find(layers);
     const int64_t size = shard->slices().size;
     Values values(all.begin() + part.run()->begin, all.begin() + part.run()->end);
-    values.insert(values.end(), all.begin() + size + part.run()->begin, all.begin() + size + part.run()->end);
+    values.insert(values.end(), all.begin() + size + part.run()->begin,
+                  all.begin() + size + part.run()->end);
     return values;
   };
   both(shard.get(), 1, 1);

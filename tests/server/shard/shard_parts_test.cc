@@ -136,7 +136,8 @@ std::map<uint64_t, SubnetPlace> Places(Job* job) {
   for (const PlanMember& m : job->plan().members) {
     if (m.first_exchange > Exchange(job->round)) continue;
     for (int s = 0; s < job->cluster.servers(); ++s) {
-      const auto read = job->cluster.shard(s).Read(m.member, Exchange(job->round - 1), SubnetPlace());
+      const auto read =
+          job->cluster.shard(s).Read(m.member, Exchange(job->round - 1), SubnetPlace());
       INFO(read.status());
       REQUIRE(read.ok());
       REQUIRE(read->has_value());

@@ -280,7 +280,7 @@ TEST_CASE("a push of the wrong size, kind or values is refused", "[shard][subnet
   Refusal refusal;
   const absl::StatusCode invalid = absl::StatusCode::kInvalidArgument;
   const std::string where = "push from member 1 exchange 2: ";
-  refusal.Expect(invalid, where + "keys are dense, want a subnet's; the job's methods differ",
+  refusal.Expect(invalid, where + "keys are dense, want a subnet's",
                  [](ReceivedPush* push) { push->keys = AllEntries(); });
   refusal.Expect(invalid, where + "payload kind is 1, want 2; the job's methods differ",
                  [](ReceivedPush* push) { push->kind = 1; });

@@ -98,7 +98,7 @@ TEST_CASE("workers on threads of their own train through a barrier", "[shard_thr
         // The read is asked for first: it must wait for the push that comes after it.
         Read(*shard, MemberId(worker), Exchange(exchange), RestWord(), read.Callback());
         Accept(*shard, PushOf(*shard, worker, exchange, static_cast<float>(4 * worker)),
-                      pushed.Callback());
+               pushed.Callback());
         if (!pushed.Wait().ok() || !read.Wait().ok()) {
           ++wrong;
           return;
@@ -199,9 +199,8 @@ TEST_CASE("a promised exchange is held until it is withdrawn", "[shard_thread]")
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
   Apply(*shard, PlanOfFirst(1));
   Answer<Exchange> promised;
-  shard->PostOfPlan([told = promised.Callback()](ServedShard& served) {
-    told(served.Propose(1, Exchange(2)));
-  });
+  shard->PostOfPlan(
+      [told = promised.Callback()](ServedShard& served) { told(served.Propose(1, Exchange(2))); });
   CHECK(promised.Wait() == Exchange(2));
   PushAnswer one, two;
   ReadAnswer before, held;

@@ -14,11 +14,9 @@ namespace tessera {
 
 inline void Reserve(ShardThread& shard, MemberId member, int64_t bytes,
                     std::function<void(absl::Status)> granted) {
-  shard.Ask(
-      [member, bytes](ServedShard& served, auto done) {
-        served.Reserve(member, bytes, std::move(done));
-      },
-      std::move(granted));
+  shard.Ask([member, bytes](ServedShard& served,
+                            auto done) { served.Reserve(member, bytes, std::move(done)); },
+            std::move(granted));
 }
 
 inline void Accept(ShardThread& shard, ReceivedPush push,
