@@ -118,7 +118,7 @@ def main():
     lines = []
     for (name, code), full in zip(codes.items(), names):
         stack, registers, shared = of[name]
-        short = re.sub(r"tessera::cuda::|\(anonymous namespace\)::|void ", "", full)
+        short = re.sub(r"tessera::(?:cuda::)?|\(anonymous namespace\)::|void ", "", full)
         short = re.sub(r"^Run<(.*)>\(.*$", r"\1", short).replace(" >", ">")
         loads, stores = accesses(code)
         threads, = struct.unpack_from("<I", infos[name], infos[name].index(MAX_THREADS) + len(MAX_THREADS))
