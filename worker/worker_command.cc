@@ -25,8 +25,8 @@ int WorkerCommand(int argc, char** argv, WorkerOptions options) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   AddListen(&app, &options.listen,
-            "host:port at which the other workers reach this one (method layer_separation); "
-            "default: a free port of this machine, for its own workers alone");
+            "host:port at which the other workers reach this one, where workers send each other "
+            "activations; default: a free port of this machine, for its own workers alone");
   AddCoordinator(&app, &options.coordinator);
   LogLevel log_level = LogLevel::kInfo;
   AddLogLevel(&app, &log_level);

@@ -35,8 +35,8 @@ absl::Status WorkerProcess::CheckListen(std::string* listen) const {
   if (listen->empty() && is_spread) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen: not given, and ranks from ", recipe_.split->front_workers,
-                     " on train the linear layers (method layer_separation); want a host:port "
-                     "of this machine at which the other workers reach it"));
+                     " on train the linear layers (method ", recipe_.name,
+                     "); want a host:port of this machine at which the other workers reach it"));
   }
   if (listen->empty()) *listen = "127.0.0.1:0";
   if (IsAnyAddress(*listen) || (is_spread && IsLoopback(*listen))) {

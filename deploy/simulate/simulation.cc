@@ -88,8 +88,8 @@ absl::Status Simulation::Build() {
     return absl::UnimplementedError(absl::StrCat(
         "simulation: method ", recipe_.name,
         " is not simulated, as each of its servers has the whole model and a worker "
-        "beside it; tessera run runs it, and async_sgd with local_steps is the nearest "
-        "that is simulated"));
+        "beside it; tessera run runs it, and an asynchronous method with local_steps is the "
+        "nearest that is simulated"));
   }
   const SelectiveCodec* const selective = recipe_.codecs.push->selective();
   if (options_.stub_gradients && selective != nullptr) {
