@@ -56,6 +56,9 @@ struct DiskTask {
 };
 
 // Pure: events and the time come in; what the disk has to do comes out of TakeTasks.
+//
+// It has more public methods and fields than other classes: the last checkpoint of all is tried again by rules of
+// its own, and has yet to become a class.
 class Checkpoints {
  public:
   // Long enough for somebody who makes room on a disk; everybody waits meanwhile.

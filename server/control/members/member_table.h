@@ -24,6 +24,8 @@ namespace tessera {
 // So many members that have ended have records; of the others sums are enough (forgotten_members.h).
 constexpr size_t kEndedKept = 1024;
 
+// It has more public methods than other classes, half of which find a member by what is known of it.
+//
 // Time comes in as an argument; nothing here locks or sleeps. Member ids count from 1 and are never
 // used again.
 class MemberTable {

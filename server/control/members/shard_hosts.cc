@@ -33,7 +33,7 @@ absl::Status ShardHosts::Check(const v1::HostHello& hello) const {
         absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,
                         hello.layout_hash(), facts_.layout_hash));
   }
-  const ShardHost& host = hosts_[hello.rank()];
+  const HostRecord& host = hosts_[hello.rank()];
   if (hello.life() == host.lost_life) {
     return absl::FailedPreconditionError(
         absl::StrCat(who, " was given up, and its shards have moved; start it again"));
@@ -46,12 +46,12 @@ absl::Status ShardHosts::Check(const v1::HostHello& hello) const {
 }
 
 bool ShardHosts::Replaces(const v1::HostHello& hello) const {
-  const ShardHost& host = hosts_[hello.rank()];
+  const HostRecord& host = hosts_[hello.rank()];
   return host.known && host.life != hello.life();
 }
 
 void ShardHosts::Attach(const v1::HostHello& hello, absl::Time now) {
-  ShardHost& host = hosts_[hello.rank()];
+  HostRecord& host = hosts_[hello.rank()];
   host.known = true;
   host.attached = true;
   host.life = hello.life();
@@ -60,7 +60,7 @@ void ShardHosts::Attach(const v1::HostHello& hello, absl::Time now) {
 }
 
 void ShardHosts::Detach(uint32_t rank, uint64_t life, absl::Time now) {
-  ShardHost& host = hosts_[rank];
+  HostRecord& host = hosts_[rank];
   if (!host.known || host.life != life) return;
   host.attached = false;
   host.detached = now;
@@ -75,12 +75,12 @@ bool ShardHosts::SetLeaveAnswer(uint32_t rank, const v1::LeaveAnswer& answer) {
 
 void ShardHosts::Remove(uint32_t rank) {
   const uint64_t life = hosts_[rank].life;
-  hosts_[rank] = ShardHost();
+  hosts_[rank] = HostRecord();
   hosts_[rank].lost_life = life;
 }
 
 std::string ShardHosts::WhyLost(uint32_t rank, absl::Time now) const {
-  const ShardHost& host = hosts_[rank];
+  const HostRecord& host = hosts_[rank];
   if (!host.known) return "";
   if (now - host.last_heard > facts_.lease_timeout) {
     return absl::StrCat("it was last heard ", Ago(now - host.last_heard), " ago, lease ",
@@ -93,7 +93,7 @@ std::string ShardHosts::WhyLost(uint32_t rank, absl::Time now) const {
 std::vector<ShardHosts::Absent> ShardHosts::Away(absl::Time now) const {
   std::vector<Absent> away;
   for (uint32_t h = 0; h < count(); ++h) {
-    const ShardHost& host = hosts_[h];
+    const HostRecord& host = hosts_[h];
     const absl::Time lease_end = host.last_heard + facts_.lease_timeout;
     if (host.known && !host.attached) {
       away.push_back(
@@ -107,11 +107,11 @@ std::vector<ShardHosts::Absent> ShardHosts::Away(absl::Time now) const {
 
 int ShardHosts::known() const {
   return static_cast<int>(std::count_if(hosts_.begin(), hosts_.end(),
-                                        [](const ShardHost& host) { return host.known; }));
+                                        [](const HostRecord& host) { return host.known; }));
 }
 
 void ShardHosts::Save(v1::OwnersState* state) const {
-  for (const ShardHost& host : hosts_) {
+  for (const HostRecord& host : hosts_) {
     v1::OwnersState::Host& saved = *state->add_hosts();
     saved.set_known(host.known);
     saved.set_life(host.life);
@@ -132,7 +132,7 @@ absl::Status ShardHosts::Load(const v1::OwnersState& state) {
   }
   for (uint32_t h = 0; h < count(); ++h) {
     const v1::OwnersState::Host& saved = state.hosts(static_cast<int>(h));
-    ShardHost& host = hosts_[h];
+    HostRecord& host = hosts_[h];
     host.known = saved.known();
     host.life = saved.life();
     host.lost_life = saved.lost_life();
@@ -145,7 +145,7 @@ absl::Status ShardHosts::Load(const v1::OwnersState& state) {
 }
 
 void ShardHosts::Reconnect(absl::Time now) {
-  for (ShardHost& host : hosts_) {
+  for (HostRecord& host : hosts_) {
     if (!host.known) continue;
     host.attached = false;
     // Its connection did not end by itself: it has as long as one that is silent.
@@ -155,7 +155,7 @@ void ShardHosts::Reconnect(absl::Time now) {
 }
 
 void ShardHosts::ExtendLeases(absl::Time now) {
-  for (ShardHost& host : hosts_) {
+  for (HostRecord& host : hosts_) {
     if (!host.known) continue;
     host.last_heard = now;
     if (!host.attached) host.detached = std::max(host.detached, now);

@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-struct ShardHost {
+struct HostRecord {
   bool known = false;
   bool attached = false;
   uint64_t life = 0;
@@ -62,7 +62,7 @@ class ShardHosts {
   };
   std::vector<Absent> Away(absl::Time now) const;
 
-  const ShardHost& at(uint32_t rank) const { return hosts_[rank]; }
+  const HostRecord& at(uint32_t rank) const { return hosts_[rank]; }
   uint32_t count() const { return static_cast<uint32_t>(hosts_.size()); }
   bool IsHere(uint32_t rank) const { return hosts_[rank].known && hosts_[rank].attached; }
   int known() const;
@@ -77,7 +77,7 @@ class ShardHosts {
 
  private:
   const JobFacts& facts_;
-  std::vector<ShardHost> hosts_;  // by rank
+  std::vector<HostRecord> hosts_;  // by rank
 };
 
 }  // namespace tessera
