@@ -67,7 +67,7 @@ const std::vector<Job>& AllJobs() {
                               options.core = CoreShare{0.5, 0.25, 2, 0};
                               return options;
                             },
-                            {NamedCore(), AllEntries()}},
+                            {AllEntries(), NamedCore()}},
                            {"halves",
                             [] { return CutOptions(); },
                             {ParameterRange{0, 2}, ParameterRange{2, 4}, ParameterRange()}}};
