@@ -221,7 +221,8 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
                                                    "status"));
   };
   if (coded == nullptr) {
-    const int64_t limit = entries_->is_nothing() ? 0 : push_.codec->selective()->BytesMax(entries_->count());
+    const int64_t limit =
+        entries_->is_nothing() ? 0 : push_.codec->selective()->BytesMax(entries_->count());
     if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
     return refuse(absl::StrCat("at most ", limit));
   }

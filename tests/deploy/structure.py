@@ -15,7 +15,8 @@ ROOMS = ("common", "server", "worker", "kernels", "deploy")
 LEANING = ("So", "Of", "The same", "As above", "Also")
 # Names of methods that are no words of the field besides: barrier, softsync and ssp are policies, too.
 METHODS = r"\b(data_parallel|local_sgd|async_sgd|quant_dp|slim_dp|layer_separation)\b"
-ASKS_METHOD = r"\bhas_(ist|ensemble|ssp|softsync|diloco|decentralized)\(\)|method\(\)\.(?!kind_case|empty|GetReflection)(\w+)\(\)"
+ASKS_METHOD = (r"\bhas_(ist|ensemble|ssp|softsync|diloco|decentralized)\(\)"
+               r"|method\(\)\.(?!kind_case|empty|GetReflection)(\w+)\(\)")
 DEFINITION = re.compile(r"^(?:[A-Za-z_][\w:<>,&*\s\[\]]*?\b)?(\w+)::~?\w+\(")
 CLASS = re.compile(r"^(?:class|struct) (\w+)[^;]*\{")
 

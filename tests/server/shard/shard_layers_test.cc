@@ -339,8 +339,7 @@ TEST_CASE("pushes of other keys than a half or nothing are refused by what is wa
 }
 
 TEST_CASE("a shard that is yet to be made is said to have the same layers", "[shard][layers]") {
-  const std::unique_ptr<Shard> shard =
-      Made(CutOptions(1, 2, {Int8Codec(), Codec()}), 1);
+  const std::unique_ptr<Shard> shard = Made(CutOptions(1, 2, {Int8Codec(), Codec()}), 1);
   const ShardTraits before = TraitsOf(CutOptions(1, 2, {Int8Codec(), Codec()}));
   const ShardTraits& after = shard->traits();
   CHECK_FALSE(before.keys->OfPush(AllEntries(), 1).ok());
@@ -349,8 +348,7 @@ TEST_CASE("a shard that is yet to be made is said to have the same layers", "[sh
     const LayerPart& a = *LayerPartsOf(before).Find(layers);
     const LayerPart& b = *LayerPartsOf(after).Find(layers);
     CHECK((a.run()->begin == b.run()->begin && a.run()->end == b.run()->end));
-    CHECK(a.forms().Find(Int8Codec())->bytes() ==
-          b.forms().Find(Int8Codec())->bytes());
+    CHECK(a.forms().Find(Int8Codec())->bytes() == b.forms().Find(Int8Codec())->bytes());
   }
   CHECK(LayerPartsOf(after).front().run()->end == LayerPartsOf(after).back().run()->begin);
   CHECK_FALSE(shard->CombinesPushes());
