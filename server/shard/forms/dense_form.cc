@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// A push of a selective codec of so small a share of the slice's bytes is applied entry by entry. A larger one, of every
-// sixteenth entry where it is not packed, touches nearly every cache line in any case (bench/commits).
+// A push of a selective codec of so small a share of the slice's bytes is applied entry by entry. A larger one, of
+// every sixteenth entry where it is not packed, touches nearly every cache line in any case (bench/commits).
 constexpr int64_t kSentShare = 16;
 
 }  // namespace
