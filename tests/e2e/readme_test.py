@@ -32,6 +32,7 @@ NOT_RUN = {
     "deploy/build.sh": "builds; tests/deploy/scripts_test.py",
     "deploy/bundle.sh": "builds; tests/deploy/bundle_test.py runs what it packs",
     "deploy/fuzz.sh ": "builds with clang",
+    "tests/fuzz/corpus.py ": "changes the kept corpora; tests/deploy/scripts_test.py unpacks one",
     "tar -C /opt ": "writes to /opt; tests/deploy/bundle_test.py does it elsewhere",
     "tar xzf gpu_bundle.tar.gz": "wants a machine with a GPU; tests/deploy/gpu_check_test.py",
     "RESULTS=": "wants a machine with a GPU; tests/deploy/gpu_check_test.py",
