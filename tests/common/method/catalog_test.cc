@@ -40,6 +40,7 @@ TEST_CASE("a recipe has the name that the job file has for its method", "[catalo
   for (const Method* const method : Methods()) {
     v1::Job job = JobWith(*method);
     job.mutable_cluster()->set_workers(2);
+    job.mutable_train()->mutable_optimizer()->mutable_sgd();
     job.mutable_model()->add_input(4);
     job.mutable_model()->add_layers()->mutable_linear()->set_units(3);
     const absl::StatusOr<Recipe> recipe = method->recipe(job);
@@ -52,8 +53,8 @@ TEST_CASE("a recipe has the name that the job file has for its method", "[catalo
       continue;
     }
     REQUIRE(recipe->name == name);
-    REQUIRE(recipe->make_policy() != nullptr);
-    REQUIRE(recipe->make_rule() != nullptr);
+    REQUIRE(recipe->make_policy);
+    REQUIRE(recipe->make_rule);
   }
 }
 

@@ -227,7 +227,8 @@ TEST_CASE(
           ReceivedPush push = LayersPush(*shard, member, exchange, layers, sent, 2, codec);
           Values seen(sent.size());
           if (!seen.empty()) {
-            UpdateReader reader(LayerPartsOf(shard->traits()).Find(layers)->forms().Find(codec),
+            UpdateReader reader(codec,
+                                LayerPartsOf(shard->traits()).Find(layers)->forms().Find(codec),
                                 push.payload);
             reader.Assign(static_cast<int64_t>(seen.size()), 1.0f, seen.data());
           } else {
