@@ -18,7 +18,8 @@ struct CodecRemark {
 
 struct CodecEntry {
   v1::Codec::KindCase kind;
-  // Of a message that has this kind. Of one that has none the numbers mean nothing, but kind() and traits() hold.
+  // The codec of a message that has this kind. The numbers of a message without a kind mean nothing, but the codec's
+  // kind() and traits() hold.
   Codec (*make)(const v1::Codec& message);
   // What is wrong with a message of this kind, beyond what proto/job.proto says of its keys. nullptr: nothing can be.
   CodecRemark (*wrong)(const v1::Codec& message);

@@ -29,7 +29,7 @@ class CodedKeys {
   // What `slices` say, which may be a subnet's; `full` tells the sizes of whole parameters. Not for a selective codec,
   // whose payloads have no fixed size (selective_codec.h).
   CodedKeys(const Codec& codec, const ShardSlices& slices, const ModelShape& full);
-  // So many entries of a codec that IsPlain, wherever they lie.
+  // The form of `entries` entries of a codec that IsPlain, wherever they lie.
   static CodedKeys Plain(const Codec& codec, int64_t entries);
   // One stretch of a payload alone, whose buckets keep their numbers. Of what codec it is nobody says: codec() is f32.
   static CodedKeys OfStretch(const Stretch& stretch);

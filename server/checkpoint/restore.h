@@ -27,7 +27,7 @@ absl::Status CheckRestorable(const Manifest& saved, const Manifest& model);
 // Whether a job that begins from `restored` (nullptr: anew) may write its checkpoints into `directory`: two runs of a
 // job in one folder would take each other's for their own. kFailedPrecondition says which are there, and what to do.
 absl::Status CheckFolder(const std::string& directory, const Manifest* restored);
-// The same error with the key checkpoint.directory in front.
+// The error with the key checkpoint.directory in front.
 absl::Status OfDirectory(const absl::Status& status);
 // The keys of the job that have other values now, for people: "train.steps was 100 and is 200".
 std::vector<std::string> ChangedKeys(const Manifest& saved, const Manifest& model);

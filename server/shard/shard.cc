@@ -439,7 +439,7 @@ std::vector<MemberId> Shard::WaitsFor() const {
   return missing;
 }
 
-// Of the bytes that are reserved or staged, those in the place that the next in order has of its own.
+// Returns how many of the bytes that are reserved or staged lie in the place that the next in order has of its own.
 int64_t Shard::OwnBytes(MemberId next) const {
   const auto found = reserved_.find(next);
   int64_t bytes = found == reserved_.end() ? 0 : found->second;

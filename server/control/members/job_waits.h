@@ -22,7 +22,7 @@
 
 namespace tessera {
 
-// So many are said by name when many are waited for.
+// When many are waited for, this many of them are named.
 constexpr size_t kWaitNamesMax = 16;
 
 // Looks at the state of the job and keeps none.

@@ -21,7 +21,7 @@
 
 namespace tessera {
 
-// So many members that have ended have records; of the others sums are enough (forgotten_members.h).
+// The number of ended members that keep a record; the others are kept as sums (forgotten_members.h).
 constexpr size_t kEndedKept = 1024;
 
 // It has more public methods than other classes, half of which find a member by what is known of it.

@@ -11,7 +11,7 @@ namespace {
 
 // How long a shard has no other standby after the stream to one broke off.
 constexpr absl::Duration kRetryPause = absl::Seconds(1);
-// So many durations of takeovers are kept for the status.
+// The number of takeovers whose durations are kept for the status.
 constexpr size_t kSecondsMax = 256;
 
 }  // namespace

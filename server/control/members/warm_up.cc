@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// So many are said by name when many are waited for.
+// When many are waited for, this many of them are named.
 constexpr size_t kNamesMax = 16;
 
 }  // namespace
