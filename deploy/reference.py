@@ -112,8 +112,8 @@ def allowed(field, key):
     return " ".join(part for part in (kind, low, high) if part)
 
 
-def keys_of(schema, comments, message, path=""):
-    """Rows for all keys below a message; a block of keys has a row of its own."""
+def keys_of(schema, comments, message, path="", within=()):
+    """Rows for all keys below a message; a block of keys has a row of its own. `within`: the messages around."""
     for field in message.fields:
         key = field.GetOptions().Extensions[schema.key]
         name = path + field.name + ("[]" if field.message_type and field.label == field.LABEL_REPEATED else "")
@@ -124,9 +124,12 @@ def keys_of(schema, comments, message, path=""):
         if field.message_type is None:
             yield "| `%s` | %s | %s | %s |" % (name, allowed(field, key), default, meaning)
         else:
-            block = "keys" if field.message_type.fields else "no keys"
+            is_within = field.message_type.full_name in within
+            block = "layers" if is_within else "keys" if field.message_type.fields else "no keys"
             yield "| `%s` | %s | %s | %s |" % (name, block, default, meaning)
-            yield from keys_of(schema, comments, field.message_type, name + ".")
+            if not is_within:
+                yield from keys_of(schema, comments, field.message_type, name + ".",
+                                   within + (field.message_type.full_name,))
 
 
 def job_keys(schema, comments, job):
@@ -135,7 +138,8 @@ def job_keys(schema, comments, job):
                 "Durations are written `500ms`, `10s`, `1m30s`; sizes `4MiB`, `1GB` or a number of bytes. The file has "
                 "at most 1 MiB, a text in it 4096 bytes, and `model.layers` 256 layers. Keys that are *local* may "
                 "differ between the machines of one job ([same job](../starting.md#several-machines)). \"keys\" stands "
-                "where a key has keys below it; \"no keys\" where its name says all, as `relu`.", "")
+                "where a key has keys below it; \"no keys\" where its name says all, as `relu`; \"layers\" where it is a list of "
+                "layers as `model.layers` is.", "")
     yield from ("## The job itself", "")
     yield from table("key", "value", "default", "meaning")
     for field in job.fields:

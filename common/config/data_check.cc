@@ -106,7 +106,7 @@ class DataChecker {
 
   void Normalizing(const v1::Normalize& normalize) {
     if (!Sound("data.normalize") || !normalize.per_feature()) return;
-    if (normalize.mean() == 0 && normalize.stddev() == 1) return;
+    if (normalize.mean(0) == 0 && normalize.stddev(0) == 1) return;
     Fail("data.normalize.per_feature",
          "got true beside mean or stddev, want one or the other: each feature has its own");
   }
@@ -121,8 +121,8 @@ class DataChecker {
                        " files stay sparse, so that zeros stay zeros; stddev may be set");
       if (normalize.per_feature()) {
         Fail("data.normalize.per_feature", absl::StrCat("got true, want false", why));
-      } else if (normalize.mean() != 0) {
-        Fail("data.normalize.mean", absl::StrCat("got ", normalize.mean(), ", want 0", why));
+      } else if (normalize.mean(0) != 0) {
+        Fail("data.normalize.mean", absl::StrCat("got ", normalize.mean(0), ", want 0", why));
       }
     }
     if (!Sound("model.layers") || model.layers().empty() || ReadsSparse(model)) return;

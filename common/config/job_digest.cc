@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -38,18 +39,35 @@ void AddLines(const Message& message, const std::string& path, std::vector<std::
 void AddRepeated(const Message& message, const FieldDescriptor& field, const std::string& path,
                  std::vector<std::string>* lines) {
   const Reflection& reflection = *message.GetReflection();
-  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+  const int count = reflection.FieldSize(message, &field);
+  // Such a list was a number once, and many jobs have one number there still.
+  if (count == 1 && !KeyOf(field).default_value().empty()) {
+    lines->push_back(absl::StrCat(path, "=", ValueText(message, field, 0)));
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
     const std::string item = absl::StrCat(path, ".", i);
     if (IsMessage(field)) {
+      const size_t before = lines->size();
       AddLines(reflection.GetRepeatedMessage(message, &field, i), item, lines);
+      if (lines->size() == before) lines->push_back(absl::StrCat(item, "={}"));
     } else {
       lines->push_back(absl::StrCat(item, "=", ValueText(message, field, i)));
     }
   }
 }
 
-// Adds the lines of all keys below `path` that are not local. A key that is optional and absent adds none, so that
-// jobs without it keep the digest that they had before the key existed.
+// Whether the key is younger than some jobs and says what they have without it.
+bool IsAsBefore(const Message& message, const FieldDescriptor& field) {
+  const v1::Key& key = KeyOf(field);
+  if (!key.added_later()) return false;
+  const auto other = std::unique_ptr<Message>(message.New());
+  TESSERA_CHECK(!SetScalar(key.default_value(), false, field, other.get()));
+  return ScalarText(*other, field, -1) == ScalarText(message, field, -1);
+}
+
+// Adds the lines of all keys below `path` that are not local. A key that is optional and absent adds none, and neither
+// does one that was added later and has its default: jobs without it keep the digest that they had before it existed.
 void AddLines(const Message& message, const std::string& path, std::vector<std::string>* lines) {
   const Reflection& reflection = *message.GetReflection();
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
@@ -62,6 +80,8 @@ void AddLines(const Message& message, const std::string& path, std::vector<std::
       if (!reflection.HasField(message, field)) continue;
       if (in_oneof) lines->push_back(absl::StrCat(path, "=", field->name()));
       AddLines(reflection.GetMessage(message, field), below, lines);
+    } else if (IsAsBefore(message, *field)) {
+      continue;
     } else if (!(in_oneof || field->has_optional_keyword()) ||
                reflection.HasField(message, field)) {
       lines->push_back(absl::StrCat(below, "=", ValueText(message, *field, -1)));
@@ -69,14 +89,16 @@ void AddLines(const Message& message, const std::string& path, std::vector<std::
   }
 }
 
-// The item of a list with this number, which the list has, or which is its next.
+// The most items of a list that is read back from a job's text.
+constexpr int kItemsMax = 4096;
+
+// The item of a list with this number; the list is made so long if it is shorter.
 Message* ItemOf(const FieldDescriptor& field, absl::string_view index, Message* message) {
   const Reflection& reflection = *message->GetReflection();
-  const int count = reflection.FieldSize(*message, &field);
   int place = 0;
-  if (!absl::SimpleAtoi(index, &place) || place < 0 || place > count) return nullptr;
-  return place == count ? reflection.AddMessage(message, &field)
-                        : reflection.MutableRepeatedMessage(message, &field, place);
+  if (!absl::SimpleAtoi(index, &place) || place < 0 || place >= kItemsMax) return nullptr;
+  while (reflection.FieldSize(*message, &field) <= place) reflection.AddMessage(message, &field);
+  return reflection.MutableRepeatedMessage(message, &field, place);
 }
 
 // Sets the key at `path` of a job that is read back from its text; a path that this build does not know is left

@@ -89,7 +89,9 @@ class Printer {
     absl::StrAppend(&text_, key, IsMessage(field) ? "\n" : " [");
     for (int i = 0; i < count; ++i) {
       if (IsMessage(field)) {
-        Print(reflection.GetRepeatedMessage(message, &field, i), indent + 2, "- ");
+        const Message& item = reflection.GetRepeatedMessage(message, &field, i);
+        if (ShowsNothing(item)) absl::StrAppend(&text_, std::string(indent + 2, ' '), "- {}\n");
+        Print(item, indent + 2, "- ");
       } else {
         absl::StrAppend(&text_, i > 0 ? ", " : "", ValueText(message, field, i));
       }

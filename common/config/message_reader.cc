@@ -233,7 +233,8 @@ void MessageReader::ReadList(const YamlNode& value, const FieldDescriptor& field
       continue;
     }
     positions_[item_path] = item.at;
-    Read(item, item_path, item.at, message->GetReflection()->AddMessage(message, &field));
+    Read(Expanded(item, field), item_path, item.at,
+         message->GetReflection()->AddMessage(message, &field));
   }
 }
 
@@ -257,7 +258,8 @@ void MessageReader::FillAbsent(const FieldDescriptor& field, const std::string& 
                 absl::StrCat(is_null ? "got nothing" : "missing", ", want ", Wanted(field)));
     return;
   }
-  if (field.is_repeated() || field.real_containing_oneof() != nullptr) return;
+  if (field.real_containing_oneof() != nullptr) return;
+  if (field.is_repeated() && key.default_value().empty()) return;
   if (!IsMessage(field)) {
     if (key.default_value().empty()) {
       // Whoever needs a value after all says where it was taken away.

@@ -105,6 +105,8 @@ class Change {
     YamlNode* const item = &list->items[index];
     if (depth + 1 == names_.size()) return Replace(field, item);
     if (!IsMessage(field)) return Fail("an item has no keys below it");
+    const v1::Key& key = KeyOf(field);
+    if (item->is_list() && !key.list_to().empty()) *item = MapNode(key.list_to(), *item);
     Enter(*field.message_type(), depth + 1, item);
   }
 

@@ -27,15 +27,24 @@ absl::Status CheckAlike(const v1::Data& data, const Table& train, const Table& t
   return CheckSameShape(test_path, test, train);
 }
 
+double MeanOf(const v1::Normalize& normalize) {
+  return normalize.mean_size() > 0 ? normalize.mean(0) : 0;
+}
+
+double StddevOf(const v1::Normalize& normalize) {
+  return normalize.stddev_size() > 0 ? normalize.stddev(0) : 1;
+}
+
 absl::Status CheckNormalize(const v1::Normalize& normalize) {
   // Where the inverse is not finite, neither are the inputs.
-  const auto inverse = static_cast<float>(1 / normalize.stddev());
-  if (normalize.stddev() > 0 && std::isfinite(inverse) && inverse > 0 &&
-      std::abs(normalize.mean()) <= std::numeric_limits<float>::max()) {
+  const double mean = MeanOf(normalize), stddev = StddevOf(normalize);
+  const auto inverse = static_cast<float>(1 / stddev);
+  if (stddev > 0 && std::isfinite(inverse) && inverse > 0 &&
+      std::abs(mean) <= std::numeric_limits<float>::max()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("data.normalize: mean is ", normalize.mean(),
-                                                 " and stddev is ", normalize.stddev(),
+  return absl::InvalidArgumentError(absl::StrCat("data.normalize: mean is ", mean,
+                                                 " and stddev is ", stddev,
                                                  ", want finite numbers and a positive stddev"));
 }
 
@@ -86,7 +95,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
     return absl::InvalidArgumentError(
         absl::StrCat("data.format: is \"", data.format(), "\", want ", DataFormatNames()));
   }
-  if (format->stays_sparse && (per_feature || data.normalize().mean() != 0)) {
+  if (format->stays_sparse && (per_feature || MeanOf(data.normalize()) != 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.normalize: would make zeros something else, want only a stddev: the "
                      "rows of ",
@@ -118,7 +127,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   } else if (per_feature) {
     normalization = NormalizationOf(train);
   } else if (data.has_normalize()) {
-    normalization = {{data.normalize().mean()}, {data.normalize().stddev()}};
+    normalization = {{MeanOf(data.normalize())}, {StddevOf(data.normalize())}};
   }
   ModelFacts determined;
   if (conventions.labels) determined.labels = conventions.labels->labels();
@@ -141,8 +150,8 @@ bool NormalizesOtherwise(const v1::Job& job, const ModelFacts& facts) {
   int64_t inputs = 1;
   for (const int64_t extent : job.model().input()) inputs *= extent;
   if (data.normalize().per_feature()) return static_cast<int64_t>(facts.mean.size()) != inputs;
-  const double mean = data.has_normalize() ? data.normalize().mean() : 0;
-  const double stddev = data.has_normalize() ? data.normalize().stddev() : 1;
+  const double mean = data.has_normalize() ? MeanOf(data.normalize()) : 0;
+  const double stddev = data.has_normalize() ? StddevOf(data.normalize()) : 1;
   return facts.mean.size() > 1 || facts.mean[0] != mean || facts.stddev[0] != stddev;
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("absent keys have the defaults of job.proto", "[job_reader]") {
   CHECK(job.seed() == 0);
   CHECK(job.data().directory() == "/jobs");
   CHECK(job.data().partition() == "global");
-  CHECK(job.data().normalize().stddev() == 1);
+  CHECK(job.data().normalize().stddev(0) == 1);
   CHECK(job.model().loss() == "softmax_cross_entropy");
   CHECK(job.model().layers(0).linear().bias());
   CHECK(job.model().layers(1).batch_norm().affine());

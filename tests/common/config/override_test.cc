@@ -143,7 +143,7 @@ TEST_CASE("train.steps takes the place of train.epochs, and back", "[override]")
 TEST_CASE("an override makes the parents that are missing", "[override]") {
   const std::string text = JobWith("cluster: {servers: 2, workers: 2, lease_timeout: 10s}\n", "");
   CHECK(Good(text, {"cluster.threads=3"}).cluster().threads() == 3);
-  CHECK(Good(text, {"data.normalize.mean=0.5"}).data().normalize().mean() == 0.5);
+  CHECK(Good(text, {"data.normalize.mean=0.5"}).data().normalize().mean(0) == 0.5);
 }
 
 TEST_CASE("a short form gives way to an override below it", "[override]") {

@@ -29,7 +29,11 @@ void ForEachField(const Descriptor& type, const std::string& path,
   for (const FieldDescriptor* field : FieldsOf(type)) {
     const std::string below = path + "." + field->name();
     visit(below, *field);
-    if (IsMessage(*field)) ForEachField(*field->message_type(), below, visit);
+    // Layers of a block are layers: lists of them are all that stands within itself.
+    const bool is_block = path.find(".layers.") != std::string::npos && field->name() == "layers";
+    if (IsMessage(*field) && !is_block && field->name() != "shortcut") {
+      ForEachField(*field->message_type(), below, visit);
+    }
   }
 }
 

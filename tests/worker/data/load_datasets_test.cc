@@ -72,11 +72,11 @@ TEST_CASE("constants that would make inputs infinite are refused", "[load_datase
   v1::Data data = CsvJob("1,5,0\n", "3,3,0\n", "normalize { mean: 1 stddev: 2 }");
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double stddev : {0.0, -1.0, 1e-300, infinity, std::nan("")}) {
-    data.mutable_normalize()->set_stddev(stddev);
+    data.mutable_normalize()->set_stddev(0, stddev);
     REQUIRE(Wrong(data).find("data.normalize: mean is 1 and stddev is ") == 0);
   }
-  data.mutable_normalize()->set_stddev(1);
-  data.mutable_normalize()->set_mean(infinity);
+  data.mutable_normalize()->set_stddev(0, 1);
+  data.mutable_normalize()->set_mean(0, infinity);
   REQUIRE(Wrong(data).find("data.normalize: ") == 0);
 }
 
