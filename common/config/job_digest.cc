@@ -48,9 +48,9 @@ void AddRepeated(const Message& message, const FieldDescriptor& field, const std
   for (int i = 0; i < count; ++i) {
     const std::string item = absl::StrCat(path, ".", i);
     if (IsMessage(field)) {
-      const size_t before = lines->size();
+      // A choice has a line that names its member. Any other item, which may have no keys, has one as well.
+      if (!IsChoice(*field.message_type())) lines->push_back(absl::StrCat(item, "={}"));
       AddLines(reflection.GetRepeatedMessage(message, &field, i), item, lines);
-      if (lines->size() == before) lines->push_back(absl::StrCat(item, "={}"));
     } else {
       lines->push_back(absl::StrCat(item, "=", ValueText(message, field, i)));
     }
@@ -89,16 +89,14 @@ void AddLines(const Message& message, const std::string& path, std::vector<std::
   }
 }
 
-// The most items of a list that is read back from a job's text.
-constexpr int kItemsMax = 4096;
-
-// The item of a list with this number; the list is made so long if it is shorter.
+// The item of a list with this number, which the list has, or which is its next.
 Message* ItemOf(const FieldDescriptor& field, absl::string_view index, Message* message) {
   const Reflection& reflection = *message->GetReflection();
+  const int count = reflection.FieldSize(*message, &field);
   int place = 0;
-  if (!absl::SimpleAtoi(index, &place) || place < 0 || place >= kItemsMax) return nullptr;
-  while (reflection.FieldSize(*message, &field) <= place) reflection.AddMessage(message, &field);
-  return reflection.MutableRepeatedMessage(message, &field, place);
+  if (!absl::SimpleAtoi(index, &place) || place < 0 || place > count) return nullptr;
+  return place == count ? reflection.AddMessage(message, &field)
+                        : reflection.MutableRepeatedMessage(message, &field, place);
 }
 
 // Sets the key at `path` of a job that is read back from its text; a path that this build does not know is left
@@ -129,6 +127,23 @@ void SetLine(absl::string_view path, absl::string_view value, Message* message) 
   message->GetReflection()->MutableMessage(message, member);
 }
 
+// Gives keys that were added later the default that their absence from the text means.
+void FillLaterKeys(Message* message) {
+  const Reflection& reflection = *message->GetReflection();
+  for (const FieldDescriptor* field : FieldsOf(*message->GetDescriptor())) {
+    if (IsMessage(*field)) {
+      for (int i = 0; field->is_repeated() && i < reflection.FieldSize(*message, field); ++i) {
+        FillLaterKeys(reflection.MutableRepeatedMessage(message, field, i));
+      }
+      if (!field->is_repeated() && reflection.HasField(*message, field)) {
+        FillLaterKeys(reflection.MutableMessage(message, field));
+      }
+    } else if (KeyOf(*field).added_later() && !reflection.HasField(*message, field)) {
+      TESSERA_CHECK(!SetScalar(KeyOf(*field).default_value(), false, *field, message));
+    }
+  }
+}
+
 }  // namespace
 
 v1::Job JobOfText(absl::string_view text) {
@@ -143,6 +158,7 @@ v1::Job JobOfText(absl::string_view text) {
   });
   v1::Job job;
   for (const auto& [path, value] : lines) SetLine(path, value, &job);
+  FillLaterKeys(&job);
   return job;
 }
 

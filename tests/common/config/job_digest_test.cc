@@ -32,10 +32,13 @@ const std::set<std::string>& LocalKeys() {
       "cluster.memory_limit",
       "cluster.threads",
       "data.directory",
+      "data.memory",
       "data.test.features",
       "data.test.labels",
+      "data.threads",
       "data.train.features",
       "data.train.labels",
+      "model.init",
       "security.authority",
       "security.certificate",
       "security.private_key",
@@ -50,6 +53,8 @@ void Change(const FieldDescriptor& field, Message* message) {
   if (field.is_repeated()) {
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
       r.AddInt64(message, &field, 3);
+    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
+      r.AddDouble(message, &field, 3);
     } else {
       r.AddString(message, &field, "more");
     }
@@ -81,6 +86,9 @@ void VisitScalars(const std::string& path, Message* message, const Visit& visit)
     before->CopyFrom(*message);
     if (!IsMessage(*field)) {
       visit(below, *field, message);
+    } else if (path.find(".layers.") != std::string::npos &&
+               (field->name() == "layers" || field->name() == "shortcut")) {
+      // The layers of a block are layers, as those around it.
     } else if (field->is_repeated()) {
       VisitScalars(below, r.AddMessage(message, field), visit);
     } else {

@@ -155,28 +155,42 @@ TEST_CASE("every mistake in the model gets its message", "[job_errors]") {
        "x.yaml:13:7: model.layers.2.rellu: unknown key; did you mean \"relu\"?\n"},
       {"    - relu: {}", "    - rellu",
        "x.yaml:13:7: model.layers.2: got \"rellu\", want exactly one of linear, batch_norm, "
-       "relu, dropout, conv2d, max_pool, avg_pool; did you mean \"relu\"?\n"},
+       "relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
+       "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
+       "leaky_relu; did you mean \"relu\"?\n"},
       {"    - relu: {}", "    - relu: 5",
        "x.yaml:13:13: model.layers.2.relu: got \"5\", want {}\n"},
       {"    - relu: {}", "    - relu: {slope: 0.1}",
        "x.yaml:13:14: model.layers.2.relu.slope: unknown key, want none here\n"},
       {"    - relu: {}", "    - ",
        "x.yaml:14:5: model.layers.2: got nothing, want exactly one of linear, batch_norm, "
-       "relu, dropout, conv2d, max_pool, avg_pool\n"},
+       "relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
+       "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
+       "leaky_relu\n"},
       {"    - relu: {}", "    - {}",
        "x.yaml:13:7: model.layers.2: got nothing, want exactly one of linear, batch_norm, "
-       "relu, dropout, conv2d, max_pool, avg_pool\n"},
+       "relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
+       "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
+       "leaky_relu\n"},
       {"    - relu: {}", "    - []",
        "x.yaml:13:7: model.layers.2: got an empty list, want a map with exactly one of linear, "
-       "batch_norm, relu, dropout, conv2d, max_pool, avg_pool\n"},
+       "batch_norm, relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
+       "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
+       "leaky_relu\n"},
       {"    - relu: {}", "    - {relu: {}, dropout: {}}",
        "x.yaml:13:18: model.layers.2: got both relu and dropout, want exactly one of linear, "
-       "batch_norm, relu, dropout, conv2d, max_pool, avg_pool\n"},
+       "batch_norm, relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
+       "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
+       "leaky_relu\n"},
       {"    - relu: {}", "    - relu: {}\n      dropout: {}\n      batch_norm: {}",
        "x.yaml:14:7: model.layers.2: got both relu and dropout, want exactly one of linear, "
-       "batch_norm, relu, dropout, conv2d, max_pool, avg_pool\n"
+       "batch_norm, relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
+       "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
+       "leaky_relu\n"
        "x.yaml:15:7: model.layers.2: got both relu and batch_norm, want exactly one of linear, "
-       "batch_norm, relu, dropout, conv2d, max_pool, avg_pool\n"},
+       "batch_norm, relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
+       "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
+       "leaky_relu\n"},
       {"    - relu: {}", "    - dropout: {probability: 1}",
        "x.yaml:13:30: model.layers.2.dropout.probability: got \"1\", want a number in [0, 1)\n"},
       {"    - relu: {}", "    - dropout: {probability: -0.1}",

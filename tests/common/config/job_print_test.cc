@@ -35,6 +35,12 @@ TEST_CASE("a printed job reads back to the same job from any directory", "[job_p
   CheckRoundTrip(Good(kJob, {"cluster.memory_limit=1000001", "cluster.lease_timeout=1m0.5s"}));
   CheckRoundTrip(Good(kJob, {"seed=18446744073709551615", "model.input=[1, 8, 8]"}));
   CheckRoundTrip(Good(kJob, {"train.optimizer.sgd.learning_rate=0.1000000000000001"}));
+  CheckRoundTrip(Good(kJob, {"data.normalize.mean=[0.5, 0.25]"}));
+  CheckRoundTrip(
+      Good(kJob, {"model.layers.2={residual: {layers: [linear: {units: 32}, {concat: [[], "
+                  "[relu], []]}, {linear: {units: 32}}]}}"}));
+  CheckRoundTrip(
+      Good(kJob, {"model.layers.2={concat: [[{repeat: {times: 2, layers: [relu]}}], []]}"}));
 }
 
 TEST_CASE("names that YAML could take for something else come back as they were", "[job_print]") {
@@ -63,10 +69,19 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "    features: [c.gz]\n"
         "    labels: d.gz\n"
         "  normalize:\n"
-        "    mean: 0\n"
-        "    stddev: 1\n"
+        "    mean: [0]\n"
+        "    stddev: [1]\n"
         "    per_feature: false\n"
         "  partition: global\n"
+        "  resize: 0\n"
+        "  crop: 0\n"
+        "  augment:\n"
+        "    crop:\n"
+        "      padding: 0\n"
+        "    resized_crop:\n"
+        "      size: 0\n"
+        "  memory: 0\n"
+        "  threads: 1\n"
         "model:\n"
         "  input: [64]\n"
         "  layers:\n"
@@ -81,6 +96,8 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "        units: 10\n"
         "        bias: true\n"
         "  loss: softmax_cross_entropy\n"
+        "  label_smoothing: 0\n"
+        "  init: \"\"\n"
         "train:\n"
         "  batch_size: 16\n"
         "  micro_batch: 0\n"
@@ -94,6 +111,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "  evaluate_every: 1\n"
         "  target_accuracy: 0\n"
         "  precision: f32\n"
+        "  clip_norm: 0\n"
         "  schedule:\n"
         "    warmup: 0\n"
         "    decay:\n"
