@@ -33,4 +33,14 @@ std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups&
   return weights;
 }
 
+std::vector<int> CutWithoutNorm(const ModelShape& shape, const NeuronGroups& groups) {
+  std::vector<int> layers;
+  for (int i = 0; i < static_cast<int>(shape.layers.size()); ++i) {
+    const bool is_cut = shape.layers[i].kind->makes_units() &&
+                        groups.IsCut(groups.activations[static_cast<size_t>(i + 1)]);
+    if (is_cut && !IsNormalised(shape, i)) layers.push_back(i);
+  }
+  return layers;
+}
+
 }  // namespace tessera

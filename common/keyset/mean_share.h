@@ -16,6 +16,9 @@ namespace tessera {
 // Returns the weights of such sums, as indices into shape.parameters.
 std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups& groups);
 
+// The layers that make units which are cut and which nothing behind them normalises, as indices into ModelShape::layers.
+std::vector<int> CutWithoutNorm(const ModelShape& shape, const NeuronGroups& groups);
+
 }  // namespace tessera
 
 #endif  // TESSERA_COMMON_KEYSET_MEAN_SHARE_H_

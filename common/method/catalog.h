@@ -39,8 +39,9 @@ struct Method {
   // Whether the job gives a number of steps that should be compared with the job's length. Where that is given in
   // epochs only the training rows tell. Null: no.
   bool (*counts_steps)(const v1::Job& job) = nullptr;
-  // Sentences on keys of the method that have no effect in `job`. Null: none.
-  std::vector<std::string> (*idle_keys)(const v1::Job& job) = nullptr;
+  // Sentences on what the method makes of `job` that its writer may not expect, such as keys that have no effect. Null:
+  // none.
+  std::vector<std::string> (*notes)(const v1::Job& job) = nullptr;
   // An exchange moves some of the entries, so that error feedback has something to hold back even where the codec
   // loses nothing.
   bool moves_some_entries = false;

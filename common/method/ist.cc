@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/consistency/barrier.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
@@ -90,14 +91,13 @@ void CheckHiddenLayers(const v1::Job& job, absl::string_view method, KeyErrors* 
   const SubnetRules rules = RulesOf(job);
   const NeuronGroups groups = GroupsOf(*shape, rules);
   if (groups.outputs == 1) {
+    const std::string what = rules.channels ? "layers with weights" : "linear layers";
     errors->Add("model.layers",
-                absl::StrCat("got no hidden layer that may be cut, want ",
-                             rules.channels ? "linear layers or convolutions" : "linear layers",
-                             " whose outputs only layers of single units read before the next one "
-                             "that has weights: ",
-                             method, " deals hidden ", rules.channels ? "units" : "neurons",
-                             " to the workers, and there are none",
-                             rules.channels ? "" : "; cut: all deals channels as well"));
+                absl::StrCat("got no hidden units to deal out, want at least two ", what,
+                             " with nothing between them but layers of single units, as relu and "
+                             "batch_norm are: ",
+                             method, " deals the units between them to the workers",
+                             rules.channels ? "" : "; with cut: all channels, too"));
     return;
   }
   const int64_t least =
@@ -140,6 +140,22 @@ void CheckTail(const v1::Job& job, KeyErrors* errors) {
                            "whole model is not; add a batch_norm after that layer"));
 }
 
+// Without a norm a unit's sums have fewer terms in a subnet than in the whole network, and nothing takes that up.
+std::vector<std::string> SubnetNotes(const v1::Job& job) {
+  const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
+  if (!shape.ok()) return {};
+  std::vector<std::string> names;
+  for (const int layer : CutWithoutNorm(*shape, GroupsOf(*shape, RulesOf(job)))) {
+    names.push_back(shape->layers[static_cast<size_t>(layer)].name);
+  }
+  if (names.empty()) return {};
+  const bool is_one = names.size() == 1;
+  return {absl::StrCat("model.layers: ", absl::StrJoin(names, ", "), is_one ? " makes" : " make",
+                       " units that are dealt to workers, and no batch_norm is behind ",
+                       is_one ? "it" : "them",
+                       "; subnets of such a model hardly learn (docs/papers.md)")};
+}
+
 std::vector<LengthNote> IstLengthNotes(const v1::Job& job, int64_t steps) {
   const int64_t tail = job.method().ist().tail_steps();
   if (tail == 0 || tail < steps) return {};
@@ -148,16 +164,23 @@ std::vector<LengthNote> IstLengthNotes(const v1::Job& job, int64_t steps) {
 
 }  // namespace
 
-extern const Method kIst = {v1::Method::kIst, IstRecipe,
+extern const Method kIst = {v1::Method::kIst,
+                            IstRecipe,
                             [](const v1::Job& job, KeyErrors* errors) {
                               CheckHiddenLayers(job, "ist", errors);
                               CheckTail(job, errors);
                             },
                             IstLengthNotes,
-                            [](const v1::Job& job) { return job.method().ist().tail_steps() > 0; }};
+                            [](const v1::Job& job) { return job.method().ist().tail_steps() > 0; },
+                            SubnetNotes};
 
-extern const Method kEnsemble = {
-    v1::Method::kEnsemble, EnsembleRecipe,
-    [](const v1::Job& job, KeyErrors* errors) { CheckHiddenLayers(job, "ensemble", errors); }};
+extern const Method kEnsemble = [] {
+  Method method = {v1::Method::kEnsemble, EnsembleRecipe};
+  method.check = [](const v1::Job& job, KeyErrors* errors) {
+    CheckHiddenLayers(job, "ensemble", errors);
+  };
+  method.notes = SubnetNotes;
+  return method;
+}();
 
 }  // namespace tessera

@@ -105,7 +105,7 @@ std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
 
 extern const Method kSlimDp = {v1::Method::kSlimDp,        RecipeOf, Check, LengthNotes,
                                /*counts_steps=*/nullptr,
-                               /*idle_keys=*/nullptr,
+                               /*notes=*/nullptr,
                                /*moves_some_entries=*/true};
 
 }  // namespace tessera

@@ -66,15 +66,15 @@ void OnSmallParameters(const v1::Job& job, const Recipe& recipe, Notes* notes) {
                                 " are not rounded"));
 }
 
-// Notes keys of the codec and of the method that have no effect beside others.
-void OnIdleKeys(const v1::Job& job, Notes* notes) {
+// Notes keys of the codec that have no effect beside others, and what the method notes.
+void OnCodecAndMethod(const v1::Job& job, Notes* notes) {
   const CodecRemark idle = IdleIn(job.codec().push());
   if (!idle.message.empty()) {
     notes->push_back(absl::StrCat("codec.push.", idle.key, " ", idle.message));
   }
   const Method* const method = MethodOf(job);
-  if (method == nullptr || method->idle_keys == nullptr) return;
-  for (std::string& note : method->idle_keys(job)) notes->push_back(std::move(note));
+  if (method == nullptr || method->notes == nullptr) return;
+  for (std::string& note : method->notes(job)) notes->push_back(std::move(note));
 }
 
 // Notes a folder that is not used: with etcd the coordinator goes where the servers elect it, and its state with
@@ -107,7 +107,7 @@ std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
   OnRoundedValues(recipe, &notes);
   OnOneExchange(job, recipe, &notes);
   OnSmallParameters(job, recipe, &notes);
-  OnIdleKeys(job, &notes);
+  OnCodecAndMethod(job, &notes);
   OnCoordinatorFolder(job, &notes);
   OnChannelsLast(job.model(), &notes);
   for (std::string& note : LengthNotesOn(job, recipe, rows)) notes.push_back(std::move(note));

@@ -21,11 +21,12 @@ TEST_CASE("subnets need hidden neurons, one for each worker", "[job_check]") {
   CHECK(data.Errors({"method=ist"}).empty());
   CHECK(data.Errors({"method=ensemble", "cluster.workers=32"}).empty());
   CHECK(data.Errors({"method=ist", "cluster.workers=33"}) ==
-        "--set cluster.workers: got 33, want at most 32, the neurons of the "
-        "smallest hidden layer, so that every worker has a part of each\n");
+        "--set cluster.workers: got 33, want at most 32, the units of the smallest hidden layer "
+        "that is cut, so that every worker has a part of each\n");
   CHECK(data.Errors({"method=ensemble", "model.layers=[linear: {units: 10}]"}) ==
-        "--set model.layers: got one linear layer, want at least two: ensemble deals "
-        "hidden neurons to the workers, and there are none\n");
+        "--set model.layers: got no hidden units to deal out, want at least two linear layers "
+        "with nothing between them but layers of single units, as relu and batch_norm are: "
+        "ensemble deals the units between them to the workers; with cut: all channels, too\n");
 }
 
 TEST_CASE("a standby wants another server, and a method whose servers have parts", "[job_check]") {

@@ -28,7 +28,7 @@ TEST_CASE("a bad layer of images gets its message", "[job_images]") {
        "x.yaml:9:10: model.input: got 1 numbers, want three, [channels, height, width]: "
        "convolutions and pooling read images\n"},
       {"    - relu: {}", "    - avg_pool",
-       "x.yaml:13:7: model.layers.2: convolutions and pooling read images, and layers[0], which "
+       "x.yaml:13:7: model.layers.2: convolutions and pooling read images, and layers.0, which "
        "is linear, makes none; want it in front of that\n"},
   };
   for (const Bad& bad : jobs) {
@@ -89,7 +89,7 @@ TEST_CASE("subnets are cut from the linear layers behind convolutions", "[job_im
   CHECK(Errors(kJob, {image, ist, conv + "{linear: {units: 8}}, relu, {linear: {units: 10}}]"})
             .empty());
   CHECK(Errors(kJob, {image, ist, conv + "{linear: {units: 10}}]"})
-            .find("got one linear layer, want at least two: ist deals hidden neurons") !=
+            .find("got no hidden units to deal out, want at least two linear layers") !=
         std::string::npos);
 }
 

@@ -19,16 +19,59 @@ std::vector<int> All(int count) {
   return all;
 }
 
-int Linears(const v1::Model& model) {
-  return static_cast<int>(std::count_if(model.layers().begin(), model.layers().end(),
-                                        [](const v1::Layer& layer) { return layer.has_linear(); }));
+using Layers = google::protobuf::RepeatedPtrField<v1::Layer>;
+
+// The layers with repeats written out.
+Layers Expanded(const Layers& layers) {
+  Layers result;
+  for (const v1::Layer& layer : layers) {
+    if (layer.has_repeat()) {
+      const Layers once = Expanded(layer.repeat().layers());
+      for (int i = 0; i < layer.repeat().times(); ++i) result.MergeFrom(once);
+      continue;
+    }
+    v1::Layer* const copy = result.Add();
+    *copy = layer;
+    if (layer.has_residual()) {
+      *copy->mutable_residual()->mutable_layers() = Expanded(layer.residual().layers());
+      *copy->mutable_residual()->mutable_shortcut() = Expanded(layer.residual().shortcut());
+    }
+    if (layer.has_concat()) {
+      for (v1::Branch& branch : *copy->mutable_concat()->mutable_branches()) {
+        *branch.mutable_layers() = Expanded(branch.layers());
+      }
+    }
+  }
+  return result;
+}
+
+v1::Job Expanded(v1::Job job) {
+  *job.mutable_model()->mutable_layers() = Expanded(job.model().layers());
+  return job;
+}
+
+// Whether units that come to layer `from` of the list are read by weights alone, and reach no sum, no concat and no
+// output.
+bool IsRead(const Layers& layers, int from) {
+  for (int i = from; i < layers.size(); ++i) {
+    const v1::Layer& layer = layers[i];
+    if (layer.has_linear() || layer.has_conv2d()) return true;
+    if (layer.has_residual()) {
+      return IsRead(layer.residual().layers(), 0) && IsRead(layer.residual().shortcut(), 0);
+    }
+    if (layer.has_concat()) {
+      return std::all_of(layer.concat().branches().begin(), layer.concat().branches().end(),
+                         [](const v1::Branch& branch) { return IsRead(branch.layers(), 0); });
+    }
+  }
+  return false;
 }
 
 }  // namespace
 
 SubnetReference::SubnetReference(const v1::Job& job, const Dataset* train, int workers,
                                  Backend* backend)
-    : job_(job),
+    : job_(Expanded(job)),
       train_(*train),
       workers_(workers),
       backend_(*backend),
@@ -42,13 +85,20 @@ SubnetReference::SubnetReference(const v1::Job& job, const Dataset* train, int w
 
 std::vector<int> SubnetReference::Part(uint64_t round, int group, int width,
                                        const std::vector<int>& shares, int site) const {
+  const bool rolls = job_.method().ist().order() == "rolling";
+  const uint64_t drawn_in = rolls ? 0 : round;
   std::vector<std::tuple<uint32_t, uint32_t, int>> order;
   for (int neuron = 0; neuron < width; ++neuron) {
     const PhiloxBlock block =
-        Philox(job_.seed(), Stream::kSubnet, round + (uint64_t{1} << 40) * group, neuron);
+        Philox(job_.seed(), Stream::kSubnet, drawn_in + (uint64_t{1} << 40) * group, neuron);
     order.emplace_back(block[1], block[0], neuron);
   }
   std::sort(order.begin(), order.end());
+  if (rolls) {
+    const int sites = static_cast<int>(shares.size());
+    const int parts = static_cast<int>(group * round % sites);
+    std::rotate(order.begin(), order.begin() + width * parts / sites, order.end());
+  }
   const int all = std::accumulate(shares.begin(), shares.end(), 0);
   const int before = std::accumulate(shares.begin(), shares.begin() + site, 0);
   std::vector<int> part;
@@ -59,44 +109,97 @@ std::vector<int> SubnetReference::Part(uint64_t round, int group, int width,
   return part;
 }
 
+// The next parameter. Each unit of `columns` has as many of its columns as there are for each unit.
+void SubnetReference::AddPiece(const Units& rows, const Units& columns, Cut* cut) const {
+  const ParameterSpec& spec = shape_.parameters[cut->pieces.size()];
+  Piece piece;
+  piece.rows = rows.mine;
+  piece.shared = rows.whole() && columns.whole();
+  const int each = static_cast<int>(spec.columns) / columns.all;
+  for (const int unit : columns.mine) {
+    for (int k = 0; k < each; ++k) piece.columns.push_back(unit * each + k);
+  }
+  cut->pieces.push_back(std::move(piece));
+}
+
+SubnetReference::Units SubnetReference::Walk(const Layers& layers, Units units, Cut* cut) const {
+  const auto whole = [](int count) { return Units{All(count), count}; };
+  const Units one = whole(1);
+  for (int i = 0; i < layers.size(); ++i) {
+    const v1::Layer& layer = layers[i];
+    if (layer.has_linear() || layer.has_conv2d()) {
+      const bool dealt = layer.has_linear() || job_.method().ist().cut() == "all";
+      const bool bias = layer.has_linear() ? layer.linear().bias() : layer.conv2d().bias();
+      Units made = whole(static_cast<int>(layer.has_linear() ? layer.linear().units()
+                                                             : layer.conv2d().channels()));
+      if (dealt && IsRead(layers, i + 1)) {
+        made.mine = Part(cut->round, ++cut->groups, made.all, cut->shares, cut->site);
+      }
+      AddPiece(made, units, cut);
+      if (bias) AddPiece(made, one, cut);
+      units = made;
+    } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
+      AddPiece(units, one, cut);
+      AddPiece(units, one, cut);
+    } else if (layer.has_residual()) {
+      const Units sum = Walk(layer.residual().layers(), units, cut);
+      Walk(layer.residual().shortcut(), units, cut);
+      units = sum;
+    } else if (layer.has_concat()) {
+      int all = 0;
+      for (const v1::Branch& branch : layer.concat().branches()) {
+        all += Walk(branch.layers(), units, cut).all;
+      }
+      units = whole(all);
+    }
+  }
+  return units;
+}
+
 std::vector<SubnetReference::Piece> SubnetReference::PiecesOf(uint64_t round,
                                                               const std::vector<int>& shares,
                                                               int site) const {
-  std::vector<Piece> pieces;
-  const int linears = Linears(job_.model());
-  std::vector<int> neurons = All(static_cast<int>(shape_.inputs()));
-  int group = 0;
-  bool whole = true;  // `neurons` are all there are
-  for (const v1::Layer& layer : job_.model().layers()) {
+  Cut cut;
+  cut.round = round;
+  cut.shares = shares;
+  cut.site = site;
+  const int inputs = static_cast<int>(shape_.images[0].channels);
+  Walk(job_.model().layers(), {All(inputs), inputs}, &cut);
+  REQUIRE(cut.pieces.size() == shape_.parameters.size());
+  return cut.pieces;
+}
+
+namespace {
+
+// Takes the units of each layer from the rows of its weight, parameter *p.
+template <typename Pieces>
+void SetUnits(const Pieces& pieces, Layers* layers, size_t* p) {
+  for (v1::Layer& layer : *layers) {
     if (layer.has_linear()) {
-      const std::vector<int> before = neurons;
-      const bool before_whole = whole;
-      const int units = static_cast<int>(layer.linear().units());
-      ++group;
-      whole = group == linears;
-      neurons = whole ? All(units) : Part(round, group, units, shares, site);
-      pieces.push_back({neurons, before, whole && before_whole});
-      if (layer.linear().bias()) pieces.push_back({neurons, {0}, whole});
+      layer.mutable_linear()->set_units(static_cast<int64_t>(pieces[*p].rows.size()));
+      *p += layer.linear().bias() ? 2 : 1;
+    } else if (layer.has_conv2d()) {
+      layer.mutable_conv2d()->set_channels(static_cast<int64_t>(pieces[*p].rows.size()));
+      *p += layer.conv2d().bias() ? 2 : 1;
     } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
-      pieces.push_back({neurons, {0}, whole});
-      pieces.push_back({neurons, {0}, whole});
+      *p += 2;
+    } else if (layer.has_residual()) {
+      SetUnits(pieces, layer.mutable_residual()->mutable_layers(), p);
+      SetUnits(pieces, layer.mutable_residual()->mutable_shortcut(), p);
+    } else if (layer.has_concat()) {
+      for (v1::Branch& branch : *layer.mutable_concat()->mutable_branches()) {
+        SetUnits(pieces, branch.mutable_layers(), p);
+      }
     }
   }
-  REQUIRE(pieces.size() == shape_.parameters.size());
-  return pieces;
 }
+
+}  // namespace
 
 v1::Model SubnetReference::SmallModel(const std::vector<Piece>& pieces) const {
   v1::Model model = job_.model();
   size_t p = 0;
-  for (v1::Layer& layer : *model.mutable_layers()) {
-    if (layer.has_linear()) {
-      layer.mutable_linear()->set_units(static_cast<int64_t>(pieces[p].rows.size()));
-      p += layer.linear().bias() ? 2 : 1;
-    } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
-      p += 2;
-    }
-  }
+  SetUnits(pieces, model.mutable_layers(), &p);
   return model;
 }
 

@@ -48,6 +48,23 @@ class SubnetReference {
     std::vector<int> columns;
     bool shared = false;
   };
+  using Layers = google::protobuf::RepeatedPtrField<v1::Layer>;
+  // Units that flow between layers: those that the site has, of how many.
+  struct Units {
+    std::vector<int> mine;
+    int all = 0;
+    bool whole() const { return static_cast<int>(mine.size()) == all; }
+  };
+  // How a round is cut for a site, on the way through the layers.
+  struct Cut {
+    uint64_t round = 0;
+    std::vector<int> shares;
+    int site = 0;
+    int groups = 0;
+    std::vector<Piece> pieces;
+  };
+  Units Walk(const Layers& layers, Units units, Cut* cut) const;
+  void AddPiece(const Units& rows, const Units& columns, Cut* cut) const;
   std::vector<Piece> PiecesOf(uint64_t round, const std::vector<int>& shares, int site) const;
   std::vector<int> Part(uint64_t round, int group, int width, const std::vector<int>& shares,
                         int site) const;
@@ -64,6 +81,7 @@ class SubnetReference {
   };
   void Step(Local* local, int rank, uint64_t step);
 
+  // With repeats written out.
   const v1::Job job_;
   const Dataset& train_;
   const int workers_;

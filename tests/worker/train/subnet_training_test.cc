@@ -55,6 +55,51 @@ TEST_CASE("subnet training equals a reference in one thread to the bit, and move
   }
 }
 
+// Residual sums of features, of which one has a shortcut of its own, in copies.
+constexpr char kResiduals[] =
+    "model.layers=[linear: {units: 12}, batch_norm, relu, repeat: {times: 2, layers: ["
+    "residual: {layers: [linear: {units: 9, bias: false}, batch_norm, relu, linear: {units: 12}]}, "
+    "residual: {layers: [linear: {units: 7}, relu, linear: {units: 12}], "
+    "shortcut: [linear: {units: 12}]}]}, relu, linear: {units: 10}]";
+// Images: a plain convolution, a block with a concat within it, and one whose sum is what the linear layers read.
+constexpr char kImages[] =
+    "model={input: [1, 8, 8], layers: [conv2d: {channels: 6, kernel: 3, padding: 1, bias: false}, "
+    "batch_norm, relu, residual: {layers: [conv2d: {channels: 5, kernel: 3, stride: 2, padding: "
+    "1}, "
+    "batch_norm, relu, concat: [[conv2d: {channels: 3, kernel: 1}], [max_pool: {kernel: 3, stride: "
+    "1, padding: 1}, conv2d: {channels: 4, kernel: 3, padding: 1}, batch_norm, relu, conv2d: "
+    "{channels: 4, kernel: 1}]]], shortcut: [conv2d: {channels: 7, kernel: 1, stride: 2}, "
+    "batch_norm]}, relu, conv2d: {channels: 6, kernel: 3}, batch_norm, relu, linear: {units: 11}, "
+    "batch_norm, relu, linear: {units: 10}]}";
+
+TEST_CASE("subnets of models with blocks equal the reference to the bit", "[subnet][train]") {
+  const int workers = GENERATE(1, 2, 3);
+  const std::string model = GENERATE(kResiduals, kImages);
+  const std::string method =
+      GENERATE("method={ist: {local_steps: 7, cut: all}}", "method={ist: {local_steps: 7}}",
+               "method={ist: {local_steps: 7, cut: all, order: rolling}}");
+  CAPTURE(workers, model, method);
+  const v1::Job job = SubnetJob({model, method}, 2, workers);
+  const Datasets data = DataOf(job);
+  InProcessServers cluster(job, *RecipeFor(job), 2, workers);
+  const auto ran = Train(job, &data, &cluster, workers);
+  const auto backend = *CreateBackend("cpu", 1);
+  SubnetReference reference(job, &data.train, workers, backend.get());
+  const std::vector<int64_t> steps = {7, 7, 5};
+  for (uint64_t round = 1; round <= 3; ++round) {
+    reference.Round(round, 7 * (round - 1), steps[round - 1], std::vector<bool>(workers, true));
+  }
+  CHECK(cluster.Parameters() == reference.Parameters());
+  for (int site = 0; site < workers; ++site) {
+    uint64_t floats = 0;
+    for (uint64_t round = 1; round <= 3; ++round) {
+      floats += reference.SubnetSize(round, workers, site);
+    }
+    CHECK(ran[site]->client.traffic().push_payload_bytes == 4 * floats);
+    CHECK(ran[site]->client.traffic().pull_payload_bytes == 4 * floats);
+  }
+}
+
 TEST_CASE("all sites together move what the formula of the paper says", "[subnet][train]") {
   // 64 - 17 - 13 - 10, without vectors.
   const v1::Job job = SubnetJob({"model.layers=[linear: {units: 17, bias: false}, relu: {}, "
