@@ -126,7 +126,7 @@ TEST_CASE("layers that images do not fit are refused, with what is wanted",
   AddLinear(model, 5, false);
   AddConvolution(model, 8, {1});
   CHECK(message(model) ==
-        "model.layers[1]: convolutions and pooling read images, and layers[0], which is linear, "
+        "model.layers[1]: convolutions and pooling read images, and layers.0, which is linear, "
         "makes none; want it in front of that");
   model = Input({1, 8, 6});
   AddConvolution(model, 8, {3, 7});

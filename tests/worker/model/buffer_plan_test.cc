@@ -35,6 +35,7 @@ GraphNode Relu(int read, int64_t width) {
   node.in_place = true;
   node.backward_in_place = true;
   node.backward_reads_y = true;
+  node.keeps_signs = true;
   return node;
 }
 
@@ -96,6 +97,17 @@ class Machine {
     }
     CHECK(is_there);
   }
+  // Whether all that was written over the output of node i kept its signs.
+  bool SignsAreLeft(int i) const {
+    int at = i;
+    for (int k = i + 1; k < static_cast<int>(nodes_.size()); ++k) {
+      if (holds_[plan_.outputs[i]] == Output(at)) return true;
+      if (nodes_[k].reads[0] != at || plan_.outputs[k] != plan_.outputs[at]) continue;
+      if (!nodes_[k].keeps_signs) return false;
+      at = k;
+    }
+    return holds_[plan_.outputs[i]] == Output(at);
+  }
   void Backward(int i, std::vector<std::vector<int>>* parts) {
     const GraphNode& node = nodes_[i];
     CAPTURE(i);
@@ -107,6 +119,7 @@ class Machine {
     if (node.backward_reads_y) {
       Reads(i);
       if (node.needs_own_y) CHECK(holds_[plan_.outputs[i]] == Output(i));
+      CHECK(SignsAreLeft(i));
     }
     for (size_t k = 0; k < node.reads.size(); ++k) {
       const TrainingBuffers::InputGradient& to = plan_.input_gradients[i][k];
@@ -114,7 +127,7 @@ class Machine {
       const int read = node.reads[k];
       const int64_t width = read == kNetworkInput ? 1 : nodes_[read].width;
       const bool is_in_place = to.buffer == plan_.gradients[i];
-      CHECK((!is_in_place || (node.backward_in_place && k == 0 && node.reads.size() == 1)));
+      CHECK((!is_in_place || (node.backward_in_place && k == 0)));
       if (to.adds) {
         CHECK(holds_[plan_.GradientOf(read)] == Gradient(read));
         Write(to.buffer, "part", width);
@@ -125,8 +138,9 @@ class Machine {
         Write(to.buffer, Gradient(read), width);
       }
       (*parts)[read + 1].push_back(i);
-      // The node's own gradient is read for each of its inputs.
-      if (!is_in_place) CHECK(holds_[plan_.gradients[i]] == Gradient(i));
+      // The node's own gradient is read for each of its inputs, or what was written over it for the first one.
+      const int over = plan_.input_gradients[i][0].buffer == plan_.gradients[i] ? node.reads[0] : i;
+      CHECK(holds_[plan_.gradients[i]] == Gradient(over));
     }
   }
 
@@ -280,9 +294,10 @@ TEST_CASE("plans of random graphs read nothing that was overwritten", "[buffers]
         node.reads.push_back(draw(3) == 0 ? draw(i + 1) - 1 : i - 1);
       }
       node.width = 1 + draw(9);
-      if (node.reads[0] != kNetworkInput && inputs == 1 && draw(2) == 0) {
+      if (node.reads[0] != kNetworkInput && draw(2) == 0) {
         node.in_place = draw(2) == 0;
         node.backward_in_place = draw(2) == 0;
+        node.keeps_signs = draw(2) == 0;
         node.width = nodes[node.reads[0]].width;
       }
       node.learns = draw(3) == 0;

@@ -20,13 +20,13 @@ TEST_CASE("the columns of a kind of stage agree with those of its layers", "[sta
     for (const StageKind& stage : StageKinds()) {
       if (stage.layer != layer.kind_case) continue;
       CAPTURE(stage.layer);
-      const bool is_elementwise = layer.reads == LayerReads::kUnits;
+      const bool is_elementwise = layer.reads == LayerReads::kUnits || layer.join != nullptr;
       CHECK((is_elementwise || !(stage.forward_in_place || stage.backward_in_place)));
       // A stage that overwrites what it reads cannot read it again.
       CHECK((!stage.forward_in_place || !stage.backward_reads_x));
       CHECK((!stage.works_by_rows || stage.is_product));
       CHECK((!layer.reads_sparse || stage.works_by_rows));
-      CHECK((layer.makes_units() ? stage.works_by_rows : !stage.works_by_rows));
+      CHECK(stage.works_by_rows == (layer.reads == LayerReads::kFeatures));
     }
   }
 }
