@@ -4,6 +4,7 @@
 #include <dirent.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "common/config/job_digest.h"
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
+#include "common/layout/parameters.h"
 
 namespace tessera {
 namespace {
@@ -40,6 +42,23 @@ TEST_CASE("every job file is right, and prints to itself", "[job_files]") {
     REQUIRE(printed.ok());
     CHECK(JobDigest(printed.job) == JobDigest(reading.job));
     CHECK(printed.job.SerializeAsString() == reading.job.SerializeAsString());
+  }
+}
+
+TEST_CASE("models of the literature have the published numbers of parameters", "[job_files]") {
+  const std::map<std::string, int64_t> published = {
+      {"cifar_resnet18", 11173962},     {"imagenet_alexnet", 61100840},
+      {"imagenet_googlenet", 6624904},  {"imagenet_inception3", 23834568},
+      {"imagenet_resnet18", 11689512},  {"imagenet_resnet50", 25557032},
+      {"imagenet_resnet152", 60192808}, {"imagenet_vgg16", 138357544},
+  };
+  for (const auto& [name, parameters] : published) {
+    CAPTURE(name);
+    const JobReading reading = ReadJobFile("deploy/jobs/" + name + ".yaml", {}, {false});
+    REQUIRE(reading.ok());
+    const absl::StatusOr<ModelShape> shape = ShapeOf(reading.job.model());
+    REQUIRE(shape.ok());
+    CHECK(shape->size == parameters);
   }
 }
 
