@@ -54,6 +54,15 @@ class Checkpoints(CheckpointTest):
                     with self.case("%s %s %d" % (list(method)[0], list(optimizer)[0], servers)):
                         self.resume_all(self.small(method=method, optimizer=optimizer, servers=servers), every)
 
+    def test_models_with_blocks_are_resumed(self):
+        conv = {"conv2d": {"channels": 4, "kernel": 3, "padding": 1}}
+        model = {"input": [1, 8, 8], "layers": [
+            conv, "batch_norm", "relu", {"residual": {"layers": [conv, "batch_norm", {"dropout": {"probability": 0.1}}]}},
+            {"concat": [[], [{"conv2d": {"channels": 2, "kernel": 1}}]]}, "avg_pool", {"linear": {"units": 10}}]}
+        for method, every in (({"data_parallel": {}}, 21), ({"ist": {"local_steps": 5, "cut": "all"}}, 25)):
+            with self.case(list(method)[0]):
+                self.resume_all(dict(self.small(method=method, optimizer=MOMENTUM, servers=2), model=model), every)
+
     def test_a_tail_on_the_whole_model_is_resumed(self):
         job = self.small(method={"ist": {"local_steps": 5, "tail_steps": 40}}, optimizer=MOMENTUM)
         job["model"]["layers"].append({"batch_norm": {"affine": False}})

@@ -230,6 +230,33 @@ class Exported(CheckpointTest):
         self.assertEqual(right, round(450 * report["final"]["test_accuracy"]))
         self.assertTrue(math.isfinite(report["final"]["test_loss"]))
 
+    @unittest.skipUnless(torch, "python3-torch is not installed")
+    def test_a_model_with_blocks_loads_strictly_into_the_module_of_its_job(self):
+        sys.path.insert(0, os.path.join("deploy", "examples"))
+        from pytorch_model import module_of  # noqa: E402
+        job = digits(epochs=4)
+        conv = [{"conv2d": {"channels": 6, "kernel": 3, "padding": 1, "bias": False}}, "batch_norm", "relu"]
+        job["model"] = {"input": [1, 8, 8], "layers": conv + [
+            {"repeat": {"times": 2, "layers": [{"residual": {"layers": conv}}]}},
+            {"residual": {"layers": [{"conv2d": {"channels": 8, "kernel": 3, "stride": 2, "padding": 1}}, "batch_norm"],
+                          "shortcut": [{"conv2d": {"channels": 8, "kernel": 1, "stride": 2}}]}},
+            {"concat": [[], conv, [{"max_pool": {"kernel": 3, "stride": 1, "padding": 1}}]]}, "avg_pool",
+            {"linear": {"units": 10}}]}
+        folder, model = self.path("checkpoints"), self.path("model.safetensors")
+        report = run_to_end(self, keeping(job, folder, 0))
+        self.evaluate(folder, write_job(self, job))
+        self.assertEqual(tessera("export", folder, model, "--quiet"), (0, "", ""))
+        state, facts = docs_loader()(model)
+        self.assertIn("layers.3.1.0.layers.0.weight", state)
+        net = module_of(job["model"])
+        net.load_state_dict(state, strict=True)
+        net.eval()
+        x = torch.tensor(read_idx("test-images-idx3-ubyte.gz", 16).reshape(-1, 1, 8, 8) / 255.0)
+        x = ((x - facts["mean"][0]) / facts["stddev"][0]).float()
+        labels = torch.tensor(read_idx("test-labels-idx1-ubyte.gz", 8).astype(int))
+        right = int((net(x).argmax(1) == labels).sum())
+        self.assertEqual(right, round(450 * report["final"]["test_accuracy"]))
+
 
 if __name__ == "__main__":
     unittest.main()

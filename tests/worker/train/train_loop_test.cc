@@ -89,6 +89,29 @@ TEST_CASE("k workers of batch b follow one worker of batch k*b", "[train]") {
   CHECK(MaxDifference(many.parameters, untrained.parameters) > 1e-2);
 }
 
+// Residual sums and a concat of convolutions, without norms, whose statistics are of a worker's own rows.
+constexpr char kBlocks[] =
+    "model={input: [1, 8, 8], layers: [conv2d: {channels: 4, kernel: 3, padding: 1}, relu, repeat: "
+    "{times: 2, layers: [residual: {layers: [conv2d: {channels: 4, kernel: 3, padding: 1}, "
+    "relu]}]}, "
+    "concat: [[conv2d: {channels: 3, kernel: 1}], [max_pool: {kernel: 3, stride: 1, padding: 1}], "
+    "[]], "
+    "relu, avg_pool: {kernel: 4}, linear: {units: 10}]}";
+
+TEST_CASE("workers of a model with blocks follow one that has all of their rows", "[train]") {
+  const int workers = GENERATE(2, 3);
+  const std::string rate = "train.optimizer.sgd.learning_rate=0.02";
+  const Outcome many = Train(Job({kBlocks, rate}), 2, workers);
+  const Outcome one =
+      Train(Job({kBlocks, rate, absl::StrCat("train.batch_size=", 12 * workers)}), 2, 1);
+  const Outcome local = Train(Job({kBlocks, rate, "method.local_sgd.local_steps=1"}), 2, workers);
+  const Outcome untrained = Train(Job({kBlocks, "train.optimizer.sgd.learning_rate=0"}), 2, 1);
+  CHECK(MaxDifference(many.parameters, one.parameters) < 4e-6);
+  CHECK(MaxDifference(many.parameters, local.parameters) < 4e-6);
+  CHECK(MaxDifference(many.parameters, untrained.parameters) > 1e-2);
+  CHECK(Train(Job({kBlocks, rate}), 3, workers).hash == many.hash);
+}
+
 TEST_CASE("momentum and weight decay on the servers follow one worker too", "[train]") {
   const std::string sgd =
       "train.optimizer={sgd: {learning_rate: 0.02, momentum: 0.9, weight_decay: 0.01}}";
