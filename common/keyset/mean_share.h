@@ -16,7 +16,8 @@ namespace tessera {
 // Returns the weights of such sums, as indices into shape.parameters.
 std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups& groups);
 
-// The layers that make units which are cut and which nothing behind them normalises, as indices into ModelShape::layers.
+// The layers that make units which are cut and which nothing behind them normalises, as indices into
+// ModelShape::layers.
 std::vector<int> CutWithoutNorm(const ModelShape& shape, const NeuronGroups& groups);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Independent subnets: in each round every hidden unit that is cut belongs to one site, and a site trains the network of
-// its units alone.
+// Independent subnets: in each round every hidden unit that is cut belongs to one site, and a site trains the network
+// of its units alone.
 //
 // Yuan, Wolfe, Dun, Tang, Kyrillidis, Jermaine: Distributed Learning of Deep Neural Networks using
 // Independent Subnet Training, VLDB 2022.

@@ -46,7 +46,7 @@ absl::StatusOr<LayerCut> CutBeforeLinear(const v1::Model& model, absl::string_vi
         has_convolution ? " behind the convolutions" : " in front of the first linear layer",
         ", want both: the model is cut between them"));
   }
-  const std::string got = absl::StrCat("method.layer_separation.cut: got \"", name, "\", ");
+  const std::string got = absl::StrCat("cut: got \"", name, "\", ");
   if (found == shape.layers.end() || !IsLinear(*found)) {
     std::vector<std::string> names;
     for (const ModelLayer& layer : shape.layers) {

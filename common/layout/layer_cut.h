@@ -35,8 +35,8 @@ struct LayerCut {
 };
 
 // Before the linear layer of this name, as ModelLayer::name, or before the first one where `name` is empty.
-// kInvalidArgument where there is none, or nothing that learns in front of it (no convolution, where it is the first), or
-// a block reaches over the cut, or ShapeOf refuses the model.
+// kInvalidArgument where there is none, or nothing that learns in front of it (no convolution, where it is the first),
+// or a block reaches over the cut, or ShapeOf refuses the model; what is about `name` begins with "cut: ".
 absl::StatusOr<LayerCut> CutBeforeLinear(const v1::Model& model, absl::string_view name = "");
 
 // What a shard owns of `range`, out of all that it owns; offsets count from the first of these entries.

@@ -2,7 +2,8 @@
 //   payload      gradient of one minibatch      key set  dense, of one half of the layers     codec  any
 //   consistency  barrier                        rule     the job's optimizer, fed the mean gradient
 //
-// The model is cut before its first linear layer, or before the one that `cut` names. Workers of the first ranks have the data and the half in front;
+// The model is cut before its first linear layer, or before the one that `cut` names. Workers of the first ranks have
+// the data and the half in front;
 // each sends the activations at the cut, with the labels, to one of the last ranks, which has the half behind and
 // returns their gradient (worker/activations). Both push the gradients of their own half: what the servers apply
 // is the mean over the minibatches, as in data_parallel with as many workers as have data, step for step.
@@ -60,9 +61,8 @@ void Check(const v1::Job& job, KeyErrors* errors) {
       CutBeforeLinear(job.model(), job.method().layer_separation().cut());
   if (!errors->Sound("model") || cut.ok()) return;
   absl::string_view message = cut.status().message();
-  if (const std::string cut_key = "method.layer_separation.cut";
-      absl::ConsumePrefix(&message, cut_key + ": ")) {
-    errors->Add(cut_key, message);
+  if (absl::ConsumePrefix(&message, "cut: ")) {
+    errors->Add("method.layer_separation.cut", message);
   } else {
     errors->Add("model.layers", absl::StrCat(absl::StripPrefix(message, "model.layers: "),
                                              " with method layer_separation"));

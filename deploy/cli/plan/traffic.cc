@@ -111,7 +111,8 @@ KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& sh
   place.seed = job.seed();
   place.round = 1;
   place.shares.assign(std::max<int64_t>(1, job.cluster().workers()), 1);
-  return SubnetKeys(shape, SubnetOf(shape, GroupsOf(shape, recipe.subnet_rules), place), place, servers);
+  return SubnetKeys(shape, SubnetOf(shape, GroupsOf(shape, recipe.subnet_rules), place), place,
+                    servers);
 }
 
 std::string Describe(const TrafficForecast& forecast) {

@@ -17,8 +17,7 @@ struct Case {
   ModelShape shape;
   NeuronGroups groups;
 
-  explicit Case(const v1::Model& m)
-      : model(m), shape(*ShapeOf(m)), groups(GroupsOf(shape)) {}
+  explicit Case(const v1::Model& m) : model(m), shape(*ShapeOf(m)), groups(GroupsOf(shape)) {}
 };
 
 TEST_CASE("parts are disjoint and cover every hidden neuron", "[subnet]") {

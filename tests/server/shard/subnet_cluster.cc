@@ -21,10 +21,7 @@ constexpr int kValueKind = 2;
 
 SubnetCluster::SubnetCluster(const v1::Model& model, int servers, uint64_t seed,
                              const std::optional<ShardLimits>& limits, bool has_tail)
-    : description_(model),
-      shape_(*ShapeOf(model)),
-      groups_(GroupsOf(shape_)),
-      seed_(seed) {
+    : description_(model), shape_(*ShapeOf(model)), groups_(GroupsOf(shape_)), seed_(seed) {
   for (int s = 0; s < servers; ++s) {
     Shard::Options options;
     options.shape = shape_;

@@ -49,8 +49,8 @@ MODELS = {
             {"max_pool": {"kernel": 2}}, {"linear": {"units": 4}}]},
     "a dense block and a block first": {
         "input": [2, 6, 6],
-        "layers": [{"concat": [[], unit(3, 3)]}, {"concat": [[], unit(3, 3)]}, {"concat": [[], [], ["relu"]]}, "avg_pool",
-                   {"linear": {"units": 3}}]},
+        "layers": [{"concat": [[], unit(3, 3)]}, {"concat": [[], unit(3, 3)]}, {"concat": [[], [], ["relu"]]},
+                   "avg_pool", {"linear": {"units": 3}}]},
     "residual sums of features": {
         "input": [12],
         "layers": [{"residual": {"layers": [{"linear": {"units": 9}}, "relu", {"linear": {"units": 12}}]}},
