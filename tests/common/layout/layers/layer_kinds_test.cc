@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "absl/strings/match.h"
 #include "catch2/catch.hpp"
 
 namespace tessera {
@@ -18,6 +19,12 @@ v1::Layer LayerOf(const LayerKind& kind) {
     layer.mutable_conv2d()->add_kernel(2);
   }
   if (layer.has_batch_norm()) layer.mutable_batch_norm()->set_affine(true);
+  if (layer.has_layer_norm()) layer.mutable_layer_norm()->set_affine(true);
+  if (layer.has_group_norm()) {
+    layer.mutable_group_norm()->set_affine(true);
+    layer.mutable_group_norm()->set_groups(3);
+  }
+  if (layer.has_local_response_norm()) layer.mutable_local_response_norm()->set_size(5);
   return layer;
 }
 
@@ -27,6 +34,8 @@ TEST_CASE("every layer of the job language is in the table, once", "[layers]") {
   std::set<int> cases;
   for (const LayerKind& kind : LayerKinds()) CHECK(cases.insert(kind.kind_case).second);
   const auto* const kinds = v1::Layer::descriptor()->oneof_decl(0);
+  // A repeat is no layer of its own: its copies are.
+  CHECK(cases.insert(v1::Layer::kRepeat).second);
   CHECK(static_cast<int>(cases.size()) == kinds->field_count());
   for (int i = 0; i < kinds->field_count(); ++i) CHECK(cases.count(kinds->field(i)->number()) == 1);
 }
@@ -40,7 +49,8 @@ TEST_CASE("a kind is found by its layer and has its name in the job file", "[lay
   }
   CHECK(FindLayerKind(v1::Layer()) == nullptr);
   CHECK(LayerName(v1::Layer()) == "no layer");
-  CHECK(LayerNames() == "linear, conv2d, max_pool, avg_pool, batch_norm, relu or dropout");
+  CHECK(absl::StartsWith(LayerNames(), "linear, conv2d, max_pool, avg_pool, batch_norm, relu, "));
+  CHECK(absl::EndsWith(LayerNames(), " or repeat"));
 }
 
 TEST_CASE("what the columns of a kind say of its layers holds of their shapes", "[layers]") {
@@ -48,10 +58,17 @@ TEST_CASE("what the columns of a kind say of its layers holds of their shapes", 
     const v1::Layer layer = LayerOf(kind);
     CAPTURE(LayerName(layer));
     const Image before{3, 4, 6};
+    CHECK((kind.join != nullptr) == (kind.reads == LayerReads::kParts));
+    CHECK((kind.join == nullptr) == (kind.shape != nullptr));
+    if (kind.join != nullptr) continue;
     const absl::StatusOr<LayerShape> shape = kind.shape(layer, before);
     REQUIRE(shape.ok());
     CHECK(shape->map.from == before);
-    if (kind.reads == LayerReads::kUnits) CHECK(shape->map.to == before);
+    const bool keeps_shape =
+        kind.reads == LayerReads::kUnits || kind.reads == LayerReads::kUnitsTogether;
+    if (keeps_shape) CHECK(shape->map.to == before);
+    if (kind.reads == LayerReads::kUnits) CHECK_FALSE(kind.keeps_whole(layer));
+    if (kind.reads == LayerReads::kUnitsTogether) CHECK(kind.keeps_whole(layer));
     if (kind.reads == LayerReads::kFeatures) CHECK(shape->map.to.positions() == 1);
     if (kind.learns) CHECK_FALSE(shape->parameters.empty());
     const std::vector<std::string> names = {"weight", "bias"};
@@ -60,7 +77,13 @@ TEST_CASE("what the columns of a kind say of its layers holds of their shapes", 
       const ParameterSpec& spec = shape->parameters[i];
       CHECK(spec.name == names[i]);
       CHECK(spec.rows == shape->map.to.channels);
-      CHECK(spec.is_vector == (i > 0 || !kind.learns));
+      CHECK(spec.is_factor == (i == 0 && kind.learns));
+      // A layer norm has an entry for each value of an image.
+      const bool is_of_values = layer.has_layer_norm();
+      CHECK(spec.columns == (is_of_values     ? before.positions()
+                             : spec.is_factor ? spec.columns
+                                              : 1));
+      CHECK(spec.is_vector == !(is_of_values || spec.is_factor));
     }
     CHECK((kind.set_units != nullptr) == kind.makes_units());
     if (!kind.makes_units()) continue;
