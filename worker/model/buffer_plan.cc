@@ -107,13 +107,17 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
   // By node: the node whose buffer its output is in, and until when that is used.
   std::vector<int> holder(count);
   std::vector<int> used_until(count, -1);
+  // By node: the backward pass reads the signs of what is in its output's buffer, be it this node's or that of a node
+  // whose output it has overwritten.
+  std::vector<bool> signs_count(count, false);
   for (int i = 0; i < count; ++i) {
     const int first = nodes[i].reads[0];
-    const bool overwrites = nodes[i].in_place && first != kNetworkInput &&
-                            readers[first].size() == 1 &&
-                            !(passes[first] && nodes[first].backward_reads_y &&
-                              (nodes[first].needs_own_y || !nodes[i].keeps_signs));
+    const bool overwrites =
+        nodes[i].in_place && first != kNetworkInput && readers[first].size() == 1 &&
+        !(passes[first] && nodes[first].backward_reads_y && nodes[first].needs_own_y) &&
+        (nodes[i].keeps_signs || !signs_count[first]);
     holder[i] = overwrites ? holder[first] : i;
+    signs_count[i] = (passes[i] && nodes[i].backward_reads_y) || (overwrites && signs_count[first]);
     int until = i;
     if (i == count - 1) until = wishes.keeps_output ? backward_time(-1) : count;
     for (const int reader : readers[i]) {
