@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/layout/layers/layer_kinds.h"
 #include "worker/model/model_loss.h"
+#include "worker/model/network_memory.h"
 
 namespace tessera {
 namespace {
@@ -42,7 +43,10 @@ std::vector<StreamedNetwork::Segment> StreamedNetwork::SegmentsOf(const NetworkP
   std::vector<Segment> segments;
   int64_t constants = 0;
   for (const StagePlan& stage : plan.stages) {
-    if (segments.empty() || stage.kind->works_by_rows) {
+    const bool is_behind_linear =
+        segments.size() > 1 || (!segments.empty() && segments[0].linear != nullptr);
+    const bool wants_all = is_behind_linear && !stage.is_elementwise();
+    if (segments.empty() || stage.kind->works_by_rows || wants_all) {
       Segment segment;
       segment.inputs = stage.inputs;
       segment.outputs = stage.outputs;
@@ -87,7 +91,7 @@ StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Segment>& segm
       activations = std::max(activations, examples * segment.outputs);
     }
     if (segment.linear == nullptr) {
-      int at = segment.moves % 2;
+      size_t at = (s + static_cast<size_t>(segment.moves)) % 2;
       int64_t width = segment.inputs;
       for (const StagePlan* const stage : segment.behind) {
         sizes.activations[at] = std::max(sizes.activations[at], examples * width);
@@ -110,7 +114,8 @@ int64_t StreamedNetwork::MemoryNeeded(const NetworkPlan& plan, const Options& op
       SizesOf(Calibrated(segments), options, calibration_examples, false).floats();
   const int64_t examples = std::min(options.examples_max, score_examples);
   const int64_t pass = std::max(calibrates, SizesOf(segments, options, examples, true).floats());
-  return (HeldFloats(plan) + plan.constants + pass) * kFloatBytes +
+  const int64_t kept = KeptFloats(plan, options.batch_max, /*trains=*/false);
+  return (HeldFloats(plan) + plan.constants + kept + pass) * kFloatBytes +
          static_cast<int64_t>(sizeof(LossSums));
 }
 
@@ -258,7 +263,7 @@ absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Segment>& se
     const Segment& segment = segments[s];
     float* const y = pass.buffers->activations[s % 2].data();
     if (segment.linear == nullptr) {
-      TESSERA_RETURN_IF_ERROR(RunFront(segment, pass));
+      TESSERA_RETURN_IF_ERROR(RunWhole(segments, s, pass));
       x = y;
       continue;
     }
@@ -283,11 +288,14 @@ absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Segment>& se
   return x;
 }
 
-absl::Status StreamedNetwork::RunFront(const Segment& segment, const Pass& pass) {
-  // The moves end in the first one.
-  float* here = pass.buffers->activations[segment.moves % 2].data();
-  float* there = pass.buffers->activations[1 - segment.moves % 2].data();
-  TESSERA_RETURN_IF_ERROR(CopyInputs(pass, segment.inputs, here));
+absl::Status StreamedNetwork::RunWhole(const std::vector<Segment>& segments, size_t s,
+                                       const Pass& pass) {
+  const Segment& segment = segments[s];
+  // The moves end in the segment's own activations. A segment behind others has one move, from theirs.
+  const size_t from = (s + static_cast<size_t>(segment.moves)) % 2;
+  float* here = pass.buffers->activations[from].data();
+  float* there = pass.buffers->activations[1 - from].data();
+  if (s == 0) TESSERA_RETURN_IF_ERROR(CopyInputs(pass, segment.inputs, here));
   float* constants = constants_.data() + segment.constants;
   for (const StagePlan* const stage : segment.behind) {
     if (stage->is_elementwise()) {

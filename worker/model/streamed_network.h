@@ -5,9 +5,9 @@
 //     send the sums through all that lies between this linear layer and the next one
 //
 // What lies between looks at one neuron at a time, so that a block's neurons go through all of it by
-// themselves. In front of the first linear layer, where convolutions may be, a layer after the other works
-// on all examples. Held are a block, the activations before and behind the layer, the parameters that
-// are vectors, and convolutions' weights.
+// themselves. In front of the first linear layer, where convolutions may be, and from a layer on that looks at several
+// neurons, such as a layer norm, a layer after the other works on all examples. Held are a block, the activations
+// before and behind the layer, the parameters that are vectors, and convolutions' weights.
 #ifndef TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 #define TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 
@@ -74,8 +74,8 @@ class StreamedNetwork {
   absl::StatusOr<Scores> Score(ExampleSource* examples, absl::Span<const float> constants);
 
  private:
-  // A linear layer and all behind it up to the next one. The first has none where a model begins
-  // with something else.
+  // A linear layer and all behind it up to the next one, or up to a layer that looks at several neurons, which begins a
+  // segment without a linear layer. So does the model where its first layer is none.
   struct Segment {
     const StagePlan* linear = nullptr;
     int64_t inputs = 0;
@@ -118,8 +118,8 @@ class StreamedNetwork {
                                    bool keeps_last);
   // Sends the pass's examples through `segments`. Returns the last one's activations.
   absl::StatusOr<const float*> Run(const std::vector<Segment>& segments, const Pass& pass);
-  // The examples through a segment that begins with no linear layer, into the first activations.
-  absl::Status RunFront(const Segment& segment, const Pass& pass);
+  // The examples through segment s, which begins with no linear layer, into its activations.
+  absl::Status RunWhole(const std::vector<Segment>& segments, size_t s, const Pass& pass);
   // `values` are such columns of what the stage reads, and become those of what it writes.
   void ApplyElementwise(const StagePlan& plan, const UnitColumns& columns, bool calibrates,
                         float* constants, float* values);
