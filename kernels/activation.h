@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/activation_function.h"
 #include "kernels/dropout_key.h"
 #include "kernels/shape.h"
 
@@ -17,6 +18,13 @@ class ActivationKernel {
   virtual void Relu(int64_t n, const float* x, float* y) = 0;
   // dx = dy where y > 0 (or NaN), else 0; y is what Relu wrote. dx may be dy.
   virtual void ReluBackward(int64_t n, const float* y, const float* dy, float* dx) = 0;
+
+  // y = the function of x. y may be x.
+  virtual void Apply(const ActivationFunction& function, int64_t n, const float* x, float* y) = 0;
+  // dx = dy times the function's slope, which follows from `of`: what Apply wrote where the function is kSlopeOfY, else
+  // what it read. dx may be dy.
+  virtual void ApplyBackward(const ActivationFunction& function, int64_t n, const float* of,
+                             const float* dy, float* dx) = 0;
 
   // y = x / (1 - probability), or 0 where dropped. Also the gradient: dx from dy. y may be x. `key` is
   // in the device's memory and read when the kernel runs; `layer` is below 2^8.

@@ -13,10 +13,12 @@
 #include "kernels/bf16.h"
 #include "kernels/convolution.h"
 #include "kernels/exchange.h"
+#include "kernels/group_norm.h"
 #include "kernels/linear.h"
 #include "kernels/loss.h"
 #include "kernels/memory.h"
 #include "kernels/pooling.h"
+#include "kernels/response_norm.h"
 #include "kernels/sequence.h"
 #include "kernels/shape.h"
 #include "kernels/shortcuts.h"
@@ -58,6 +60,8 @@ class Backend {
   virtual PoolingKernel& pooling() = 0;
   virtual SparseLinearKernel& sparse_linear() = 0;
   virtual BatchNormKernel& batch_norm() = 0;
+  virtual GroupNormKernel& group_norm() = 0;
+  virtual ResponseNormKernel& response_norm() = 0;
   virtual ActivationKernel& activation() = 0;
   virtual LossKernel& loss() = 0;
   virtual VectorKernel& vector() = 0;

@@ -21,8 +21,8 @@ struct Image {
   }
 };
 
-// Of a convolution or of pooling. Output (y, x) looks at rows [y stride_y - padding_y, that + height)
-// and columns likewise; what lies outside of the image is padding.
+// Of a convolution or of pooling. Output (y, x) looks at `height` rows from y stride_y - padding_y on, each dilation_y
+// behind the one before, and at columns likewise; what lies outside of the image is padding.
 struct Window {
   int64_t height = 1;
   int64_t width = 1;
@@ -30,18 +30,24 @@ struct Window {
   int64_t stride_x = 1;
   int64_t padding_y = 0;
   int64_t padding_x = 0;
+  int64_t dilation_y = 1;
+  int64_t dilation_x = 1;
 
   int64_t size() const { return height * width; }
+  // The rows and the columns from the first to the last that it looks at.
+  int64_t span_y() const { return (height - 1) * dilation_y + 1; }
+  int64_t span_x() const { return (width - 1) * dilation_x + 1; }
 
   friend bool operator==(const Window& a, const Window& b) {
     return a.height == b.height && a.width == b.width && a.stride_y == b.stride_y &&
-           a.stride_x == b.stride_x && a.padding_y == b.padding_y && a.padding_x == b.padding_x;
+           a.stride_x == b.stride_x && a.padding_y == b.padding_y && a.padding_x == b.padding_x &&
+           a.dilation_y == b.dilation_y && a.dilation_x == b.dilation_x;
   }
 };
 
-// How many places such a window has along one extent; 0 where it does not fit.
-inline int64_t WindowPlaces(int64_t extent, int64_t window, int64_t stride, int64_t padding) {
-  const int64_t room = extent + 2 * padding - window;
+// How many places a window of such a span has along one extent; 0 where it does not fit.
+inline int64_t WindowPlaces(int64_t extent, int64_t span, int64_t stride, int64_t padding) {
+  const int64_t room = extent + 2 * padding - span;
   return room < 0 ? 0 : room / stride + 1;
 }
 
@@ -50,14 +56,24 @@ struct ImageMap {
   Image from;
   Image to;
   Window window;
+  // Of a convolution: so many groups of as many channels each, before and behind it, and each group behind is computed
+  // from its own in front.
+  int64_t groups = 1;
+
+  // Channels that one output is computed from.
+  int64_t group_channels() const { return from.channels / groups; }
+  // A convolution's weight: values that one output is computed from, and all.
+  int64_t weight_columns() const { return group_channels() * window.size(); }
+  int64_t weight_size() const { return to.channels * weight_columns(); }
 };
 
 // With so many channels behind it.
-inline ImageMap MapOf(const Image& from, const Window& window, int64_t channels) {
+inline ImageMap MapOf(const Image& from, const Window& window, int64_t channels,
+                      int64_t groups = 1) {
   const Image to{channels,
-                 WindowPlaces(from.height, window.height, window.stride_y, window.padding_y),
-                 WindowPlaces(from.width, window.width, window.stride_x, window.padding_x)};
-  return {from, to, window};
+                 WindowPlaces(from.height, window.span_y(), window.stride_y, window.padding_y),
+                 WindowPlaces(from.width, window.span_x(), window.stride_x, window.padding_x)};
+  return {from, to, window, groups};
 }
 
 }  // namespace tessera

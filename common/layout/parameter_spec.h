@@ -20,8 +20,11 @@ struct ParameterSpec {
   // Initial values: uniform in [-bound, bound) from Philox, or `constant` where bound is 0.
   float initial_bound = 0;
   float initial_constant = 0;
-  // A convolution's columns: channels, height and width. Empty: no more than `columns`.
+  // What the columns are: channels, height and width of a convolution's weight, height and width of a layer norm's on
+  // images. Empty: no more than `columns`.
   std::vector<int64_t> columns_are = {};
+  // Its layer computes products with it, as linear layers and convolutions do with their weights.
+  bool is_factor = false;
 
   int64_t size() const { return rows * columns; }
 };

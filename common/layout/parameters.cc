@@ -83,7 +83,7 @@ class ShapeMaker {
     }
     std::string flattened_by = flattened_by_[*at + 1];
     if (kind->reads == LayerReads::kImages && !flattened_by.empty()) {
-      return Refused(key, absl::StrCat("convolutions and pooling read images, and ", flattened_by,
+      return Refused(key, absl::StrCat(LayerName(layer), " reads images, and ", flattened_by,
                                        " makes none; want it in front of that"));
     }
     absl::StatusOr<LayerShape> made = kind->shape(layer, shape_.images[*at + 1]);
@@ -137,8 +137,8 @@ absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model) {
     if (model.input_size() != 3) {
       return absl::InvalidArgumentError(
           absl::StrCat("model.input: got ", model.input_size(),
-                       " numbers, want three, [channels, height, width]: convolutions and "
-                       "pooling read images"));
+                       " numbers, want three, [channels, height, width]: convolutions, pooling "
+                       "and local_response_norm read images"));
     }
     input = {model.input(0), model.input(1), model.input(2)};
   }

@@ -33,7 +33,7 @@ StepShare StepShareOf(const ModelShape& shape, const Dataset& data, const InputR
 
 StepShare::StepShare(const ModelShape& shape, double row_entries) {
   for (const ParameterSpec& spec : shape.parameters) {
-    double forward = spec.is_vector ? 0 : 1;
+    double forward = spec.is_factor ? 1 : 0;
     double passes = 3 * forward;
     // Nothing before it has parameters.
     if (passes_.empty() && passes > 0) {

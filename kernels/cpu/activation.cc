@@ -20,6 +20,38 @@ TESSERA_VECTOR_CLONES void ReluBackwardLoop(int64_t n, const float* y, const flo
   for (int64_t i = 0; i < n; ++i) dx[i] = y[i] <= 0.0f ? 0.0f : dy[i];
 }
 
+// Loops over a function, for WithFunction.
+struct ApplyLoop {
+  int64_t n;
+  const float* x;
+  float* y;
+  template <typename F>
+  inline __attribute__((always_inline)) void operator()(const F& f) const {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] = f.Value(x[i]);
+  }
+};
+struct ApplyBackwardLoop {
+  int64_t n;
+  const float* of;
+  const float* dy;
+  float* dx;
+  template <typename F>
+  inline __attribute__((always_inline)) void operator()(const F& f) const {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * f.Slope(of[i]);
+  }
+};
+TESSERA_VECTOR_CLONES void RunApply(const ActivationFunction& function, const ApplyLoop& loop) {
+  WithFunction(function, loop);
+}
+TESSERA_VECTOR_CLONES void RunApplyBackward(const ActivationFunction& function,
+                                            const ApplyBackwardLoop& loop) {
+  WithFunction(function, loop);
+}
+// What a value costs, in values read or written.
+constexpr int64_t kFunctionCost = 16;
+
 // Philox blocks computed side by side.
 constexpr int64_t kLanes = 16;
 constexpr int64_t kTile = 4 * kLanes;
@@ -74,6 +106,19 @@ void CpuActivation::Relu(int64_t n, const float* x, float* y) {
 void CpuActivation::ReluBackward(int64_t n, const float* y, const float* dy, float* dx) {
   threads_.Split(n, 3, [&](int64_t begin, int64_t end) {
     ReluBackwardLoop(end - begin, y + begin, dy + begin, dx + begin);
+  });
+}
+
+void CpuActivation::Apply(const ActivationFunction& function, int64_t n, const float* x, float* y) {
+  threads_.Split(n, kFunctionCost, [&](int64_t begin, int64_t end) {
+    RunApply(function, {end - begin, x + begin, y + begin});
+  });
+}
+
+void CpuActivation::ApplyBackward(const ActivationFunction& function, int64_t n, const float* of,
+                                  const float* dy, float* dx) {
+  threads_.Split(n, kFunctionCost, [&](int64_t begin, int64_t end) {
+    RunApplyBackward(function, {end - begin, of + begin, dy + begin, dx + begin});
   });
 }
 

@@ -1,4 +1,4 @@
-// Relu and dropout.
+// Relu, other functions of one value, and dropout.
 #ifndef TESSERA_KERNELS_CPU_ACTIVATION_H_
 #define TESSERA_KERNELS_CPU_ACTIVATION_H_
 
@@ -13,6 +13,9 @@ class CpuActivation final : public ActivationKernel {
 
   void Relu(int64_t n, const float* x, float* y) override;
   void ReluBackward(int64_t n, const float* y, const float* dy, float* dx) override;
+  void Apply(const ActivationFunction& function, int64_t n, const float* x, float* y) override;
+  void ApplyBackward(const ActivationFunction& function, int64_t n, const float* of,
+                     const float* dy, float* dx) override;
   void Dropout(const MatrixShape& shape, const DropoutKey* key, uint64_t layer, double probability,
                const float* x, float* y) override;
 

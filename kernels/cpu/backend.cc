@@ -8,10 +8,12 @@
 #include "kernels/cpu/batch_norm.h"
 #include "kernels/cpu/convolution.h"
 #include "kernels/cpu/exchange.h"
+#include "kernels/cpu/group_norm.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/loss.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/pooling.h"
+#include "kernels/cpu/response_norm.h"
 #include "kernels/cpu/sparse_linear.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/cpu/vector.h"
@@ -82,6 +84,8 @@ class CpuBackend final : public Backend {
         pooling_(threads_),
         sparse_linear_(threads_),
         batch_norm_(threads_),
+        group_norm_(threads_),
+        response_norm_(threads_),
         activation_(threads_),
         loss_(threads_),
         vector_(threads_) {}
@@ -110,6 +114,8 @@ class CpuBackend final : public Backend {
   PoolingKernel& pooling() override { return pooling_; }
   SparseLinearKernel& sparse_linear() override { return sparse_linear_; }
   BatchNormKernel& batch_norm() override { return batch_norm_; }
+  GroupNormKernel& group_norm() override { return group_norm_; }
+  ResponseNormKernel& response_norm() override { return response_norm_; }
   ActivationKernel& activation() override { return activation_; }
   LossKernel& loss() override { return loss_; }
   VectorKernel& vector() override { return vector_; }
@@ -138,6 +144,8 @@ class CpuBackend final : public Backend {
   CpuPooling pooling_;
   CpuSparseLinear sparse_linear_;
   CpuBatchNorm batch_norm_;
+  CpuGroupNorm group_norm_;
+  CpuResponseNorm response_norm_;
   CpuActivation activation_;
   CpuLoss loss_;
   CpuVector vector_;

@@ -30,9 +30,17 @@ memory::desc Images(int64_t rows, const Image& image, memory::data_type type) {
                       memory::format_tag::nhwc);
 }
 
-memory::desc Weights(const ImageMap& map, memory::data_type type, memory::format_tag tag) {
-  return memory::desc({map.to.channels, map.from.channels, map.window.height, map.window.width},
-                      type, tag);
+// With the groups as an extent of their own where there are several. `as_given`: as the caller has them, else in an
+// order of oneDNN's own choice.
+memory::desc Weights(const ImageMap& map, memory::data_type type, bool as_given) {
+  const Window& window = map.window;
+  memory::dims dims = {map.to.channels / map.groups, map.group_channels(), window.height,
+                       window.width};
+  const bool is_grouped = map.groups > 1;
+  if (is_grouped) dims.insert(dims.begin(), map.groups);
+  auto tag = is_grouped ? memory::format_tag::goihw : memory::format_tag::oihw;
+  if (!as_given) tag = memory::format_tag::any;
+  return memory::desc(dims, type, tag);
 }
 
 // An error of oneDNN's with the shape that it was about: its own words name none.
@@ -44,10 +52,6 @@ absl::Status StatusOf(const ImagesShape& shape, const dnnl::error& error) {
       from.width, " -> ", to.channels, " x ", to.height, " x ", to.width, ": ", error.what());
   return error.status == dnnl_out_of_memory ? absl::ResourceExhaustedError(what)
                                             : absl::InternalError(what);
-}
-
-int64_t WeightCount(const ImageMap& map) {
-  return map.to.channels * map.from.channels * map.window.size();
 }
 
 }  // namespace
@@ -100,7 +104,8 @@ typename CpuConvolution<T>::Prepared CpuConvolution<T>::Prepare(Kind kind,
   const memory::dims strides = {window.stride_y, window.stride_x};
   const memory::dims padding = {window.padding_y, window.padding_x};
   const auto algorithm = dnnl::algorithm::convolution_direct;
-  const auto any = memory::format_tag::any;
+  // oneDNN counts what lies between two places that a window looks at.
+  const memory::dims dilates = {window.dilation_y - 1, window.dilation_x - 1};
 
   Prepared made;
   memory::desc weights;
@@ -114,8 +119,8 @@ typename CpuConvolution<T>::Prepared CpuConvolution<T>::Prepare(Kind kind,
                                   ? memory::desc()
                                   : memory::desc({map.to.channels}, f32, memory::format_tag::a);
     const dnnl::convolution_forward::primitive_desc description(
-        {dnnl::prop_kind::forward_training, algorithm, x_in, Weights(map, type, any), bias, y_out,
-         strides, padding, padding},
+        {dnnl::prop_kind::forward_training, algorithm, x_in, Weights(map, type, false), bias, y_out,
+         strides, dilates, padding, padding},
         engine_->attributes, engine);
     bind(DNNL_ARG_SRC, x_in);
     if (kind == Kind::kForwardWithBias) bind(DNNL_ARG_BIAS, bias);
@@ -126,15 +131,15 @@ typename CpuConvolution<T>::Prepared CpuConvolution<T>::Prepare(Kind kind,
   } else {
     // oneDNN's backward primitives want the forward one as a hint.
     const dnnl::convolution_forward::primitive_desc hint(
-        {dnnl::prop_kind::forward_training, algorithm, x_in, Weights(map, type, any), y_out,
-         strides, padding, padding},
+        {dnnl::prop_kind::forward_training, algorithm, x_in, Weights(map, type, false), y_out,
+         strides, dilates, padding, padding},
         engine_->attributes, engine);
     const auto dy = Images(shape.rows, map.to, type);
     bind(DNNL_ARG_DIFF_DST, dy);
     if (kind == Kind::kInputGradient) {
       const auto dx = Images(shape.rows, map.from, f32);
       const dnnl::convolution_backward_data::primitive_desc description(
-          {algorithm, dx, Weights(map, type, any), dy, strides, padding, padding},
+          {algorithm, dx, Weights(map, type, false), dy, strides, dilates, padding, padding},
           engine_->attributes, engine, hint);
       bind(DNNL_ARG_DIFF_SRC, dx);
       bind(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc());
@@ -142,7 +147,7 @@ typename CpuConvolution<T>::Prepared CpuConvolution<T>::Prepare(Kind kind,
       made.convolution = dnnl::convolution_backward_data(description);
     } else {
       const dnnl::convolution_backward_weights::primitive_desc description(
-          {algorithm, x_in, Weights(map, f32, any), dy, strides, padding, padding},
+          {algorithm, x_in, Weights(map, f32, false), dy, strides, dilates, padding, padding},
           engine_->attributes, engine, hint);
       bind(DNNL_ARG_SRC, x_in);
       bind(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc());
@@ -153,7 +158,7 @@ typename CpuConvolution<T>::Prepared CpuConvolution<T>::Prepare(Kind kind,
   }
   const bool is_gradient = made.weights_argument == DNNL_ARG_DIFF_WEIGHTS;
   const bool adds = kind == Kind::kWeightGradientAdded;
-  const memory::desc callers = Weights(map, is_gradient ? f32 : type, memory::format_tag::oihw);
+  const memory::desc callers = Weights(map, is_gradient ? f32 : type, true);
   made.callers = memory(callers, engine, DNNL_MEMORY_NONE);
   bind(made.weights_argument, weights);
   made.reorders = adds || weights != callers;
@@ -182,7 +187,10 @@ typename CpuConvolution<T>::Prepared& CpuConvolution<T>::PreparedFor(Kind kind,
                    w.stride_y,
                    w.stride_x,
                    w.padding_y,
-                   w.padding_x};
+                   w.padding_x,
+                   w.dilation_y,
+                   w.dilation_x,
+                   m.groups};
   if (const auto found = prepared_.find(key); found != prepared_.end()) return found->second;
   if (prepared_.size() >= kPreparedMax) prepared_.clear();
   return prepared_.emplace(key, Prepare(kind, shape)).first->second;
@@ -262,7 +270,7 @@ void CpuConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, con
                                        WriteMode mode, float* dweight) {
   const bool adds = mode == WriteMode::kAdd;
   if (shape.rows == 0) {
-    if (!adds) std::fill_n(dweight, WeightCount(shape.map), 0.0f);
+    if (!adds) std::fill_n(dweight, shape.map.weight_size(), 0.0f);
     return;
   }
   const Kind kind = adds ? Kind::kWeightGradientAdded : Kind::kWeightGradient;
@@ -270,7 +278,8 @@ void CpuConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, con
   const bool is_padded = window.padding_y + window.padding_x > 0;
   if (window.size() == 1 && window.stride_y * window.stride_x > 1 && !is_padded) {
     const Image &from = shape.map.from, &to = shape.map.to;
-    const ImageMap dense = MapOf({from.channels, to.height, to.width}, Window(), to.channels);
+    const ImageMap dense =
+        MapOf({from.channels, to.height, to.width}, Window(), to.channels, shape.map.groups);
     const int64_t bytes = dense.from.size() * static_cast<int64_t>(sizeof(T));
     const int64_t piece = std::max<int64_t>(1, kGatheredBytesMax / bytes);
     for (int64_t begin = 0; begin < shape.rows; begin += piece) {

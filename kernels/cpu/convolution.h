@@ -44,7 +44,7 @@ class CpuConvolution final : public ConvolutionKernel<T> {
     kWeightGradientAdded,
     kInputGradient
   };
-  using Key = std::array<int64_t, 12>;
+  using Key = std::array<int64_t, 15>;
   // The arguments' addresses, by oneDNN's number of the argument.
   using Values = std::initializer_list<std::pair<int, const void*>>;
 

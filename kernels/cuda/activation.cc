@@ -1,6 +1,7 @@
 #include "kernels/cuda/activation.h"
 
 #include <cmath>
+#include <type_traits>
 
 #include "common/base/check.h"
 #include "kernels/cuda/activation_kernels.h"
@@ -15,6 +16,24 @@ void CudaActivation::Relu(int64_t n, const float* x, float* y) {
 void CudaActivation::ReluBackward(int64_t n, const float* y, const float* dy, float* dx) {
   const cuda::Elementwise<cuda::ReluBackwardOp> kernel({{{}, {y, dy}, {dx}}}, n);
   device_.Launch(kernel.blocks(), kernel);
+}
+
+void CudaActivation::Apply(const ActivationFunction& function, int64_t n, const float* x,
+                           float* y) {
+  WithFunction(function, [&](const auto& f) {
+    using Function = std::decay_t<decltype(f)>;
+    const cuda::Elementwise<cuda::ApplyOp<Function>> kernel({{{}, {x}, {y}}, f}, n);
+    device_.Launch(kernel.blocks(), kernel);
+  });
+}
+
+void CudaActivation::ApplyBackward(const ActivationFunction& function, int64_t n, const float* of,
+                                   const float* dy, float* dx) {
+  WithFunction(function, [&](const auto& f) {
+    using Function = std::decay_t<decltype(f)>;
+    const cuda::Elementwise<cuda::ApplyBackwardOp<Function>> kernel({{{}, {of, dy}, {dx}}, f}, n);
+    device_.Launch(kernel.blocks(), kernel);
+  });
 }
 
 void CudaActivation::Dropout(const MatrixShape& shape, const DropoutKey* key, uint64_t layer,

@@ -13,6 +13,9 @@ class CudaActivation final : public ActivationKernel {
 
   void Relu(int64_t n, const float* x, float* y) override;
   void ReluBackward(int64_t n, const float* y, const float* dy, float* dx) override;
+  void Apply(const ActivationFunction& function, int64_t n, const float* x, float* y) override;
+  void ApplyBackward(const ActivationFunction& function, int64_t n, const float* of,
+                     const float* dy, float* dx) override;
   void Dropout(const MatrixShape& shape, const DropoutKey* key, uint64_t layer, double probability,
                const float* x, float* y) override;
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "common/base/philox.h"
+#include "kernels/activation_function.h"
 #include "kernels/cuda/vector_kernels.h"
 #include "kernels/dropout_key.h"
 
@@ -20,6 +21,24 @@ struct ReluOp : Floats<1, 1> {
 struct ReluBackwardOp : Floats<2, 1> {
   TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
     r[0] = v[0] <= 0.0f ? 0.0f : v[1];
+  }
+};
+
+// y = a function of x.
+template <typename Function>
+struct ApplyOp : Floats<1, 1> {
+  Function function;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
+    r[0] = function.Value(v[0]);
+  }
+};
+
+// What the function's slope follows from, dy -> dx
+template <typename Function>
+struct ApplyBackwardOp : Floats<2, 1> {
+  Function function;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
+    r[0] = v[1] * function.Slope(v[0]);
   }
 };
 

@@ -7,10 +7,12 @@
 #include "kernels/cuda/convolution.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/exchange.h"
+#include "kernels/cuda/group_norm.h"
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/loss.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/pooling.h"
+#include "kernels/cuda/response_norm.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sparse_linear.h"
@@ -44,6 +46,8 @@ class CudaBackend final : public Backend {
         pooling_(device_.get()),
         sparse_linear_(device_.get(), &memory_),
         batch_norm_(device_.get(), &scratch_),
+        group_norm_(device_.get(), &scratch_),
+        response_norm_(device_.get(), &scratch_),
         activation_(device_.get()),
         loss_(device_.get(), &scratch_),
         vector_(device_.get(), &scratch_, &shortcuts_, options),
@@ -73,6 +77,8 @@ class CudaBackend final : public Backend {
   PoolingKernel& pooling() override { return pooling_; }
   SparseLinearKernel& sparse_linear() override { return sparse_linear_; }
   BatchNormKernel& batch_norm() override { return batch_norm_; }
+  GroupNormKernel& group_norm() override { return group_norm_; }
+  ResponseNormKernel& response_norm() override { return response_norm_; }
   ActivationKernel& activation() override { return activation_; }
   LossKernel& loss() override { return loss_; }
   VectorKernel& vector() override { return vector_; }
@@ -116,6 +122,8 @@ class CudaBackend final : public Backend {
   CudaPooling pooling_;
   CudaSparseLinear sparse_linear_;
   CudaBatchNorm batch_norm_;
+  CudaGroupNorm group_norm_;
+  CudaResponseNorm response_norm_;
   CudaActivation activation_;
   CudaLoss loss_;
   CudaVector vector_;

@@ -21,15 +21,17 @@ using Kind = cuda::ConvolutionPass::Kind;
 // and bf16, with strides of 1 and 64 channels or more, cuDNN is 1.1 to 5.7 times as fast (but 0.8
 // for bf16's gradient of weights of 256 channels); products are 1.5 to 5.6 times as fast with 1 or
 // 3 channels, and 1.2 to 2.9 times by 2 (but 0.8 for tf32's gradient of inputs). In exact f32 cuDNN
-// has 1.03 times their rate at best. Between 3 and 64 channels nothing was measured: 32 is a guess.
+// has 1.03 times their rate at best. Between 3 and 64 channels nothing was measured: 32 is a guess. Several groups are
+// as many products, which are small; nothing was measured of them either.
 bool PrefersProducts(Factors factors, const ImageMap& map) {
   constexpr int64_t kChannelsMin = 32;
   const Window& window = map.window;
+  if (map.groups > 1) return false;
   return factors == Factors::kF32 || window.stride_y > 1 || window.stride_x > 1 ||
          std::min(map.from.channels, map.to.channels) < kChannelsMin;
 }
 
-// The columns of the weights, and of the patches.
+// The columns of the patches: those of the weights of all groups, one beside the other.
 int64_t ColumnsOf(const ImageMap& map) { return map.from.channels * map.window.size(); }
 
 // The most that a launch numbers of an image.
@@ -46,7 +48,7 @@ int64_t AlignedBytes(int64_t n) {
   return cuda::CeilDiv(n * static_cast<int64_t>(sizeof(float)), 256) * 256;
 }
 
-int64_t WeightsBytes(const ImageMap& map) { return AlignedBytes(map.to.channels * ColumnsOf(map)); }
+int64_t WeightsBytes(const ImageMap& map) { return AlignedBytes(map.weight_size()); }
 
 // The sizes of those of ConvolutionPass's a and b that are images, and 0 for weights.
 struct ImageSizes {
@@ -167,7 +169,7 @@ bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* 
   if (scratch == nullptr) return true;  // The failure is scratch's.
   float* const turned = reinterpret_cast<float*>(scratch);
   char* room = scratch + WeightsBytes(map);
-  const int64_t channels = map.from.channels, places = map.window.size();
+  const int64_t channels = map.group_channels(), places = map.window.size();
   const ImageSizes sizes = SizesOf(kind, map);
   pass.a = AsF32(shape.rows * sizes.a, a, &room, &device_);
   if (to_weights) {
@@ -220,6 +222,12 @@ void CudaConvolution<T>::ForPatches(const ImagesShape& shape, const T* x, const 
 }
 
 template <typename T>
+template <typename F>
+void CudaConvolution<T>::MultiplyGroups(const ImageMap& map, const F& of_group) {
+  for (int64_t group = 0; group < map.groups; ++group) device_.Multiply(of_group(group));
+}
+
+template <typename T>
 void CudaConvolution<T>::Forward(const ImagesShape& shape, const T* x, const T* weight,
                                  const float* bias, float* y) {
   if (shape.rows == 0) return;
@@ -231,13 +239,28 @@ void CudaConvolution<T>::Forward(const ImagesShape& shape, const T* x, const T* 
     MapColumns({shape.rows * to.positions(), to.channels}, op, &device_);
   }
   const float beta = bias == nullptr ? 0.0f : 1.0f;
+  const int64_t channels = to.channels / shape.map.groups, columns = shape.map.weight_columns();
   ForPasses(Kind::kForward, shape, [&](int64_t begin, const ImagesShape& part) {
     const T* const part_x = x + begin * shape.map.from.size();
     float* const part_y = y + begin * to.size();
     if (Convolve(Kind::kForward, part, part_x, weight, beta, part_y)) return;
     ForPatches(part, part_x, [&](int64_t first, int64_t images, const T* patches) {
-      device_.Multiply({factors_, images * to.positions(), to.channels, ColumnsOf(shape.map),
-                        patches, false, weight, true, beta, part_y + first * to.size()});
+      float* const first_y = part_y + first * to.size();
+      MultiplyGroups(shape.map, [&](int64_t group) {
+        return cuda::Product{factors_,
+                             images * to.positions(),
+                             channels,
+                             columns,
+                             patches + group * columns,
+                             false,
+                             weight + group * channels * columns,
+                             true,
+                             beta,
+                             first_y + group * channels,
+                             ColumnsOf(shape.map),
+                             0,
+                             to.channels};
+      });
     });
   });
 }
@@ -246,12 +269,12 @@ template <typename T>
 void CudaConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, const T* dy,
                                         WriteMode mode, float* dweight) {
   const Image& to = shape.map.to;
-  const int64_t columns = ColumnsOf(shape.map);
+  const int64_t channels = to.channels / shape.map.groups, columns = shape.map.weight_columns();
   const bool adds = mode == WriteMode::kAdd;
   if (shape.rows == 0) {
     if (adds) return;
     return device_.Zero(cuda::Stream::kCompute, dweight,
-                        to.channels * columns * static_cast<int64_t>(sizeof(float)));
+                        shape.map.weight_size() * static_cast<int64_t>(sizeof(float)));
   }
   ForPasses(Kind::kWeightGradient, shape, [&](int64_t begin, const ImagesShape& part) {
     const T* const part_x = x + begin * shape.map.from.size();
@@ -259,8 +282,21 @@ void CudaConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, co
     const auto beta = [&](int64_t first) { return adds || begin + first > 0 ? 1.0f : 0.0f; };
     if (Convolve(Kind::kWeightGradient, part, part_x, part_dy, beta(0), dweight)) return;
     ForPatches(part, part_x, [&](int64_t first, int64_t images, const T* patches) {
-      device_.Multiply({factors_, to.channels, columns, images * to.positions(),
-                        part_dy + first * to.size(), true, patches, false, beta(first), dweight});
+      const T* const first_dy = part_dy + first * to.size();
+      MultiplyGroups(shape.map, [&](int64_t group) {
+        return cuda::Product{factors_,
+                             channels,
+                             columns,
+                             images * to.positions(),
+                             first_dy + group * channels,
+                             true,
+                             patches + group * columns,
+                             false,
+                             beta(first),
+                             dweight + group * channels * columns,
+                             to.channels,
+                             ColumnsOf(shape.map)};
+      });
     });
   });
 }
@@ -270,10 +306,23 @@ void CudaConvolution<T>::InputGradient(const ImagesShape& shape, const T* dy, co
                                        float* dx) {
   if (shape.rows == 0) return;
   const ImageMap& map = shape.map;
-  const int64_t columns = ColumnsOf(map);
+  const int64_t channels = map.to.channels / map.groups, columns = map.weight_columns();
   const auto multiply = [&](const T* first_dy, int64_t images, float* dpatches) {
-    device_.Multiply({factors_, images * map.to.positions(), columns, map.to.channels, first_dy,
-                      false, weight, false, 0.0f, dpatches});
+    MultiplyGroups(map, [&](int64_t group) {
+      return cuda::Product{factors_,
+                           images * map.to.positions(),
+                           columns,
+                           channels,
+                           first_dy + group * channels,
+                           false,
+                           weight + group * channels * columns,
+                           false,
+                           0.0f,
+                           dpatches + group * columns,
+                           map.to.channels,
+                           0,
+                           ColumnsOf(map)};
+    });
   };
   if (AreImagesPatches(map)) return multiply(dy, shape.rows, dx);
   ForPasses(Kind::kInputGradient, shape, [&](int64_t begin, const ImagesShape& part) {
@@ -285,7 +334,7 @@ void CudaConvolution<T>::InputGradient(const ImagesShape& shape, const T* dy, co
       const cuda::SumPatches sum{{},
                                  WindowsOf(map),
                                  static_cast<uint32_t>(images * map.from.size()),
-                                 static_cast<uint32_t>(columns),
+                                 static_cast<uint32_t>(ColumnsOf(map)),
                                  dpatches,
                                  part_dx + first * map.from.size()};
       device_.Launch(sum.blocks(), sum);

@@ -30,8 +30,8 @@ struct CudaConvolutionOptions {
   int64_t widened_bytes = int64_t{64} << 20;
 };
 
-// Convolutions on the GPU, by cuDNN or as products over patches. Where windows are single places one beside the
-// other the images themselves are the patches.
+// Convolutions on the GPU, by cuDNN or as products over patches, one for each group of channels. Where windows are
+// single places one beside the other the images themselves are the patches.
 template <typename T>
 class CudaConvolution final : public ConvolutionKernel<T> {
  public:
@@ -77,6 +77,9 @@ class CudaConvolution final : public ConvolutionKernel<T> {
   // Calls f(first, images, their patches).
   template <typename F>
   void ForPatches(const ImagesShape& shape, const T* x, const F& f);
+  // Queues the product of each group of channels: of_group(group) is one.
+  template <typename F>
+  void MultiplyGroups(const ImageMap& map, const F& of_group);
 
   cuda::Device& device_;
   const cuda::Product::Factors factors_;

@@ -69,8 +69,8 @@ struct LayPatches : OnePhase {
     ImageWindows::Place to = ImageWindows::PlaceAt(first, w.to_height, w.to_width);
     T values[kRows];
     TESSERA_UNROLL for (int k = 0; k < kRows; ++k) {
-      const int32_t from_y = to.y * w.stride_y - w.padding_y + in.y;
-      const int32_t from_x = to.x * w.stride_x - w.padding_x + in.x;
+      const int32_t from_y = to.y * w.stride_y - w.padding_y + in.y * w.dilation_y;
+      const int32_t from_x = to.x * w.stride_x - w.padding_x + in.x * w.dilation_x;
       const bool inside = from_y >= 0 && from_y < w.from_height && from_x >= 0 &&
                           from_x < w.from_width && first + k < rows;
       values[k] = inside ? x[w.From(to.image, from_y, from_x) * w.channels + in.image] : T{};
@@ -108,7 +108,9 @@ struct SumPatches : OnePhase {
         ImageWindows::PlaceAt(at / channels, w.from_height, w.from_width);
     const float* const first = dpatches + int64_t{at % channels} * w.height * w.width;
     float sum = 0;
-    w.ForHolders(from, [&](const ImageWindows::Place& to, int32_t i, int32_t j) {
+    w.ForHolders(from, [&](const ImageWindows::Place& to, int32_t y, int32_t x) {
+      const int32_t i = y / w.dilation_y, j = x / w.dilation_x;
+      if (i * w.dilation_y != y || j * w.dilation_x != x) return;
       sum += first[w.To(to.image, to.y, to.x) * columns + int64_t{i} * w.width + j];
     });
     dx[item] = sum;

@@ -7,7 +7,7 @@
 namespace tessera::cuda {
 
 // c = the pass over a and b, + beta c. Everything is f32. Images lie channels last, and so do weights:
-// [channels of y, window's height, window's width, channels of x]. There are rows. Addresses are multiples
+// [channels of y, window's height, window's width, channels of x / groups]. There are rows. Addresses are multiples
 // of kAlignment.
 struct ConvolutionPass {
   static constexpr int64_t kAlignment = 16;

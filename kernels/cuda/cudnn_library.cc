@@ -36,6 +36,7 @@ namespace {
   X(cudnnGetErrorString)                            \
   X(cudnnGetVersion)                                \
   X(cudnnSetConvolution2dDescriptor)                \
+  X(cudnnSetConvolutionGroupCount)                  \
   X(cudnnSetConvolutionMathType)                    \
   X(cudnnSetFilter4dDescriptor)                     \
   X(cudnnSetStream)                                 \
@@ -77,7 +78,7 @@ absl::StatusOr<Calls> Load() {
 bool IsSame(const ConvolutionPass& a, const ConvolutionPass& b) {
   const ImageMap &m = a.shape.map, &n = b.shape.map;
   return a.kind == b.kind && a.tf32 == b.tf32 && a.shape.rows == b.shape.rows && m.from == n.from &&
-         m.to == n.to && m.window == n.window;
+         m.to == n.to && m.window == n.window && m.groups == n.groups;
 }
 
 // Whether all extents, and each array's size, are numbers of an int.
@@ -85,12 +86,13 @@ bool IsSmall(const ImagesShape& shape) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   const ImageMap& map = shape.map;
   const Window& w = map.window;
-  for (const int64_t extent : {shape.rows, map.from.channels, map.to.channels, w.height, w.width,
-                               w.stride_y, w.stride_x, w.padding_y, w.padding_x}) {
+  for (const int64_t extent :
+       {shape.rows, map.from.channels, map.to.channels, w.height, w.width, w.stride_y, w.stride_x,
+        w.padding_y, w.padding_x, w.dilation_y, w.dilation_x, map.groups}) {
     if (extent > kMax) return false;
   }
   return map.from.size() <= kMax / shape.rows && map.to.size() <= kMax / shape.rows &&
-         map.from.channels * w.size() <= kMax / map.to.channels;
+         map.weight_columns() <= kMax / map.to.channels;
 }
 
 }  // namespace
@@ -151,11 +153,12 @@ cudnnStatus_t CudnnLibrary::State::Describe(Plan* plan) const {
   then(calls.cudnnSetTensor4dDescriptor(plan->y, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, rows,
                                         n(map.to.channels), n(map.to.height), n(map.to.width)));
   then(calls.cudnnSetFilter4dDescriptor(plan->weights, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC,
-                                        n(map.to.channels), n(map.from.channels), n(w.height),
+                                        n(map.to.channels), n(map.group_channels()), n(w.height),
                                         n(w.width)));
-  then(calls.cudnnSetConvolution2dDescriptor(plan->convolution, n(w.padding_y), n(w.padding_x),
-                                             n(w.stride_y), n(w.stride_x), 1, 1,
-                                             CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  then(calls.cudnnSetConvolution2dDescriptor(
+      plan->convolution, n(w.padding_y), n(w.padding_x), n(w.stride_y), n(w.stride_x),
+      n(w.dilation_y), n(w.dilation_x), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  then(calls.cudnnSetConvolutionGroupCount(plan->convolution, n(map.groups)));
   // cuDNN may round factors of f32 to tf32 by default.
   then(calls.cudnnSetConvolutionMathType(plan->convolution,
                                          plan->pass.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
@@ -263,7 +266,8 @@ void CudnnLibrary::State::Refuse(Plan* plan, absl::string_view why) const {
                    " from=", map.from.channels, "x", map.from.height, "x", map.from.width,
                    " channels=", map.to.channels, " window=", w.height, "x", w.width,
                    " stride=", w.stride_y, "x", w.stride_x, " padding=", w.padding_y, "x",
-                   w.padding_x, " reason=\"", name, ": ", why, "\""));
+                   w.padding_x, " dilation=", w.dilation_y, "x", w.dilation_x,
+                   " groups=", map.groups, " reason=\"", name, ": ", why, "\""));
 }
 
 absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void* stream) {

@@ -262,8 +262,7 @@ void Device::Multiply(const Product& p) {
       cublasGemmEx_64(
           state_->cublas, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
           p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, p.columns, p.rows, p.terms, &alpha, p.b, type,
-          p.b_transposed ? p.terms : p.columns, p.a, type, p.a_transposed ? p.rows : p.terms,
-          &p.beta, p.c, CUDA_R_32F, p.columns,
+          p.row_of_b(), p.a, type, p.row_of_a(), &p.beta, p.c, CUDA_R_32F, p.row_of_c(),
           p.factors == Product::Factors::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
           CUBLAS_GEMM_DEFAULT),
       "a product");

@@ -38,6 +38,14 @@ struct Product {
   bool b_transposed = false;  // b is stored as [columns, terms]
   float beta = 0;
   float* c = nullptr;
+  // How far the rows of a, b and c, as they are stored, are apart; 0: they lie one behind the other.
+  int64_t a_stride = 0;
+  int64_t b_stride = 0;
+  int64_t c_stride = 0;
+
+  int64_t row_of_a() const { return a_stride > 0 ? a_stride : a_transposed ? rows : terms; }
+  int64_t row_of_b() const { return b_stride > 0 ? b_stride : b_transposed ? terms : columns; }
+  int64_t row_of_c() const { return c_stride > 0 ? c_stride : columns; }
 };
 
 // What is queued fails later: TakeStatus and Synchronize report the first failure. After one, CUDA

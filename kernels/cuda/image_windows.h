@@ -20,6 +20,8 @@ struct ImageWindows {
   int32_t height, width;  // of the window
   int32_t stride_y, stride_x;
   int32_t padding_y, padding_x;
+  int32_t dilation_y, dilation_x;
+  int32_t span_y, span_x;  // of the window, from its first place to its last
 
   struct Place {
     uint32_t image;
@@ -40,7 +42,7 @@ struct ImageWindows {
   }
 
   // Calls f(i, j, number of the place) for the window of `to`, place (i, j) after place, row by row, where
-  // it lies in the image.
+  // it lies in the image. The window has no gaps.
   template <typename F>
   TESSERA_HOST_DEVICE void ForInside(const Place& to, const F& f) const {
     const int32_t y = to.y * stride_y - padding_y, x = to.x * stride_x - padding_x;
@@ -50,14 +52,15 @@ struct ImageWindows {
     }
   }
 
-  // Calls f(to, i, j) for what has `from` as place (i, j) of its window, in rising order.
+  // Calls f(to, y, x) for the windows that `from` lies so far within from their first place, in rising order. Where
+  // windows have gaps it may lie in one.
   template <typename F>
   TESSERA_HOST_DEVICE void ForHolders(const Place& from, const F& f) const {
     const int32_t y = from.y + padding_y, x = from.x + padding_x;
     const int32_t y_end = Lesser(to_height, y / stride_y + 1);
     const int32_t x_end = Lesser(to_width, x / stride_x + 1);
-    const int32_t x_begin = FirstHolder(x, width, stride_x);
-    int32_t oy = FirstHolder(y, height, stride_y), ox = x_begin;
+    const int32_t x_begin = FirstHolder(x, span_x, stride_x);
+    int32_t oy = FirstHolder(y, span_y, stride_y), ox = x_begin;
     // One loop: the convergence of two, with those of f within, would be kept on the stack.
     while (oy < y_end && ox < x_end) {
       f(Place{from.image, oy, ox}, y - oy * stride_y, x - ox * stride_x);

@@ -17,6 +17,7 @@ inline cuda::ImageWindows WindowsOf(const ImageMap& map) {
   TESSERA_CHECK(map.from.channels <= kMax && w.padding_y <= kMax && w.padding_x <= kMax);
   TESSERA_CHECK(map.from.height + 2 * w.padding_y <= kMax);
   TESSERA_CHECK(map.from.width + 2 * w.padding_x <= kMax);
+  TESSERA_CHECK(w.span_y() <= kMax && w.span_x() <= kMax);
   const auto narrow = [](int64_t extent) { return static_cast<int32_t>(extent); };
   cuda::ImageWindows windows;
   windows.channels = narrow(map.from.channels);
@@ -31,6 +32,10 @@ inline cuda::ImageWindows WindowsOf(const ImageMap& map) {
   windows.stride_x = narrow(std::min(w.stride_x, kMax));
   windows.padding_y = narrow(w.padding_y);
   windows.padding_x = narrow(w.padding_x);
+  windows.dilation_y = narrow(w.dilation_y);
+  windows.dilation_x = narrow(w.dilation_x);
+  windows.span_y = narrow(w.span_y());
+  windows.span_x = narrow(w.span_x());
   return windows;
 }
 

@@ -1,9 +1,36 @@
 #include "worker/model/activation_stages.h"
 
+#include <type_traits>
+
 #include "common/base/check.h"
 
 namespace tessera {
 namespace {
+
+// The function that a layer of one of these kinds computes.
+ActivationFunction FunctionOf(const v1::Layer& layer) {
+  switch (layer.kind_case()) {
+    case v1::Layer::kGelu:
+      return {layer.gelu().approximate() == "tanh" ? Activation::kGeluTanh : Activation::kGelu};
+    case v1::Layer::kTanh:
+      return {Activation::kTanh};
+    case v1::Layer::kSigmoid:
+      return {Activation::kSigmoid};
+    case v1::Layer::kSilu:
+      return {Activation::kSilu};
+    case v1::Layer::kLeakyRelu:
+      return {Activation::kLeakyRelu, static_cast<float>(layer.leaky_relu().slope())};
+    default:
+      TESSERA_CHECK(false);
+      return {};
+  }
+}
+
+bool HasSlopeOfY(const ActivationFunction& function) {
+  bool of_y = false;
+  WithFunction(function, [&](const auto& f) { of_y = std::decay_t<decltype(f)>::kSlopeOfY; });
+  return of_y;
+}
 
 // Both write over what they read, forward and backward.
 template <typename T>
@@ -31,6 +58,21 @@ StageKind DropoutStageKind() {
   return kind;
 }
 
+StageKind FunctionStageKind(v1::Layer::KindCase layer) {
+  v1::Layer some;
+  const auto* const field = v1::Layer::descriptor()->FindFieldByNumber(layer);
+  some.GetReflection()->MutableMessage(&some, field);
+  const bool of_y = HasSlopeOfY(FunctionOf(some));
+  StageKind kind{layer, MakeStage<FunctionStage>};
+  kind.forward_in_place = of_y;
+  kind.backward_in_place = true;
+  kind.backward_reads_x = !of_y;
+  kind.backward_reads_y = of_y;
+  kind.reads_signs_of_y = layer == v1::Layer::kLeakyRelu;
+  kind.keeps_signs = layer == v1::Layer::kLeakyRelu || layer == v1::Layer::kTanh;
+  return kind;
+}
+
 void ReluStage::Forward(int64_t rows, const StageInputs& x, float* y) {
   backend_.activation().Relu(rows * inputs_, x[0], y);
 }
@@ -47,6 +89,29 @@ void ReluStage::Evaluate(int64_t rows, const StageInputs& x, const float*, float
 void ReluStage::EvaluateColumns(const UnitColumns& columns, const float* x, const float*,
                                 float* y) {
   backend_.activation().Relu(columns.matrix.size(), x, y);
+}
+
+FunctionStage::FunctionStage(const StagePlan& plan, const StageOptions&, Backend& backend)
+    : inputs_(plan.inputs), function_(FunctionOf(plan.settings)), backend_(backend) {}
+
+void FunctionStage::Forward(int64_t rows, const StageInputs& x, float* y) {
+  backend_.activation().Apply(function_, rows * inputs_, x[0], y);
+}
+
+void FunctionStage::Backward(int64_t rows, const StageInputs& x, const float* y, const float* dy,
+                             const StageGradients&, const InputGradients& dx) {
+  if (dx[0] == nullptr) return;
+  const float* const of = HasSlopeOfY(function_) ? y : x[0];
+  backend_.activation().ApplyBackward(function_, rows * inputs_, of, dy, dx[0]);
+}
+
+void FunctionStage::Evaluate(int64_t rows, const StageInputs& x, const float*, float* y) {
+  backend_.activation().Apply(function_, rows * inputs_, x[0], y);
+}
+
+void FunctionStage::EvaluateColumns(const UnitColumns& columns, const float* x, const float*,
+                                    float* y) {
+  backend_.activation().Apply(function_, columns.matrix.size(), x, y);
 }
 
 void DropoutStage::Drop(int64_t rows, const float* from, float* to) {

@@ -1,4 +1,4 @@
-// The stages that look at one value at a time: relu and dropout. They keep nothing between passes.
+// The stages that look at one value at a time: relu, other functions, and dropout. They keep nothing between passes.
 #ifndef TESSERA_WORKER_MODEL_ACTIVATION_STAGES_H_
 #define TESSERA_WORKER_MODEL_ACTIVATION_STAGES_H_
 
@@ -10,6 +10,8 @@ namespace tessera {
 
 StageKind ReluStageKind();
 StageKind DropoutStageKind();
+// gelu, tanh, sigmoid, silu and leaky_relu.
+StageKind FunctionStageKind(v1::Layer::KindCase layer);
 
 class ReluStage final : public Stage {
  public:
@@ -25,6 +27,23 @@ class ReluStage final : public Stage {
 
  private:
   const int64_t inputs_;
+  Backend& backend_;
+};
+
+class FunctionStage final : public Stage {
+ public:
+  FunctionStage(const StagePlan& plan, const StageOptions&, Backend& backend);
+
+  void Forward(int64_t rows, const StageInputs& x, float* y) override;
+  void Backward(int64_t rows, const StageInputs& x, const float* y, const float* dy,
+                const StageGradients& to, const InputGradients& dx) override;
+  void Evaluate(int64_t rows, const StageInputs& x, const float* constants, float* y) override;
+  void EvaluateColumns(const UnitColumns& columns, const float* x, const float* constants,
+                       float* y) override;
+
+ private:
+  const int64_t inputs_;
+  const ActivationFunction function_;
   Backend& backend_;
 };
 

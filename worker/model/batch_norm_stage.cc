@@ -11,7 +11,9 @@ StageKind BatchNormStageKind() {
   kind.backward_reads_y = false;
   kind.joined_reads_y = true;
   kind.reads_signs_of_y = true;
-  kind.kept_floats = [](const StagePlan& plan) { return plan.constants(); };
+  kind.kept_floats = [](const StagePlan& plan, int64_t, bool trains) {
+    return trains ? plan.constants() : 0;
+  };
   return kind;
 }
 

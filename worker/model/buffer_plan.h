@@ -29,8 +29,8 @@ struct GraphNode {
   int64_t width = 0;
   // The output is what the node reads first, which it leaves alone.
   bool is_identity = false;
-  // The output may be written over what the node reads first, and is then positive where that was, or passes no
-  // gradient there.
+  // The output may be written over what the node reads first; keeps_signs: it is then positive where that was and
+  // nowhere else, or passes no gradient there.
   bool in_place = false;
   bool keeps_signs = false;
 

@@ -91,11 +91,22 @@ ForwardBuffers CalibrationBuffersOf(const NetworkPlan& plan, bool copies_inputs)
   return PlanForward(nodes, copies_inputs ? plan.shape.inputs() : 0);
 }
 
+int64_t KeptFloats(const NetworkPlan& plan, int64_t batch_max, bool trains) {
+  int64_t floats = 0;
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.kind->kept_floats != nullptr) {
+      floats += stage.kind->kept_floats(stage, batch_max, trains);
+    }
+  }
+  return floats;
+}
+
 NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision precision,
                            int64_t calibration_rows, bool sparse_input, bool steps_first_weight,
                            int64_t minibatch_max) {
   const int64_t arrays = plan.parameter_floats + plan.constants;
-  int64_t floats = arrays + batch_max * Sum(BuffersOf(plan, /*trains=*/true).widths);
+  int64_t floats = arrays + batch_max * Sum(BuffersOf(plan, /*trains=*/true).widths) +
+                   KeptFloats(plan, batch_max, /*trains=*/true);
   floats += plan.parameter_floats - GradientsBegin(plan, steps_first_weight);
   if (steps_first_weight && minibatch_max > batch_max) {
     floats += minibatch_max * plan.stages[0].outputs;
@@ -104,7 +115,6 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
   int64_t outputs_max = 0;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
-    if (stage.kind->kept_floats != nullptr) floats += stage.kind->kept_floats(stage);
     if (!stage.kind->is_product) continue;
     const bool in_f32 = i == 0 && sparse_input;
     if (!in_f32) bf16 += batch_max * stage.inputs + stage.weight_size;
@@ -117,7 +127,8 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
                       static_cast<int64_t>(kStepsBegunMax * sizeof(LossSums) + sizeof(StepNumbers));
   if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
   if (plan.part != ModelPart::kWhole) return memory;
-  const int64_t evaluation = batch_max * Sum(BuffersOf(plan, /*trains=*/false).widths);
+  const int64_t evaluation = batch_max * Sum(BuffersOf(plan, /*trains=*/false).widths) +
+                             KeptFloats(plan, batch_max, /*trains=*/false);
   memory.evaluation_bytes =
       (arrays + evaluation) * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
   if (plan.constants > 0) {

@@ -27,6 +27,9 @@ bool CalibratesInPlace(const NetworkPlan& plan);
 // does so in. `copies_inputs`: the rows' inputs come into one of them.
 ForwardBuffers CalibrationBuffersOf(const NetworkPlan& plan, bool copies_inputs);
 
+// Floats that the stages of a network allocate for themselves.
+int64_t KeptFloats(const NetworkPlan& plan, int64_t batch_max, bool trains);
+
 struct NetworkMemory {
   // Held from Create on.
   int64_t held_bytes = 0;

@@ -56,11 +56,11 @@ struct StageKind {
   bool reads_signs_of_y = false;
   // Backward reads y where a layer has joined the stage (`joins`).
   bool joined_reads_y = false;
-  // Forward leaves the values positive that are positive, or Backward passes them no gradient.
+  // Forward makes positive what is positive and nothing else, or Backward passes it no gradient.
   bool keeps_signs = false;
 
-  // Floats that a stage that trains allocates for itself, in any precision. Null: none.
-  int64_t (*kept_floats)(const StagePlan& plan) = nullptr;
+  // Floats that a stage for batches of so many rows allocates for itself, in any precision. Null: none.
+  int64_t (*kept_floats)(const StagePlan& plan, int64_t batch_max, bool trains) = nullptr;
   // Bytes that the kernels of a device take for so many rows besides (ConvolutionKernel::ScratchBytes), in evaluation
   // or training, whichever is more. kFailedPrecondition: no such precision. Null: none.
   absl::StatusOr<int64_t> (*scratch_bytes)(const StagePlan& plan, int64_t rows, Precision precision,

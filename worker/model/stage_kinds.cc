@@ -5,15 +5,30 @@
 #include "worker/model/batch_norm_stage.h"
 #include "worker/model/block_stages.h"
 #include "worker/model/image_stages.h"
+#include "worker/model/norm_stages.h"
 #include "worker/model/product_stage.h"
 
 namespace tessera {
 
 absl::Span<const StageKind> StageKinds() {
   static const StageKind kKinds[] = {
-      LinearStageKind(),      ConvolutionStageKind(), MaxPoolStageKind(),
-      AveragePoolStageKind(), BatchNormStageKind(),   ReluStageKind(),
-      DropoutStageKind(),     SumStageKind(),         ConcatStageKind(),
+      LinearStageKind(),
+      ConvolutionStageKind(),
+      MaxPoolStageKind(),
+      AveragePoolStageKind(),
+      BatchNormStageKind(),
+      ReluStageKind(),
+      DropoutStageKind(),
+      LayerNormStageKind(),
+      GroupNormStageKind(),
+      ResponseNormStageKind(),
+      FunctionStageKind(v1::Layer::kGelu),
+      FunctionStageKind(v1::Layer::kTanh),
+      FunctionStageKind(v1::Layer::kSigmoid),
+      FunctionStageKind(v1::Layer::kSilu),
+      FunctionStageKind(v1::Layer::kLeakyRelu),
+      SumStageKind(),
+      ConcatStageKind(),
   };
   return kKinds;
 }

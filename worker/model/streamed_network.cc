@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/layout/layers/layer_kinds.h"
 #include "worker/model/model_loss.h"
+#include "worker/model/network_memory.h"
 
 namespace tessera {
 namespace {
@@ -126,7 +127,8 @@ int64_t StreamedNetwork::MemoryNeeded(const NetworkPlan& plan, const Options& op
       SizesOf(Calibrated(nodes), options, calibration_examples, false).floats();
   const int64_t examples = std::min(options.examples_max, score_examples);
   const int64_t pass = std::max(calibrates, SizesOf(nodes, options, examples, true).floats());
-  return (HeldFloats(plan) + plan.constants + pass) * kFloatBytes +
+  const int64_t kept = KeptFloats(plan, options.batch_max, /*trains=*/false);
+  return (HeldFloats(plan) + plan.constants + kept + pass) * kFloatBytes +
          static_cast<int64_t>(sizeof(LossSums));
 }
 

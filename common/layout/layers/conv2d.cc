@@ -15,15 +15,20 @@ absl::StatusOr<LayerShape> Shape(const v1::Layer& layer, const Image& before) {
   WindowedLayer windowed;
   windowed.window = WindowOf(PairOf(conv.kernel(), {1, 1}), PairOf(conv.stride(), {1, 1}),
                              PairOf(conv.padding(), {0, 0}));
+  const HeightAndWidth dilation = PairOf(conv.dilation(), {1, 1});
+  // There is no gap where there is one place.
+  windowed.window.dilation_y = windowed.window.height == 1 ? 1 : dilation.height;
+  windowed.window.dilation_x = windowed.window.width == 1 ? 1 : dilation.width;
   windowed.channels = conv.channels();
-  windowed.padding_max = {windowed.window.height - 1, windowed.window.width - 1};
+  // A message built by code has no default; 0 is no number that a job file may have.
+  windowed.groups = conv.groups() == 0 ? 1 : conv.groups();
+  windowed.padding_max = {windowed.window.span_y() - 1, windowed.window.span_x() - 1};
   windowed.sums_channels = true;
   LayerShape shape;
   TESSERA_ASSIGN_OR_RETURN(shape.map, CheckedMap(before, windowed));
   const Window& window = shape.map.window;
-  shape.parameters =
-      WeightAndBias(shape.map.to.channels, before.channels * window.size(), conv.bias());
-  shape.parameters[0].columns_are = {before.channels, window.height, window.width};
+  shape.parameters = WeightAndBias(shape.map.to.channels, shape.map.weight_columns(), conv.bias());
+  shape.parameters[0].columns_are = {shape.map.group_channels(), window.height, window.width};
   return shape;
 }
 

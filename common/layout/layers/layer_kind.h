@@ -24,6 +24,8 @@ constexpr int64_t kModelSizeMax = int64_t{1} << 40;
 enum class LayerReads {
   // Each value or each unit (a neuron, or a channel of images) by itself. There are as many units behind it.
   kUnits,
+  // A row of features, or an image, as it comes, and several of its units together. There are as many behind it.
+  kUnitsTogether,
   // Images, which no layer makes out of features.
   kImages,
   // A row of features. Images are flattened for it, as [channels, height, width].
@@ -78,7 +80,7 @@ struct LayerKind {
   bool calibrates() const { return epsilon != nullptr; }
 };
 
-// The shape behind a layer that reads units and has no parameters.
+// The shape behind a layer that leaves it as it is and has no parameters.
 inline absl::StatusOr<LayerShape> ShapeOfUnits(const v1::Layer&, const Image& before) {
   return LayerShape{{before, before, {}}};
 }

@@ -8,12 +8,16 @@
 #include "common/layout/layers/block.h"
 #include "common/layout/layers/conv2d.h"
 #include "common/layout/layers/linear.h"
+#include "common/layout/layers/norms.h"
 #include "common/layout/layers/pool.h"
 
 namespace tessera {
 namespace {
 
-LayerKind ReluKind() { return {v1::Layer::kRelu, LayerReads::kUnits, ShapeOfUnits}; }
+// A function of each value by itself.
+LayerKind ActivationKind(v1::Layer::KindCase kind) {
+  return {kind, LayerReads::kUnits, ShapeOfUnits};
+}
 
 // The first layer of a kind that `is_wanted`, in the order of the job file and within blocks as well; null: none.
 template <typename F>
@@ -45,9 +49,23 @@ std::string NameOf(v1::Layer::KindCase kind) {
 }  // namespace
 
 absl::Span<const LayerKind> LayerKinds() {
-  static const LayerKind kKinds[] = {LinearKind(),      Conv2dKind(),    MaxPoolKind(),
-                                     AveragePoolKind(), BatchNormKind(), ReluKind(),
-                                     DropoutKind(),     ResidualKind(),  ConcatKind()};
+  static const LayerKind kKinds[] = {LinearKind(),
+                                     Conv2dKind(),
+                                     MaxPoolKind(),
+                                     AveragePoolKind(),
+                                     BatchNormKind(),
+                                     ActivationKind(v1::Layer::kRelu),
+                                     DropoutKind(),
+                                     LayerNormKind(),
+                                     GroupNormKind(),
+                                     LocalResponseNormKind(),
+                                     ActivationKind(v1::Layer::kGelu),
+                                     ActivationKind(v1::Layer::kTanh),
+                                     ActivationKind(v1::Layer::kSigmoid),
+                                     ActivationKind(v1::Layer::kSilu),
+                                     ActivationKind(v1::Layer::kLeakyRelu),
+                                     ResidualKind(),
+                                     ConcatKind()};
   return kKinds;
 }
 

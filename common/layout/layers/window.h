@@ -26,8 +26,9 @@ struct WindowedLayer {
   int64_t channels = 0;
   // The most padding with which the window looks at more than padding everywhere.
   HeightAndWidth padding_max;
-  // Every output is computed from all channels in the window, not from its own alone.
+  // Every output is computed from all channels in the window that are of its group, not from its own channel alone.
   bool sums_channels = false;
+  int64_t groups = 1;
 };
 
 // Behind `from`. kInvalidArgument, with the key and what is wanted of it: the window does not fit or has too much

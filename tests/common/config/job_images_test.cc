@@ -26,10 +26,22 @@ TEST_CASE("a bad layer of images gets its message", "[job_images]") {
        "x.yaml:13:29: model.layers.2.max_pool.window: unknown key, want kernel, stride, padding\n"},
       {"    - linear: {units: 32, bias: false}", "    - conv2d: {channels: 8, kernel: 3}",
        "x.yaml:9:10: model.input: got 1 numbers, want three, [channels, height, width]: "
-       "convolutions and pooling read images\n"},
+       "convolutions, pooling and local_response_norm read images\n"},
       {"    - relu: {}", "    - avg_pool",
-       "x.yaml:13:7: model.layers.2: convolutions and pooling read images, and layers.0, which "
-       "is linear, makes none; want it in front of that\n"},
+       "x.yaml:13:7: model.layers.2: avg_pool reads images, and layers.0, which is linear, makes "
+       "none; want it in front of that\n"},
+      {"    - relu: {}", "    - local_response_norm",
+       "x.yaml:13:7: model.layers.2: local_response_norm reads images, and layers.0, which is "
+       "linear, makes none; want it in front of that\n"},
+      {"    - relu: {}", "    - group_norm: {groups: 5}",
+       "x.yaml:13:7: model.layers.2: groups is 5 with 32 channels, want a divisor of them\n"},
+      {"    - relu: {}", "    - group_norm",
+       "x.yaml:13:7: model.layers.2.group_norm.groups: missing, want an integer in [1, 65536]\n"},
+      {"    - relu: {}", "    - gelu: {approximate: exact}",
+       "x.yaml:13:29: model.layers.2.gelu.approximate: got \"exact\", want none or tanh\n"},
+      {"    - relu: {}", "    - leaky_relu: {slope: -0.1}",
+       "x.yaml:13:29: model.layers.2.leaky_relu.slope: got \"-0.1\", want a number in [0, "
+       "1e+06]\n"},
   };
   for (const Bad& bad : jobs) {
     INFO(bad.from << " -> " << bad.to);

@@ -102,6 +102,71 @@ TEST_CASE("without convolutions and pooling an image is its values",
   CHECK(shape->parameters[0].rows == 60);
 }
 
+TEST_CASE("a convolution's groups and gaps are in its weight and in its image",
+          "[layout][parameters][images]") {
+  v1::Model model = Input({6, 11, 9});
+  v1::Conv2d& conv = AddConvolution(model, 4, {3, 2});
+  conv.set_groups(2);
+  conv.add_dilation(3);
+  conv.add_dilation(4);
+  conv.add_padding(6);  // As far as a window still looks at the image.
+  conv.add_padding(4);
+  const absl::StatusOr<ModelShape> shape = ShapeOf(model);
+  REQUIRE(shape.ok());
+  CHECK(shape->images.back() == Image{4, 11 + 12 - 6, 9 + 8 - 4});
+  const ParameterSpec& weight = shape->parameters[0];
+  CHECK(weight.columns_are == std::vector<int64_t>{3, 3, 2});
+  CHECK(weight.columns == 18);
+  CHECK(weight.initial_bound == Approx(1 / std::sqrt(18.0)));  // As PyTorch counts what comes in.
+  CHECK(weight.is_factor);
+  const auto message = [&] { return std::string(ShapeOf(model).status().message()); };
+  conv.set_padding(0, 7);
+  CHECK(message() ==
+        "model.layers[0]: padding is 7 x 4, want at most 6 x 4 with a kernel of 3 x 2, 7 x 5 with "
+        "its dilation");
+  conv.clear_padding();
+  conv.set_dilation(0, 6);
+  CHECK(message() ==
+        "model.layers[0]: kernel is 3 x 2, 13 x 5 with its dilation, want at most 11 x 9, which is "
+        "the image before it with its padding");
+  conv.clear_dilation();
+  conv.set_groups(4);
+  CHECK(message() ==
+        "model.layers[0]: groups is 4 with 6 channels in front and 4 behind, want a divisor of "
+        "both");
+}
+
+TEST_CASE("norms of a row have parameters of the shapes that PyTorch's have",
+          "[layout][parameters][images]") {
+  v1::Model model = Input({4, 5, 3});
+  AddConvolution(model, 6, {2});
+  model.add_layers()->mutable_layer_norm()->set_affine(true);
+  v1::GroupNorm& groups = *model.add_layers()->mutable_group_norm();
+  groups.set_affine(true);
+  groups.set_groups(3);
+  AddLinear(model, 7, false);
+  model.add_layers()->mutable_layer_norm()->set_affine(true);
+  model.add_layers()->mutable_layer_norm();
+  const absl::StatusOr<ModelShape> shape = ShapeOf(model);
+  REQUIRE(shape.ok());
+  const std::vector<ParameterSpec>& specs = shape->parameters;
+  REQUIRE(specs.size() == 8);  // Two of the convolution, the norms' and the linear layer's.
+  for (const size_t i : {1, 2}) {
+    CHECK(specs[i].rows == 6);
+    CHECK(specs[i].columns == 4 * 2);
+    CHECK(specs[i].columns_are == std::vector<int64_t>{4, 2});
+    CHECK_FALSE(specs[i].is_vector);
+    CHECK_FALSE(specs[i].is_factor);
+    CHECK(specs[i].initial_bound == 0);
+    CHECK(specs[i].initial_constant == (i == 1 ? 1 : 0));
+  }
+  CHECK((specs[3].rows == 6 && specs[3].is_vector && specs[3].initial_constant == 1));
+  CHECK((specs[6].rows == 7 && specs[6].is_vector && specs[6].name == "layers.4.weight"));
+  groups.set_groups(4);
+  CHECK(ShapeOf(model).status().message() ==
+        "model.layers[2]: groups is 4 with 6 channels, want a divisor of them");
+}
+
 TEST_CASE("a convolution and nothing else is a model", "[layout][parameters][images]") {
   v1::Model model = Input({1, 4, 4});
   AddConvolution(model, 10, {4});
@@ -120,14 +185,14 @@ TEST_CASE("layers that images do not fit are refused, with what is wanted",
   v1::Model model = Input({64});
   AddConvolution(model, 8, {3});
   CHECK(message(model) ==
-        "model.input: got 1 numbers, want three, [channels, height, width]: convolutions and "
-        "pooling read images");
+        "model.input: got 1 numbers, want three, [channels, height, width]: convolutions, pooling "
+        "and local_response_norm read images");
   model = Input({1, 8, 8});
   AddLinear(model, 5, false);
   AddConvolution(model, 8, {1});
   CHECK(message(model) ==
-        "model.layers[1]: convolutions and pooling read images, and layers.0, which is linear, "
-        "makes none; want it in front of that");
+        "model.layers[1]: conv2d reads images, and layers.0, which is linear, makes none; want it "
+        "in front of that");
   model = Input({1, 8, 6});
   AddConvolution(model, 8, {3, 7});
   CHECK(message(model) ==

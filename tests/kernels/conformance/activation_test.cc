@@ -1,4 +1,6 @@
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "common/base/philox.h"
 #include "tests/kernels/conformance/backend_under_test.h"
@@ -20,6 +22,52 @@ std::vector<float> Dropped(Backend& backend, const Use& use, double probability,
   backend.activation().Dropout({1, static_cast<int64_t>(x.size())}, key.data(), use.layer,
                                probability, from.data(), out);
   return in_place ? from.Read() : to.Read();
+}
+
+// The functions in f64, and their slopes.
+struct Exact {
+  ActivationFunction function;
+  double (*value)(double x);
+  double (*slope)(double x);
+};
+
+double Phi(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+double Density(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
+double Share(double x) { return 1 / (1 + std::exp(-x)); }
+double Inner(double x) { return 2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x); }
+
+const std::vector<Exact>& Functions() {
+  static const std::vector<Exact> functions = {
+      {{Activation::kGelu},
+       [](double x) { return x * Phi(x); },
+       [](double x) { return Phi(x) + x * Density(x); }},
+      {{Activation::kGeluTanh},
+       [](double x) { return x * Share(Inner(x)); },
+       [](double x) {
+         const double inner = 2 * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+         return Share(Inner(x)) + x * Share(Inner(x)) * Share(-Inner(x)) * inner;
+       }},
+      {{Activation::kTanh},
+       [](double x) { return std::tanh(x); },
+       [](double x) { return 1 / std::pow(std::cosh(x), 2); }},
+      {{Activation::kSigmoid}, Share, [](double x) { return Share(x) * Share(-x); }},
+      {{Activation::kSilu},
+       [](double x) { return x * Share(x); },
+       [](double x) { return Share(x) + x * Share(x) * Share(-x); }},
+      {{Activation::kLeakyRelu, 0.25f},
+       [](double x) { return x > 0 ? x : 0.25 * x; },
+       [](double x) { return x > 0 ? 1.0 : 0.25; }},
+      {{Activation::kLeakyRelu, 0},
+       [](double x) { return x > 0 ? x : 0.0; },
+       [](double x) { return x > 0 ? 1.0 : 0.0; }}};
+  return functions;
+}
+
+// What ApplyBackward reads: y, or x.
+bool ReadsY(const ActivationFunction& function) {
+  bool of_y = false;
+  WithFunction(function, [&](const auto& f) { of_y = std::decay_t<decltype(f)>::kSlopeOfY; });
+  return of_y;
 }
 
 }  // namespace
@@ -53,6 +101,77 @@ TEST_CASE("relu keeps positive values and NaN, and its gradient follows the outp
   CHECK(y.Read()[1] == INFINITY);
   CHECK(y.Read()[2] == 0);
   CHECK(dy.Read() == std::vector<float>{1, 1, 0, 0});
+}
+
+TEST_CASE("functions of a value and their slopes are exact to a few roundings, at every length",
+          "[activation]") {
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  const int64_t misaligned = GENERATE(0, 1);
+  const bool in_place = GENERATE(false, true);
+  for (size_t f = 0; f < Functions().size(); ++f) {
+    const Exact& exact = Functions()[f];
+    const bool of_y = ReadsY(exact.function);
+    for (const int64_t n : Sizes()) {
+      CAPTURE(f, n, misaligned, in_place);
+      const std::vector<float> x = RandomValues(n, 1, 4), dy = RandomValues(n, 2);
+      const DeviceArray<float> dev_x(*backend, x, misaligned), dev_y(*backend, n, misaligned),
+          dev_dy(*backend, dy, misaligned), dev_dx(*backend, n, misaligned);
+      const DeviceArray<float>& y = in_place && of_y ? dev_x : dev_y;
+      const DeviceArray<float>& dx = in_place ? dev_dy : dev_dx;
+      backend->activation().Apply(exact.function, n, dev_x.data(), y.data());
+      const std::vector<float> got_y = y.Read();
+      backend->activation().ApplyBackward(exact.function, n, of_y ? y.data() : dev_x.data(),
+                                          dev_dy.data(), dx.data());
+      const std::vector<float> got_dx = dx.Read();
+      for (int64_t i = 0; i < n; ++i) {
+        const double want = exact.value(x[i]), slope = exact.slope(x[i]);
+        REQUIRE(std::fabs(got_y[i] - want) <= 1e-5 * std::fabs(want) + 1e-35);
+        REQUIRE(std::fabs(got_y[i] - want) <= 16 * kRoundoff * std::max(std::fabs(want), 0.125));
+        REQUIRE(std::fabs(got_dx[i] - slope * dy[i]) <= 8 * kRoundoff * std::fabs(dy[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE("functions have their limits at infinity, pass a NaN, and keep signs", "[activation]") {
+  const auto backend = BackendUnderTest(1);
+  const float most = std::numeric_limits<float>::max();
+  const float least = std::numeric_limits<float>::denorm_min();
+  const std::vector<float> x = {-INFINITY, -most, -100, -20, -least, -0.0f,
+                                0,         least, 20,   100, most,   INFINITY};
+  const auto n = static_cast<int64_t>(x.size());
+  for (size_t f = 0; f < Functions().size(); ++f) {
+    const Exact& exact = Functions()[f];
+    const bool of_y = ReadsY(exact.function);
+    // A slope of 0 times infinity is none.
+    const bool is_flat = exact.function.kind == Activation::kLeakyRelu && exact.function.slope == 0;
+    const DeviceArray<float> dev_x(*backend, x), y(*backend, n), dx(*backend, n),
+        dy(*backend, std::vector<float>(x.size(), 1.0f));
+    backend->activation().Apply(exact.function, n, dev_x.data(), y.data());
+    backend->activation().ApplyBackward(exact.function, n, of_y ? y.data() : dev_x.data(),
+                                        dy.data(), dx.data());
+    const std::vector<float> got = y.Read(), got_dx = dx.Read();
+    for (int64_t i = is_flat ? 1 : 0; i < n; ++i) {
+      CAPTURE(f, i, x[i], got[i], got_dx[i]);
+      CHECK_FALSE(std::isnan(got[i]));
+      CHECK_FALSE(std::isnan(got_dx[i]));
+      if (exact.function.kind == Activation::kTanh) CHECK((got[i] > 0) == (x[i] > 0));
+      if (exact.function.kind == Activation::kLeakyRelu) CHECK((got[i] > 0) == (x[i] > 0));
+      // Far from 0 all of them are 0, 1, x or a part of it, and their slopes are 0 or 1 or that part.
+      if (std::fabs(x[i]) < 20) continue;
+      const double at = std::min(std::max(x[i], -1000.0f), 1000.0f);
+      const double want = exact.value(at) * (std::fabs(exact.value(at)) > 1 ? x[i] / at : 1.0);
+      if (std::isinf(x[i]) && std::isinf(want)) {
+        CHECK(got[i] == want);
+      } else {
+        CHECK(std::fabs(got[i] - want) <= 1e-6 * std::fabs(want) + 1e-7);
+      }
+      CHECK(std::fabs(got_dx[i] - exact.slope(at)) <= 1e-6);
+    }
+    const DeviceArray<float> none(*backend, std::vector<float>{NAN}), out(*backend, 1);
+    backend->activation().Apply(exact.function, 1, none.data(), out.data());
+    CHECK(std::isnan(out.Read()[0]));
+  }
 }
 
 TEST_CASE("dropout decides element by element as Philox says", "[activation][dropout]") {

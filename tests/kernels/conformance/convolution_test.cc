@@ -9,42 +9,44 @@
 namespace tessera {
 namespace {
 
-// Channels, height and width of x; height, width, strides and paddings of the window; channels of y.
-ImagesShape Of(int64_t rows, const Image& from, const Window& window, int64_t channels) {
-  return {rows, MapOf(from, window, channels)};
+// Channels, height and width of x; height, width, strides, paddings and dilations of the window; channels of y; groups.
+ImagesShape Of(int64_t rows, const Image& from, const Window& window, int64_t channels,
+               int64_t groups = 1) {
+  return {rows, MapOf(from, window, channels, groups)};
 }
 
 const std::vector<ImagesShape>& Shapes() {
-  static const std::vector<ImagesShape> shapes = {Of(0, {3, 5, 4}, {3, 3, 1, 1, 1, 1}, 2),
-                                                  Of(0, {3, 5, 4}, {}, 2),
-                                                  Of(1, {1, 1, 1}, {}, 1),
-                                                  Of(1, {1, 1, 1}, {3, 3, 1, 1, 1, 1}, 3),
-                                                  Of(1, {3, 5, 7}, {3, 3, 1, 1, 0, 0}, 16),
-                                                  Of(3, {3, 8, 6}, {3, 3, 1, 1, 1, 1}, 17),
-                                                  Of(2, {16, 9, 9}, {3, 3, 2, 2, 1, 1}, 33),
-                                                  Of(5, {17, 6, 5}, {}, 16),
-                                                  Of(4, {16, 7, 6}, {1, 1, 2, 2, 0, 0}, 3),
-                                                  Of(2, {3, 4, 3}, {1, 1, 2, 1, 0, 0}, 3),
-                                                  Of(3, {8, 8, 8}, {1, 1, 1, 2, 0, 0}, 16),
-                                                  Of(9, {64, 14, 14}, {1, 1, 2, 2, 0, 0}, 128),
-                                                  Of(3, {33, 5, 4}, {5, 1, 1, 1, 2, 0}, 17),
-                                                  Of(3, {1, 4, 9}, {1, 5, 1, 1, 0, 4}, 3),
-                                                  Of(7, {17, 4, 3}, {4, 3, 1, 1, 0, 0}, 33),
-                                                  Of(2, {3, 9, 4}, {3, 3, 2, 1, 1, 0}, 5),
-                                                  Of(3, {3, 11, 10}, {2, 3, 4, 5, 0, 1}, 4),
-                                                  Of(2, {3, 4, 6}, {3, 5, 1, 1, 2, 4}, 3),
-                                                  Of(2, {2, 3, 2}, {5, 5, 1, 1, 2, 2}, 3),
-                                                  Of(3, {16, 6, 5}, {2, 2, 3, 3, 1, 1}, 1),
-                                                  Of(33, {3, 12, 12}, {3, 3, 1, 1, 1, 1}, 16),
-                                                  Of(9, {16, 10, 8}, {3, 3, 1, 1, 1, 1}, 33)};
+  static const std::vector<ImagesShape> shapes = {
+      Of(0, {3, 5, 4}, {3, 3, 1, 1, 1, 1}, 2), Of(0, {3, 5, 4}, {}, 2), Of(1, {1, 1, 1}, {}, 1),
+      Of(1, {1, 1, 1}, {3, 3, 1, 1, 1, 1}, 3), Of(1, {3, 5, 7}, {3, 3, 1, 1, 0, 0}, 16),
+      Of(3, {3, 8, 6}, {3, 3, 1, 1, 1, 1}, 17), Of(2, {16, 9, 9}, {3, 3, 2, 2, 1, 1}, 33),
+      Of(5, {17, 6, 5}, {}, 16), Of(4, {16, 7, 6}, {1, 1, 2, 2, 0, 0}, 3),
+      Of(2, {3, 4, 3}, {1, 1, 2, 1, 0, 0}, 3), Of(3, {8, 8, 8}, {1, 1, 1, 2, 0, 0}, 16),
+      Of(9, {64, 14, 14}, {1, 1, 2, 2, 0, 0}, 128), Of(3, {33, 5, 4}, {5, 1, 1, 1, 2, 0}, 17),
+      Of(3, {1, 4, 9}, {1, 5, 1, 1, 0, 4}, 3), Of(7, {17, 4, 3}, {4, 3, 1, 1, 0, 0}, 33),
+      Of(2, {3, 9, 4}, {3, 3, 2, 1, 1, 0}, 5), Of(3, {3, 11, 10}, {2, 3, 4, 5, 0, 1}, 4),
+      Of(2, {3, 4, 6}, {3, 5, 1, 1, 2, 4}, 3), Of(2, {2, 3, 2}, {5, 5, 1, 1, 2, 2}, 3),
+      Of(3, {16, 6, 5}, {2, 2, 3, 3, 1, 1}, 1), Of(33, {3, 12, 12}, {3, 3, 1, 1, 1, 1}, 16),
+      Of(9, {16, 10, 8}, {3, 3, 1, 1, 1, 1}, 33),
+      // Windows with gaps.
+      Of(2, {3, 7, 9}, {3, 3, 1, 1, 2, 2, 2, 2}, 16),
+      Of(3, {17, 9, 8}, {3, 2, 2, 1, 1, 3, 2, 3}, 5),
+      Of(2, {16, 5, 5}, {2, 2, 1, 1, 3, 3, 4, 4}, 16),
+      Of(1, {2, 3, 3}, {3, 1, 1, 1, 4, 0, 3, 1}, 3),
+      // Groups, with as many channels each, or one, or several behind one.
+      Of(0, {4, 5, 4}, {3, 3, 1, 1, 1, 1}, 6, 2), Of(3, {4, 5, 6}, {3, 3, 1, 1, 1, 1}, 6, 2),
+      Of(2, {32, 7, 6}, {3, 3, 2, 2, 1, 1}, 32, 4), Of(3, {17, 6, 5}, {3, 3, 1, 1, 1, 1}, 17, 17),
+      Of(2, {16, 6, 5}, {5, 5, 1, 1, 2, 2}, 32, 16), Of(2, {5, 6, 5}, {3, 3, 2, 2, 1, 1}, 15, 5),
+      Of(4, {12, 5, 4}, {}, 8, 4), Of(3, {8, 8, 8}, {1, 1, 2, 2, 0, 0}, 16, 2),
+      Of(9, {16, 10, 8}, {3, 3, 1, 1, 1, 1}, 32, 2), Of(2, {64, 6, 6}, {3, 3, 1, 1, 1, 1}, 64, 2),
+      Of(2, {6, 8, 7}, {3, 3, 1, 1, 2, 2, 2, 2}, 4, 2),
+      Of(2, {8, 9, 7}, {3, 3, 1, 2, 2, 0, 2, 1}, 8, 8)};
   return shapes;
 }
 
 int64_t SizeOfX(const ImagesShape& s) { return s.rows * s.map.from.size(); }
 int64_t SizeOfY(const ImagesShape& s) { return s.rows * s.map.to.size(); }
-int64_t SizeOfWeight(const ImagesShape& s) {
-  return s.map.to.channels * s.map.from.channels * s.map.window.size();
-}
+int64_t SizeOfWeight(const ImagesShape& s) { return s.map.weight_size(); }
 
 // Calls f(offset in x, offset in the weights, offset in y) for each term of a convolution.
 template <typename F>
@@ -56,14 +58,16 @@ void ForEachTerm(const ImagesShape& s, const F& f) {
     for (int64_t oy = 0; oy < to.height; ++oy) {
       for (int64_t ox = 0; ox < to.width; ++ox) {
         for (int64_t o = 0; o < to.channels; ++o, ++at) {
-          for (int64_t c = 0; c < from.channels; ++c) {
+          const int64_t group_channels = from.channels / s.map.groups;
+          const int64_t first = o / (to.channels / s.map.groups) * group_channels;
+          for (int64_t c = 0; c < group_channels; ++c) {
             for (int64_t i = 0; i < w.height; ++i) {
               for (int64_t j = 0; j < w.width; ++j) {
-                const int64_t y = oy * w.stride_y - w.padding_y + i;
-                const int64_t x = ox * w.stride_x - w.padding_x + j;
+                const int64_t y = oy * w.stride_y - w.padding_y + i * w.dilation_y;
+                const int64_t x = ox * w.stride_x - w.padding_x + j * w.dilation_x;
                 if (y < 0 || y >= from.height || x < 0 || x >= from.width) continue;
-                f(((n * from.height + y) * from.width + x) * from.channels + c,
-                  ((o * from.channels + c) * w.height + i) * w.width + j, at);
+                f(((n * from.height + y) * from.width + x) * from.channels + first + c,
+                  ((o * group_channels + c) * w.height + i) * w.width + j, at);
               }
             }
           }
@@ -108,7 +112,8 @@ void CheckShape(Backend& backend, ConvolutionKernel<T>& convolution, const Image
   const Image &from = s.map.from, &to = s.map.to;
   const Window& window = s.map.window;
   CAPTURE(s.rows, from.channels, from.height, from.width, to.channels, window.height, window.width,
-          window.stride_y, window.stride_x, window.padding_y, window.padding_x, shift);
+          window.stride_y, window.stride_x, window.padding_y, window.padding_x, window.dilation_y,
+          window.dilation_x, s.map.groups, shift);
   std::vector<Sum> want_y(SizeOfY(s)), want_dw(SizeOfWeight(s)), want_dx(SizeOfX(s));
   ForEachTerm(s, [&](int64_t in, int64_t weight, int64_t out) {
     want_y[out].Add(Value(x[in]) * Value(w[weight]));
@@ -198,8 +203,8 @@ TEST_CASE("tf32 convolutions round their factors and nothing else", "[convolutio
     CHECK(convolution.status().code() == absl::StatusCode::kFailedPrecondition);
     return;
   }
-  for (const ImagesShape& s :
-       {Of(3, {17, 6, 5}, {3, 3, 1, 1, 1, 1}, 16), Of(5, {33, 4, 3}, {}, 3)}) {
+  for (const ImagesShape& s : {Of(3, {17, 6, 5}, {3, 3, 1, 1, 1, 1}, 16), Of(5, {33, 4, 3}, {}, 3),
+                               Of(3, {16, 6, 5}, {3, 3, 1, 1, 2, 2, 2, 2}, 8, 4)}) {
     for (const bool rounded : {true, false}) {
       std::vector<float> x = RandomValues(SizeOfX(s), 1), w = RandomValues(SizeOfWeight(s), 2),
                          dy = RandomValues(SizeOfY(s), 3);
@@ -214,7 +219,8 @@ TEST_CASE("tf32 convolutions round their factors and nothing else", "[convolutio
 TEST_CASE("convolutions have the same bits in every run of the same options",
           "[convolution][determinism]") {
   const int threads = GENERATE(from_range(ThreadsUnderTest()));
-  const ImagesShape shape = Of(16, {17, 9, 8}, {3, 3, 1, 1, 1, 1}, 33);
+  const ImagesShape shape = GENERATE(Of(16, {17, 9, 8}, {3, 3, 1, 1, 1, 1}, 33),
+                                     Of(16, {32, 9, 8}, {3, 3, 1, 1, 1, 1}, 32, 4));
   const auto first = BackendUnderTest(threads);
   const auto second = BackendUnderTest(threads);
   const auto check = [&](auto& of_first, auto& of_second) {

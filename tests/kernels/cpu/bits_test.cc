@@ -107,10 +107,56 @@ uint64_t HashOfOptimizers(int threads) {
   return hash;
 }
 
+// Norms within rows, forward and backward, and the functions of a value with their slopes.
+uint64_t HashOfRowKernels(int threads) {
+  const auto made = CreateBackend("cpu", threads);
+  REQUIRE(made.ok());
+  Backend& backend = **made;
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const GroupsShape& s : {GroupsShape{37, 1, 1013, 1}, {19, 45, 96, 8}, {11, 25, 600, 2}}) {
+    const DeviceArray<float> x(backend, Values(s.size(), 1, 3)), y(backend, s.size()),
+        dy(backend, Values(s.size(), 2, 1)), scale(backend, Values(s.channels, 3, 1)),
+        shift(backend, Values(s.channels, 4, 1)), mean(backend, s.rows * s.groups),
+        inverse_sigma(backend, s.rows * s.groups), dscale(backend, s.channels),
+        dshift(backend, s.channels), dx(backend, s.size());
+    GroupNormKernel& kernel = backend.group_norm();
+    kernel.Forward(s, 1e-5, x.data(), {scale.data(), shift.data()}, mean.data(),
+                   inverse_sigma.data(), y.data());
+    kernel.Backward(s, {x.data(), mean.data(), inverse_sigma.data(), scale.data(), dy.data()},
+                    WriteMode::kOverwrite, dscale.data(), dshift.data(), dx.data());
+    for (const auto* array : {&mean, &inverse_sigma, &y, &dscale, &dshift, &dx}) {
+      hash = HashOf(array->Read(), hash);
+    }
+  }
+  const MatrixShape s{431, 103};
+  const DeviceArray<float> x(backend, Values(s.size(), 1, 9)), y(backend, s.size()),
+      dy(backend, Values(s.size(), 2, 1)), dx(backend, s.size());
+  for (const double beta : {0.75, 1.3}) {
+    const ResponseWindow window{5, 0.5, beta, 2};
+    backend.response_norm().Forward(s, window, x.data(), y.data());
+    backend.response_norm().Backward(s, window, x.data(), dy.data(), dx.data());
+    for (const auto* array : {&y, &dx}) hash = HashOf(array->Read(), hash);
+  }
+  for (const Activation kind : {Activation::kGelu, Activation::kGeluTanh, Activation::kTanh,
+                                Activation::kSigmoid, Activation::kSilu, Activation::kLeakyRelu}) {
+    const ActivationFunction function{kind, 0.1f};
+    backend.activation().Apply(function, s.size(), x.data(), y.data());
+    // Slopes of y are those of some number all the same.
+    backend.activation().ApplyBackward(function, s.size(), y.data(), dy.data(), dx.data());
+    for (const auto* array : {&y, &dx}) hash = HashOf(array->Read(), hash);
+  }
+  return hash;
+}
+
 }  // namespace
 
 TEST_CASE("the kernels' results are these very bits, with any number of threads", "[bits]") {
   for (const int threads : {1, 2, 3, 7}) CHECK(HashOfKernels(threads) == 0x9cb43fcb96c4b03fu);
+}
+
+TEST_CASE("norms within rows and functions have these very bits, with any number of threads",
+          "[bits]") {
+  for (const int threads : {1, 2, 3, 7}) CHECK(HashOfRowKernels(threads) == 0x79a6b052b3ffcf5au);
 }
 
 TEST_CASE("the optimizers' results are these very bits, with any number of threads", "[bits]") {

@@ -125,7 +125,8 @@ TEST_CASE("images are cut into launches whose items 32 bits count", "[grids]") {
 TEST_CASE("windows and those who hold a place agree, to the last item of a launch", "[grids]") {
   for (const Window& window :
        {Window{1, 1, 1, 1, 0, 0}, Window{3, 3, 1, 1, 1, 1}, Window{3, 2, 2, 3, 2, 1},
-        Window{2, 5, 4, 1, 0, 4}, Window{3, 3, int64_t{1} << 40, 2, 1, 0}}) {
+        Window{2, 5, 4, 1, 0, 4}, Window{3, 3, int64_t{1} << 40, 2, 1, 0},
+        Window{3, 2, 1, 2, 2, 1, 2, 3}}) {
     const ImageMap map = MapOf({2, 7, 6}, window, 2);
     const ImageWindows w = WindowsOf(map);
     using Pair = std::array<int64_t, 4>;  // place of to, place of from, i, j
@@ -133,18 +134,30 @@ TEST_CASE("windows and those who hold a place agree, to the last item of a launc
     for (int32_t to = 0; to < map.to.positions(); ++to) {
       const ImageWindows::Place place = ImageWindows::PlaceAt(to, w.to_height, w.to_width);
       CHECK(w.To(place.image, place.y, place.x) == to);
-      w.ForInside(place, [&](int32_t i, int32_t j, int64_t from) {
-        inside.push_back({to, from, i, j});
-      });
+      if (window.dilation_y == 1) {
+        w.ForInside(place, [&](int32_t i, int32_t j, int64_t from) {
+          inside.push_back({to, from, i, j});
+        });
+        continue;
+      }
+      for (int32_t i = 0; i < w.height; ++i) {
+        for (int32_t j = 0; j < w.width; ++j) {
+          const int32_t y = place.y * w.stride_y - w.padding_y + i * w.dilation_y;
+          const int32_t x = place.x * w.stride_x - w.padding_x + j * w.dilation_x;
+          if (y < 0 || y >= w.from_height || x < 0 || x >= w.from_width) continue;
+          inside.push_back({to, w.From(0, y, x), i * w.dilation_y, j * w.dilation_x});
+        }
+      }
     }
     for (int32_t at = 0; at < map.from.positions(); ++at) {
       const ImageWindows::Place place = ImageWindows::PlaceAt(at, w.from_height, w.from_width);
       CHECK(w.From(place.image, place.y, place.x) == at);
       int64_t last = -1;
       w.ForHolders(place, [&](const ImageWindows::Place& to, int32_t i, int32_t j) {
-        held.push_back({w.To(to.image, to.y, to.x), at, i, j});
-        CHECK(held.back()[0] > last);
-        last = held.back()[0];
+        const int64_t number = w.To(to.image, to.y, to.x);
+        CHECK(number > last);
+        last = number;
+        if (i % w.dilation_y == 0 && j % w.dilation_x == 0) held.push_back({number, at, i, j});
       });
     }
     CHECK(!inside.empty());

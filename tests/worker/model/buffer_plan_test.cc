@@ -243,6 +243,26 @@ TEST_CASE("a branch's gradient is the sum of its readers' parts, the last reader
   CHECK(parts[4] == std::vector<int>{4});
 }
 
+TEST_CASE("signs that a backward pass reads are kept, through all that works in place behind",
+          "[buffers]") {
+  GraphNode drops = Relu(1, 8);
+  drops.backward_reads_y = false;
+  for (const bool keeps : {false, true}) {
+    GraphNode last = Relu(2, 8);
+    last.keeps_signs = keeps;
+    last.needs_own_y = true;
+    Nodes nodes = {Product({kNetworkInput}, 8), Relu(0, 8), drops, last, Product({3}, 2)};
+    // The last one reads what the first one's backward pass needs, in the buffer of the one between.
+    std::vector<int> outputs = PlanTraining(nodes).outputs;
+    CHECK(outputs[1] == outputs[2]);
+    CHECK((outputs[3] == outputs[2]) == keeps);
+    // Nothing in front of the first one learns: no backward pass reads signs.
+    nodes[0].learns = false;
+    outputs = PlanTraining(nodes).outputs;
+    CHECK(outputs[3] == outputs[2]);
+  }
+}
+
 TEST_CASE("branches read one output, which the first of them may not overwrite", "[buffers]") {
   const Nodes nodes = {Product({kNetworkInput}, 6), Relu(0, 6), Relu(0, 6), Product({0}, 4),
                        Join({1, 2, 3}, 16)};

@@ -84,6 +84,8 @@ class CountingBackend : public Backend {
   PoolingKernel& pooling() override { return backend_.pooling(); }
   SparseLinearKernel& sparse_linear() override { return backend_.sparse_linear(); }
   BatchNormKernel& batch_norm() override { return backend_.batch_norm(); }
+  GroupNormKernel& group_norm() override { return backend_.group_norm(); }
+  ResponseNormKernel& response_norm() override { return backend_.response_norm(); }
   ActivationKernel& activation() override { return backend_.activation(); }
   LossKernel& loss() override { return backend_.loss(); }
   VectorKernel& vector() override { return backend_.vector(); }

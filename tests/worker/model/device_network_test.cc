@@ -79,6 +79,8 @@ const std::vector<std::string>& Models() {
       "6 linear:8 norm relu drop:0.3 linear-:4 norm- softmax",
       "6 norm relu linear:8 drop:0.5 linear:5 sigmoid",
       "5 linear:1 sigmoid",
+      "6 lnorm linear:8 gelu lnorm linear:6 silu gnorm:3 linear:4 softmax",
+      "4 5 4 conv:4:3:1:2:2:2 lnorm relu lrn:3:1:0.75:1 gnorm:2 leaky:0.1 linear:5 tanh softmax",
       "2 5 4 conv:4:3:1:1 norm relu max:2 drop:0.3 linear:5 softmax",
       "1 5 4 conv-:3:3x2:2x1:1 relu avg:2:1:1 conv:4:1 linear:6 norm relu linear:4 softmax"};
   return models;

@@ -35,7 +35,9 @@ void AddWindow(const std::vector<std::string>& parts, size_t at, Keys* keys) {
 
 // "6 linear:8 norm relu drop:0.3 linear-:4 norm- softmax": inputs, layers, loss. A minus leaves out
 // the bias, or scale and shift. "3 8 7 conv:16:3:1:1 max:2 avg linear:4 softmax": an image of 3 channels,
-// convolutions with their channels, kernel, stride and padding, pooling with the latter three.
+// convolutions with their channels, kernel, stride, padding, dilation and groups, pooling with its kernel, stride and
+// padding. "lnorm gnorm:3 lnorm- gnorm-:3 lrn:5:2:0.75:1": normalisation within a row, of so many groups, and that of
+// responses with its size, alpha, beta and k. "gelu gelu:tanh tanh logistic silu leaky:0.1": functions of a value.
 inline v1::Model ModelOf(const std::string& text) {
   v1::Model model;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
@@ -52,6 +54,33 @@ inline v1::Model ModelOf(const std::string& text) {
       conv->set_channels(std::stol(parts.at(1)));
       conv->set_bias(name == "conv");
       AddWindow(parts, 2, conv);
+      if (parts.size() > 5) AddExtents(parts[5], conv->mutable_dilation());
+      if (parts.size() > 6) conv->set_groups(std::stol(parts[6]));
+    } else if (name == "lnorm" || name == "lnorm-") {
+      model.add_layers()->mutable_layer_norm()->set_affine(name == "lnorm");
+      model.mutable_layers()->rbegin()->mutable_layer_norm()->set_epsilon(1e-5);
+    } else if (name == "gnorm" || name == "gnorm-") {
+      v1::GroupNorm* const norm = model.add_layers()->mutable_group_norm();
+      norm->set_groups(std::stol(parts.at(1)));
+      norm->set_affine(name == "gnorm");
+      norm->set_epsilon(1e-5);
+    } else if (name == "lrn") {
+      v1::LocalResponseNorm* const norm = model.add_layers()->mutable_local_response_norm();
+      norm->set_size(std::stol(parts.at(1)));
+      norm->set_alpha(std::stod(parts.at(2)));
+      norm->set_beta(std::stod(parts.at(3)));
+      norm->set_k(std::stod(parts.at(4)));
+    } else if (name == "gelu") {
+      const std::string approximate = parts.size() > 1 ? parts[1] : "none";
+      model.add_layers()->mutable_gelu()->set_approximate(approximate);
+    } else if (name == "tanh") {
+      model.add_layers()->mutable_tanh();
+    } else if (name == "logistic") {
+      model.add_layers()->mutable_sigmoid();
+    } else if (name == "silu") {
+      model.add_layers()->mutable_silu();
+    } else if (name == "leaky") {
+      model.add_layers()->mutable_leaky_relu()->set_slope(std::stod(parts.at(1)));
     } else if (name == "max") {
       AddWindow(parts, 1, model.add_layers()->mutable_max_pool());
     } else if (name == "avg") {

@@ -35,6 +35,9 @@ TEST_CASE("constants are the statistics of the whole sample, layer by layer", "[
   const std::string text = GENERATE(
       as<std::string>(), "10 linear:20 norm relu linear-:8 norm- softmax",
       "10 norm relu linear:20 drop:0.5 norm linear:8 softmax",
+      "10 lnorm linear:20 norm gelu lnorm drop:0.5 norm- linear:8 softmax",
+      "4 8 6 conv:8:3:1:2:2:2 lnorm norm silu lrn:5:1:0.75:1 gnorm:4 norm- leaky:0.1 linear:8 "
+      "softmax",
       "10 drop:0.3 norm- linear:8 norm relu linear:5 relu norm softmax",
       "10 linear-:30 norm relu linear-:30 norm relu linear-:8 norm- softmax",
       "3 8 6 conv:16:3:1:1 norm relu max:2 drop:0.3 conv-:20:3 norm relu linear:8 norm softmax",

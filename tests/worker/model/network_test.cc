@@ -23,6 +23,13 @@ const std::vector<std::string>& Models() {
       "9 linear:30 norm relu linear:70 sigmoid",
       "1 8 8 conv:16:3:1:1 relu max:2 conv:32:3:1:1 relu max:2 linear:10 softmax",
       "3 9 7 conv:5:3x2:2x1:1 relu linear:6 softmax",
+      "6 9 7 conv:8:3:1:1 lnorm relu conv:12:3:1:2:2:2 gnorm:4 silu max:2 linear:10 softmax",
+      "4 8 6 conv-:6:3:1:1:1:2 relu lrn:5:2:0.75:1 max:2 conv:6:1:1:0:1:6 gnorm-:3 linear:5 "
+      "softmax",
+      "3 7 6 lrn:4:1:0.5:2 conv:16:3:2:1 leaky:0.1 drop:0.3 lnorm- linear:20 tanh linear:4 softmax",
+      "40 lnorm linear:50 gelu lnorm linear-:30 gelu:tanh gnorm:5 linear:7 softmax",
+      "20 linear:30 relu drop:0.2 logistic linear:20 tanh logistic linear:9 leaky:0 silu softmax",
+      "20 norm relu logistic linear:12 relu tanh leaky:0.3 relu linear:5 sigmoid",
       "3 9 7 conv-:17:3 norm relu drop:0.3 conv-:20:1 norm- relu avg softmax",
       "2 8 8 norm max:3:2:1 conv:8:5:1:2 relu avg:2:1:1 drop:0.2 linear:20 relu linear:4 softmax",
       "2 7 6 relu drop:0.2 conv:3:7x6 linear:5 norm relu linear:1 sigmoid",

@@ -78,13 +78,14 @@ TEST_CASE("parameters begin on cache lines, in the layout's order", "[plan]") {
 
 TEST_CASE("a network allocates what MemoryNeeded says, at once, and training nothing more",
           "[plan][memory]") {
-  const std::string text =
-      GENERATE(as<std::string>(), "9 linear:30 norm relu linear-:7 norm- softmax",
-               "9 linear:30 relu linear:7 softmax",
-               "50 norm relu drop:0.5 linear:30 drop:0.2 linear:7 norm softmax",
-               "50 drop:0.1 relu linear:7 sigmoid",
-               "3 9 6 conv:16:3:1:1 norm relu max:2 drop:0.2 conv-:20:3 norm linear:7 softmax",
-               "2 9 6 norm conv:4:3 avg sigmoid");
+  const std::string text = GENERATE(
+      as<std::string>(), "9 linear:30 norm relu linear-:7 norm- softmax",
+      "9 linear:30 relu linear:7 softmax",
+      "50 norm relu drop:0.5 linear:30 drop:0.2 linear:7 norm softmax",
+      "50 drop:0.1 relu linear:7 sigmoid", "20 lnorm linear:30 gelu gnorm:3 linear:7 softmax",
+      "4 9 6 conv:8:3:1:1:1:2 lnorm relu lrn:5:1:0.75:1 gnorm:4 tanh linear:7 softmax",
+      "3 9 6 conv:16:3:1:1 norm relu max:2 drop:0.2 conv-:20:3 norm linear:7 softmax",
+      "2 9 6 norm conv:4:3 avg sigmoid");
   const Precision precision = GENERATE(Precision::kF32, Precision::kBf16);
   CAPTURE(text, precision == Precision::kBf16);
   const v1::Model model = ModelOf(text);

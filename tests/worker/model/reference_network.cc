@@ -22,6 +22,37 @@ void AddScaled(int64_t n, double factor, const double* x, double* y) {
   for (int64_t i = 0; i < n; ++i) y[i] += factor * x[i];
 }
 
+double Phi(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+double Share(double x) { return 1 / (1 + std::exp(-x)); }
+
+// The functions of one value and their slopes, by the formulas of job.proto.
+bool IsFunction(const v1::Layer& layer) {
+  return layer.has_gelu() || layer.has_tanh() || layer.has_sigmoid() || layer.has_silu() ||
+         layer.has_leaky_relu();
+}
+double FunctionOf(const v1::Layer& layer, double x) {
+  if (layer.has_gelu() && layer.gelu().approximate() == "tanh") {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  }
+  if (layer.has_gelu()) return x * Phi(x);
+  if (layer.has_tanh()) return std::tanh(x);
+  if (layer.has_sigmoid()) return Share(x);
+  if (layer.has_silu()) return x * Share(x);
+  return x > 0 ? x : layer.leaky_relu().slope() * x;
+}
+double SlopeOf(const v1::Layer& layer, double x) {
+  if (layer.has_gelu() && layer.gelu().approximate() == "tanh") {
+    const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    const double du = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * (1 + std::tanh(u)) + 0.5 * x * (1 - std::pow(std::tanh(u), 2)) * du;
+  }
+  if (layer.has_gelu()) return Phi(x) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
+  if (layer.has_tanh()) return 1 - std::pow(std::tanh(x), 2);
+  if (layer.has_sigmoid()) return Share(x) * (1 - Share(x));
+  if (layer.has_silu()) return Share(x) * (1 + x * (1 - Share(x)));
+  return x > 0 ? 1 : layer.leaky_relu().slope();
+}
+
 }  // namespace
 
 ReferenceNetwork::ReferenceNetwork(const v1::Model& model, bool bf16_factors)
@@ -33,7 +64,7 @@ ReferenceNetwork::ReferenceNetwork(const v1::Model& model, bool bf16_factors)
   };
   for (const v1::Layer& layer : model.layers()) {
     if (layer.has_linear()) break;
-    if (!is_window(layer)) continue;
+    if (!is_window(layer) && !layer.has_local_response_norm()) continue;
     channels = model.input(0);
     height = model.input(1);
     width = model.input(2);
@@ -57,6 +88,11 @@ ReferenceNetwork::ReferenceNetwork(const v1::Model& model, bool bf16_factors)
       add(channels * plan.inputs, layer.linear().bias() ? channels : 0, &plan);
     } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
       add(channels, channels, &plan);
+    } else if (layer.has_layer_norm() && layer.layer_norm().affine()) {
+      add(plan.inputs, plan.inputs, &plan);
+    } else if (layer.has_group_norm()) {
+      plan.groups = layer.group_norm().groups();
+      if (layer.group_norm().affine()) add(channels, channels, &plan);
     } else if (is_window(layer)) {
       const auto read = [&](const auto& keys, int64_t default_stride) {
         const int64_t whole[2] = {height, width};
@@ -69,13 +105,24 @@ ReferenceNetwork::ReferenceNetwork(const v1::Model& model, bool bf16_factors)
           plan.padding[d] = of(keys.padding(), 0);
         }
       };
-      if (layer.has_conv2d()) read(layer.conv2d(), 1);
+      if (layer.has_conv2d()) {
+        const v1::Conv2d& conv = layer.conv2d();
+        read(conv, 1);
+        plan.groups = std::max<int64_t>(1, conv.groups());
+        for (int d = 0; d < 2 && !conv.dilation().empty(); ++d) {
+          plan.dilation[d] = conv.dilation(std::min(d, conv.dilation_size() - 1));
+        }
+      }
       if (layer.has_max_pool()) read(layer.max_pool(), 0);
       if (layer.has_avg_pool()) read(layer.avg_pool(), 0);
-      height = (height + 2 * plan.padding[0] - plan.kernel[0]) / plan.stride[0] + 1;
-      width = (width + 2 * plan.padding[1] - plan.kernel[1]) / plan.stride[1] + 1;
+      const auto places = [&](int64_t extent, int d) {
+        const int64_t span = (plan.kernel[d] - 1) * plan.dilation[d] + 1;
+        return (extent + 2 * plan.padding[d] - span) / plan.stride[d] + 1;
+      };
+      height = places(height, 0);
+      width = places(width, 1);
       if (layer.has_conv2d()) {
-        const int64_t taps = channels * plan.kernel[0] * plan.kernel[1];
+        const int64_t taps = channels / plan.groups * plan.kernel[0] * plan.kernel[1];
         channels = layer.conv2d().channels();
         add(channels * taps, layer.conv2d().bias() ? channels : 0, &plan);
       }
@@ -95,21 +142,74 @@ void ReferenceNetwork::ForEachTap(const LayerPlan& plan, bool own_channel_only, 
     for (int64_t p = 0; p < plan.to_height; ++p) {
       for (int64_t q = 0; q < plan.to_width; ++q) {
         const int64_t out = (o * plan.to_height + p) * plan.to_width + q;
-        for (int64_t c = 0; c < plan.channels; ++c) {
-          if (own_channel_only && c != o) continue;
+        const int64_t group_channels = plan.channels / plan.groups;
+        const int64_t first = o / (plan.to_channels / plan.groups) * group_channels;
+        for (int64_t c = own_channel_only ? o : first;
+             c < (own_channel_only ? o + 1 : first + group_channels); ++c) {
           for (int64_t i = 0; i < plan.kernel[0]; ++i) {
             for (int64_t j = 0; j < plan.kernel[1]; ++j) {
-              const int64_t y = p * plan.stride[0] - plan.padding[0] + i;
-              const int64_t x = q * plan.stride[1] - plan.padding[1] + j;
+              const int64_t y = p * plan.stride[0] - plan.padding[0] + i * plan.dilation[0];
+              const int64_t x = q * plan.stride[1] - plan.padding[1] + j * plan.dilation[1];
               const bool inside = y >= 0 && y < plan.height && x >= 0 && x < plan.width;
               f(inside ? (c * plan.height + y) * plan.width + x : -1, out,
-                (c * plan.kernel[0] + i) * plan.kernel[1] + j);
+                ((c - first) * plan.kernel[0] + i) * plan.kernel[1] + j);
             }
           }
         }
       }
     }
   }
+}
+
+int64_t ReferenceNetwork::WeightAt(const LayerPlan& plan, bool is_layer_norm, int64_t i) {
+  return is_layer_norm ? i % plan.inputs : i % plan.inputs / (plan.height * plan.width);
+}
+
+int64_t ReferenceNetwork::GroupAt(const LayerPlan& plan, int64_t i) {
+  const int64_t in_row = i % plan.inputs * plan.groups / plan.inputs;
+  return i / plan.inputs * plan.groups + in_row;
+}
+
+ReferenceNetwork::Normalised ReferenceNetwork::NormalisedBy(const LayerPlan& plan, int64_t rows,
+                                                            const Matrix& x) const {
+  const v1::Layer& layer = model_.layers(plan.layer);
+  const double epsilon =
+      layer.has_layer_norm() ? layer.layer_norm().epsilon() : layer.group_norm().epsilon();
+  const double count = static_cast<double>(plan.inputs / plan.groups);
+  const auto values = static_cast<size_t>(rows * plan.inputs);
+  std::vector<double> mean(rows * plan.groups), variance(rows * plan.groups);
+  for (size_t i = 0; i < values; ++i) mean[GroupAt(plan, i)] += x[i] / count;
+  for (size_t i = 0; i < values; ++i) {
+    variance[GroupAt(plan, i)] += std::pow(x[i] - mean[GroupAt(plan, i)], 2) / count;
+  }
+  Normalised made{Matrix(values), Matrix(values)};
+  for (size_t i = 0; i < values; ++i) {
+    made.inverse_sigma[i] = 1 / std::sqrt(variance[GroupAt(plan, i)] + epsilon);
+    made.hat[i] = (x[i] - mean[GroupAt(plan, i)]) * made.inverse_sigma[i];
+  }
+  return made;
+}
+
+template <typename F>
+void ReferenceNetwork::ForEachNeighbour(const LayerPlan& plan, int64_t rows, const F& f) const {
+  const int64_t size = model_.layers(plan.layer).local_response_norm().size();
+  const int64_t places = plan.height * plan.width;
+  for (int64_t i = 0; i < rows * plan.inputs; ++i) {
+    const int64_t channel = i % plan.inputs / places;
+    const int64_t last = std::min(plan.channels - 1, channel + (size - 1) / 2);
+    for (int64_t j = std::max<int64_t>(0, channel - size / 2); j <= last; ++j) {
+      f(i, i + (j - channel) * places);
+    }
+  }
+}
+
+Matrix ReferenceNetwork::ResponseSums(const LayerPlan& plan, int64_t rows, const Matrix& x) const {
+  const v1::LocalResponseNorm& norm = model_.layers(plan.layer).local_response_norm();
+  Matrix sums(x.size(), norm.k());
+  ForEachNeighbour(plan, rows, [&](int64_t i, int64_t j) {
+    sums[i] += norm.alpha() / static_cast<double>(norm.size()) * x[j] * x[j];
+  });
+  return sums;
 }
 
 Matrix ReferenceNetwork::Factor(const Matrix& values) const {
@@ -149,7 +249,7 @@ Matrix ReferenceNetwork::Forward(const LayerPlan& plan, int64_t rows, const Matr
   } else if (layer.has_conv2d()) {
     const Matrix a = Factor(x), w = Factor(parameters[plan.weight]);
     const int64_t places = plan.to_height * plan.to_width;
-    const int64_t taps = plan.channels * plan.kernel[0] * plan.kernel[1];
+    const int64_t taps = plan.channels / plan.groups * plan.kernel[0] * plan.kernel[1];
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t o = 0; o < out; ++o) {
         y[r * out + o] = plan.bias < 0 ? 0.0 : parameters[plan.bias][o / places];
@@ -189,6 +289,19 @@ Matrix ReferenceNetwork::Forward(const LayerPlan& plan, int64_t rows, const Matr
       y[i] = (x[i] - used->mean[c]) / used->sigma[c];
       if (plan.weight >= 0) y[i] = y[i] * parameters[plan.weight][c] + parameters[plan.bias][c];
     }
+  } else if (layer.has_layer_norm() || layer.has_group_norm()) {
+    y = NormalisedBy(plan, rows, x).hat;
+    for (int64_t i = 0; plan.weight >= 0 && i < rows * in; ++i) {
+      const int64_t k = WeightAt(plan, layer.has_layer_norm(), i);
+      y[i] = y[i] * parameters[plan.weight][k] + parameters[plan.bias][k];
+    }
+  } else if (layer.has_local_response_norm()) {
+    const Matrix sums = ResponseSums(plan, rows, x);
+    for (int64_t i = 0; i < rows * in; ++i) {
+      y[i] = x[i] * std::pow(sums[i], -layer.local_response_norm().beta());
+    }
+  } else if (IsFunction(layer)) {
+    for (int64_t i = 0; i < rows * in; ++i) y[i] = FunctionOf(layer, x[i]);
   } else if (layer.has_relu()) {
     for (int64_t i = 0; i < rows * in; ++i) y[i] = std::max(0.0, x[i]);
   } else if (layer.has_dropout()) {
@@ -214,7 +327,7 @@ Matrix ReferenceNetwork::Backward(const LayerPlan& plan, int64_t rows, const Mat
   } else if (layer.has_conv2d()) {
     const Matrix a = Factor(x), w = Factor(parameters[plan.weight]), d = Factor(dy);
     const int64_t places = plan.to_height * plan.to_width;
-    const int64_t taps = plan.channels * plan.kernel[0] * plan.kernel[1];
+    const int64_t taps = plan.channels / plan.groups * plan.kernel[0] * plan.kernel[1];
     for (int64_t r = 0; r < rows; ++r) {
       ForEachTap(plan, false, [&](int64_t from, int64_t to, int64_t tap) {
         if (from < 0) return;
@@ -262,6 +375,36 @@ Matrix ReferenceNetwork::Backward(const LayerPlan& plan, int64_t rows, const Mat
       const double scale = plan.weight < 0 ? 1.0 : parameters[plan.weight][c];
       dx[i] = scale / s.sigma[c] * (dy[i] - sum[c] / count - hat(i, c) * sum_hat[c] / count);
     }
+  } else if (layer.has_layer_norm() || layer.has_group_norm()) {
+    const Normalised of = NormalisedBy(plan, rows, x);
+    const double count = static_cast<double>(plan.inputs / plan.groups);
+    Matrix slope = dy;
+    std::vector<double> sum(rows * plan.groups), sum_hat(rows * plan.groups);
+    for (int64_t i = 0; i < rows * in; ++i) {
+      const int64_t k = WeightAt(plan, layer.has_layer_norm(), i), group = GroupAt(plan, i);
+      if (plan.weight >= 0) {
+        gradients[plan.weight][k] += dy[i] * of.hat[i];
+        gradients[plan.bias][k] += dy[i];
+        slope[i] *= parameters[plan.weight][k];
+      }
+      sum[group] += slope[i];
+      sum_hat[group] += slope[i] * of.hat[i];
+    }
+    for (int64_t i = 0; i < rows * in; ++i) {
+      const int64_t group = GroupAt(plan, i);
+      dx[i] = of.inverse_sigma[i] *
+              (slope[i] - sum[group] / count - of.hat[i] * sum_hat[group] / count);
+    }
+  } else if (layer.has_local_response_norm()) {
+    const v1::LocalResponseNorm& norm = layer.local_response_norm();
+    const Matrix sums = ResponseSums(plan, rows, x);
+    for (int64_t i = 0; i < rows * in; ++i) dx[i] = dy[i] * std::pow(sums[i], -norm.beta());
+    const double share = norm.alpha() / static_cast<double>(norm.size());
+    ForEachNeighbour(plan, rows, [&](int64_t i, int64_t j) {
+      dx[j] -= dy[i] * x[i] * norm.beta() * std::pow(sums[i], -norm.beta() - 1) * share * 2 * x[j];
+    });
+  } else if (IsFunction(layer)) {
+    for (int64_t i = 0; i < rows * in; ++i) dx[i] = dy[i] * SlopeOf(layer, x[i]);
   } else if (layer.has_relu()) {
     for (int64_t i = 0; i < rows * in; ++i) dx[i] = x[i] > 0 ? dy[i] : 0.0;
   } else if (layer.has_dropout()) {

@@ -50,12 +50,30 @@ class ReferenceNetwork {
     int64_t channels = 0, height = 1, width = 1;
     int64_t to_channels = 0, to_height = 1, to_width = 1;
     // Of convolution and pooling.
-    int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, padding[2] = {0, 0};
+    int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1};
+    // Of convolution and of group norm; 1 of layer norm.
+    int64_t groups = 1;
   };
   // f(index into x or -1 in padding, index into y, index into a row of weights), rows apart, for each
   // output's value, channel by channel and place by place of its window.
   template <typename F>
   static void ForEachTap(const LayerPlan& plan, bool own_channel_only, const F& f);
+
+  // The normalised values of a layer or group norm, [rows, inputs], and 1 / sigma for each.
+  struct Normalised {
+    Matrix hat;
+    Matrix inverse_sigma;
+  };
+  Normalised NormalisedBy(const LayerPlan& plan, int64_t rows, const Matrix& x) const;
+  // The entry of a layer or group norm's weight for value i.
+  static int64_t WeightAt(const LayerPlan& plan, bool is_layer_norm, int64_t i);
+  // The group of value i.
+  static int64_t GroupAt(const LayerPlan& plan, int64_t i);
+  // f(index of a value, index of one that is in its window) of a response norm.
+  template <typename F>
+  void ForEachNeighbour(const LayerPlan& plan, int64_t rows, const F& f) const;
+  // k + alpha / size * the sum of squares, for each value.
+  Matrix ResponseSums(const LayerPlan& plan, int64_t rows, const Matrix& x) const;
 
   Matrix Forward(const LayerPlan& plan, int64_t rows, const Matrix& x, const StepKey& key,
                  Statistics* used) const;

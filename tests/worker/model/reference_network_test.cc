@@ -15,7 +15,12 @@ TEST_CASE("every gradient of the reference is the slope of its loss, by central 
                "2 5 4 conv:3:3x2:2x1:1 relu linear:3 softmax",
                "2 5 4 conv-:3:3 norm relu drop:0.3 conv:2:2 norm- linear:3 softmax",
                "2 5 6 norm conv:3:3:1:1 max:3:2:1 relu conv:4:2 avg softmax",
-               "1 4 4 avg:2:1:1 conv:3:2:1:1 max linear:3 softmax");
+               "1 4 4 avg:2:1:1 conv:3:2:1:1 max linear:3 softmax",
+               "4 5 6 conv:6:3:1:2:2:2 tanh conv-:3:2x1:1:0:1x2:3 linear:3 softmax",
+               "4 3 4 conv:4:1 lnorm gelu gnorm:2 linear:5 lnorm silu gnorm:5 linear:3 softmax",
+               "4 3 4 conv:6:2 gnorm-:3 leaky:0.2 lrn:3:2:0.75:1 lnorm- linear:3 softmax",
+               "5 linear:4 gelu:tanh linear:6 logistic lnorm linear:3 softmax",
+               "5 4 4 lrn:4:3:1.5:0.5 conv:6:3:1:1 lrn:5:1:0.75:2 max:2 linear:3 softmax");
   CAPTURE(text);
   const v1::Model model = ModelOf(text);
   const auto backend = Cpu();

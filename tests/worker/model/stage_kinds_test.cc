@@ -21,7 +21,8 @@ TEST_CASE("the columns of a kind of stage agree with those of its layers", "[sta
       if (stage.layer != layer.kind_case) continue;
       CAPTURE(stage.layer);
       const bool is_elementwise = layer.reads == LayerReads::kUnits || layer.join != nullptr;
-      CHECK((is_elementwise || !(stage.forward_in_place || stage.backward_in_place)));
+      const bool keeps_shape = is_elementwise || layer.reads == LayerReads::kUnitsTogether;
+      CHECK((keeps_shape || !(stage.forward_in_place || stage.backward_in_place)));
       // A stage that overwrites what it reads cannot read it again.
       CHECK((!stage.forward_in_place || !stage.backward_reads_x));
       CHECK((!stage.works_by_rows || stage.is_product));
@@ -34,7 +35,8 @@ TEST_CASE("the columns of a kind of stage agree with those of its layers", "[sta
 TEST_CASE("units of an elementwise stage are evaluated by themselves, to the bit", "[stages]") {
   const auto cpu = Cpu();
   const NetworkPlan plan =
-      *PlanOf(ModelOf("6 norm- relu linear:6 relu norm drop:0.5 linear:2 softmax"));
+      *PlanOf(ModelOf("6 norm- relu linear:6 relu norm drop:0.5 gelu gelu:tanh tanh logistic silu "
+                      "leaky:0.2 linear:2 softmax"));
   constexpr int64_t kRows = 5, kUnits = 6;
   std::vector<float> x(kRows * kUnits);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i * 7919) % 23) - 11;

@@ -133,8 +133,10 @@ void CheckSame(const Evaluated& got, const Evaluated& want) {
 const std::vector<std::string> kModels = {
     "40 linear-:30 norm relu linear:7 sigmoid",
     "40 linear-:33 norm relu drop:0.4 linear-:20 norm relu linear-:5 norm- softmax",
-    "40 linear:17 relu drop:0.3 linear:23 relu linear:1 sigmoid", "40 linear:6 softmax",
-    "40 linear:9 norm- relu relu norm linear:3 softmax"};
+    "40 linear:17 relu drop:0.3 linear:23 relu linear:1 sigmoid",
+    "40 linear:6 softmax",
+    "40 linear:9 norm- relu relu norm linear:3 softmax",
+    "40 linear:33 gelu lnorm norm tanh linear:20 silu gnorm:5 linear:7 norm- lnorm- softmax"};
 const std::vector<std::string> kDenseModels = {
     "10 norm relu linear:20 drop:0.5 norm linear:8 softmax",
     "10 relu norm- linear:8 softmax",
@@ -142,7 +144,10 @@ const std::vector<std::string> kDenseModels = {
     "2 6 5 conv:4:3:1:1 norm relu max:2 drop:0.2 linear:9 norm relu linear:3 softmax",
     "2 6 5 norm- conv-:5:3 relu conv:3:2x1 avg:2:1:1 linear:9 linear:3 softmax",
     "1 6 5 conv:4:3 linear:9 relu linear:3 softmax",
-    "3 6 5 max:2 linear:4 softmax"};
+    "3 6 5 max:2 linear:4 softmax",
+    "10 lnorm leaky:0.1 linear:8 lnorm lnorm norm logistic linear:5 softmax",
+    "4 6 5 lrn:3:1:0.75:1 conv:6:3:1:2:2:2 lnorm norm gelu gnorm:3 linear:9 lnorm linear:3 "
+    "softmax"};
 
 }  // namespace
 

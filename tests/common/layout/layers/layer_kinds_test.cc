@@ -19,6 +19,12 @@ v1::Layer LayerOf(const LayerKind& kind) {
     layer.mutable_conv2d()->add_kernel(2);
   }
   if (layer.has_batch_norm()) layer.mutable_batch_norm()->set_affine(true);
+  if (layer.has_layer_norm()) layer.mutable_layer_norm()->set_affine(true);
+  if (layer.has_group_norm()) {
+    layer.mutable_group_norm()->set_affine(true);
+    layer.mutable_group_norm()->set_groups(3);
+  }
+  if (layer.has_local_response_norm()) layer.mutable_local_response_norm()->set_size(5);
   return layer;
 }
 
@@ -58,7 +64,11 @@ TEST_CASE("what the columns of a kind say of its layers holds of their shapes", 
     const absl::StatusOr<LayerShape> shape = kind.shape(layer, before);
     REQUIRE(shape.ok());
     CHECK(shape->map.from == before);
-    if (kind.reads == LayerReads::kUnits) CHECK(shape->map.to == before);
+    const bool keeps_shape =
+        kind.reads == LayerReads::kUnits || kind.reads == LayerReads::kUnitsTogether;
+    if (keeps_shape) CHECK(shape->map.to == before);
+    if (kind.reads == LayerReads::kUnits) CHECK_FALSE(kind.keeps_whole(layer));
+    if (kind.reads == LayerReads::kUnitsTogether) CHECK(kind.keeps_whole(layer));
     if (kind.reads == LayerReads::kFeatures) CHECK(shape->map.to.positions() == 1);
     if (kind.learns) CHECK_FALSE(shape->parameters.empty());
     const std::vector<std::string> names = {"weight", "bias"};
@@ -67,7 +77,13 @@ TEST_CASE("what the columns of a kind say of its layers holds of their shapes", 
       const ParameterSpec& spec = shape->parameters[i];
       CHECK(spec.name == names[i]);
       CHECK(spec.rows == shape->map.to.channels);
-      CHECK(spec.is_vector == (i > 0 || !kind.learns));
+      CHECK(spec.is_factor == (i == 0 && kind.learns));
+      // A layer norm has an entry for each value of an image.
+      const bool is_of_values = layer.has_layer_norm();
+      CHECK(spec.columns == (is_of_values     ? before.positions()
+                             : spec.is_factor ? spec.columns
+                                              : 1));
+      CHECK(spec.is_vector == !(is_of_values || spec.is_factor));
     }
     CHECK((kind.set_units != nullptr) == kind.makes_units());
     if (!kind.makes_units()) continue;

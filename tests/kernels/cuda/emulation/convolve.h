@@ -27,7 +27,7 @@ inline void ConvolveInF64(const ConvolutionPass& pass) {
   const Window& w = shape.map.window;
   const int64_t results = kind == Kind::kForward         ? shape.rows * to.size()
                           : kind == Kind::kInputGradient ? shape.rows * from.size()
-                                                         : to.channels * w.size() * from.channels;
+                                                         : shape.map.weight_size();
   std::vector<double> sums(static_cast<size_t>(results));
   for (int64_t i = 0; i < results; ++i) sums[i] = beta == 0 ? 0.0 : double{beta} * c[i];
   const bool rounds = tf32;
@@ -35,14 +35,16 @@ inline void ConvolveInF64(const ConvolutionPass& pass) {
   for (int64_t n = 0; n < shape.rows; ++n) {
     for (int64_t p = 0; p < to.positions(); ++p) {
       for (int64_t s = 0; s < w.size(); ++s) {
-        const int64_t y = p / to.width * w.stride_y - w.padding_y + s / w.width;
-        const int64_t x = p % to.width * w.stride_x - w.padding_x + s % w.width;
+        const int64_t y = p / to.width * w.stride_y - w.padding_y + s / w.width * w.dilation_y;
+        const int64_t x = p % to.width * w.stride_x - w.padding_x + s % w.width * w.dilation_x;
         if (y < 0 || y >= from.height || x < 0 || x >= from.width) continue;
-        const int64_t in = ((n * from.height + y) * from.width + x) * from.channels;
+        const int64_t place = ((n * from.height + y) * from.width + x) * from.channels;
         const int64_t out = (n * to.positions() + p) * to.channels;
         for (int64_t o = 0; o < to.channels; ++o) {
-          const int64_t weight = (o * w.size() + s) * from.channels;
-          for (int64_t i = 0; i < from.channels; ++i) {
+          const int64_t channels = shape.map.group_channels();
+          const int64_t weight = (o * w.size() + s) * channels;
+          const int64_t in = place + o / (to.channels / shape.map.groups) * channels;
+          for (int64_t i = 0; i < channels; ++i) {
             switch (kind) {
               case Kind::kForward:
                 sums[out + o] += factor(a[in + i]) * factor(b[weight + i]);

@@ -38,20 +38,20 @@ void Compute(const Product& p) {
   for (int64_t k = 0; k < p.terms; ++k) {
     for (int64_t j = 0; j < p.columns; ++j) {
       b[k * p.columns + j] =
-          FactorAt(p.b, p.factors, p.b_transposed ? j * p.terms + k : k * p.columns + j);
+          FactorAt(p.b, p.factors, p.b_transposed ? j * p.row_of_b() + k : k * p.row_of_b() + j);
     }
   }
   for (int64_t i = 0; i < p.rows; ++i) {
     for (int64_t j = 0; j < p.columns; ++j) {
-      sums[j] = p.beta == 0 ? 0.0 : double{p.beta} * p.c[i * p.columns + j];
+      sums[j] = p.beta == 0 ? 0.0 : double{p.beta} * p.c[i * p.row_of_c() + j];
     }
     for (int64_t k = 0; k < p.terms; ++k) {
       const double factor =
-          FactorAt(p.a, p.factors, p.a_transposed ? k * p.rows + i : i * p.terms + k);
+          FactorAt(p.a, p.factors, p.a_transposed ? k * p.row_of_a() + i : i * p.row_of_a() + k);
       const double* const row = &b[k * p.columns];
       for (int64_t j = 0; j < p.columns; ++j) sums[j] += factor * row[j];
     }
-    for (int64_t j = 0; j < p.columns; ++j) p.c[i * p.columns + j] = static_cast<float>(sums[j]);
+    for (int64_t j = 0; j < p.columns; ++j) p.c[i * p.row_of_c() + j] = static_cast<float>(sums[j]);
   }
 }
 

@@ -32,8 +32,9 @@ struct Tensor {
   int n = 0, c = 0, h = 0, w = 0;
 };
 struct Convolution {
-  int padding_y = 0, padding_x = 0, stride_y = 0, stride_x = 0;
+  int padding_y = 0, padding_x = 0, stride_y = 0, stride_x = 0, dilation_y = 0, dilation_x = 0;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+  int groups = 1;
 };
 
 Context* Of(cudnnHandle_t handle) { return reinterpret_cast<Context*>(handle); }
@@ -56,12 +57,13 @@ ConvolutionPass PassOf(ConvolutionPass::Kind kind, cudnnTensorDescriptor_t x_of,
   const Tensor &x = *Of(x_of), &weights = *Of(weights_of), &y = *Of(y_of);
   const Convolution& convolution = *Of(of);
   Require(x.n > 0 && weights.n > 0 && y.n > 0, "a descriptor that was not set");
-  Require(x.n == y.n && x.c == weights.c && y.c == weights.n, "descriptors that do not fit");
-  const ImageMap map =
-      tessera::MapOf({x.c, x.h, x.w},
-                     {weights.h, weights.w, convolution.stride_y, convolution.stride_x,
-                      convolution.padding_y, convolution.padding_x},
-                     y.c);
+  Require(x.n == y.n && x.c == weights.c * convolution.groups && y.c == weights.n,
+          "descriptors that do not fit");
+  const ImageMap map = tessera::MapOf(
+      {x.c, x.h, x.w},
+      {weights.h, weights.w, convolution.stride_y, convolution.stride_x, convolution.padding_y,
+       convolution.padding_x, convolution.dilation_y, convolution.dilation_x},
+      y.c, convolution.groups);
   Require(map.to.height == y.h && map.to.width == y.w, "a y that the window does not make");
   ConvolutionPass pass;
   pass.kind = kind;
@@ -163,10 +165,14 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convo
                                               int pad_w, int u, int v, int dilation_h,
                                               int dilation_w, cudnnConvolutionMode_t mode,
                                               cudnnDataType_t type) {
-  Require(dilation_h == 1 && dilation_w == 1 && type == CUDNN_DATA_FLOAT,
-          "a convolution that is not played");
+  Require(type == CUDNN_DATA_FLOAT, "a convolution that is not played");
   Require(mode == CUDNN_CROSS_CORRELATION, "a kernel that is turned round");
-  *Of(convolution) = {pad_h, pad_w, u, v, CUDNN_DEFAULT_MATH};
+  *Of(convolution) = {pad_h, pad_w, u, v, dilation_h, dilation_w, CUDNN_DEFAULT_MATH, 1};
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution, int groups) {
+  Require(groups > 0, "a number of groups");
+  Of(convolution)->groups = groups;
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convolution,
