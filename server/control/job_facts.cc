@@ -109,10 +109,8 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.insecure = job.security().certificate().empty();
   facts.rows_are_local = job.data().partition() == "local";
   facts.target_accuracy = job.train().target_accuracy();
-  const v1::Schedule& schedule = job.train().schedule();
-  if (schedule.warmup() > 0 || schedule.decay().has_step() || schedule.decay().has_cosine()) {
-    facts.schedule = RateSchedule(schedule);
-  }
+  const RateSchedule schedule(job.train().schedule());
+  if (!schedule.is_constant()) facts.schedule = schedule;
   facts.checkpoints = !job.checkpoint().directory().empty();
   facts.checkpoint_every = job.checkpoint().every_steps();
   facts.model_manifest = std::make_shared<const Manifest>(ModelManifest(job, recipe, shape, facts));

@@ -279,6 +279,8 @@ TEST_CASE("a warm-up may fill its decay's first stretch and no more", "[job_chec
   CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {cosine: {examples: 9}}}"}).empty());
   CHECK(Errors(kJob, {"train.schedule={warmup: 900}"}).empty());
   CHECK_FALSE(Errors(kJob, {"train.schedule={warmup: 10, decay: {step: {every: 9}}}"}).empty());
+  CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {linear: {examples: 9}}}"}).empty());
+  CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {milestones: {at: [9, 10]}}}"}).empty());
 }
 
 TEST_CASE("a check is silent about keys that are wrong already", "[job_check]") {

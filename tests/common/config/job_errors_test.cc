@@ -249,9 +249,23 @@ TEST_CASE("every mistake in training gets its message", "[job_errors]") {
       {"batch_size: 16", "batch_size: 16\n  schedule: {decay: {step: {factor: 0.5}}}",
        "x.yaml:17:22: train.schedule.decay.step.every: missing, want an integer in [1, "
        "1000000000000000]\n"},
-      {"batch_size: 16", "batch_size: 16\n  schedule: {decay: linear}",
-       "x.yaml:17:21: train.schedule.decay: got \"linear\", want exactly one of constant, step, "
-       "cosine\n"},
+      {"batch_size: 16", "batch_size: 16\n  schedule: {decay: quick}",
+       "x.yaml:17:21: train.schedule.decay: got \"quick\", want exactly one of constant, step, "
+       "cosine, milestones, linear\n"},
+      {"batch_size: 16",
+       "batch_size: 16\n  schedule: {decay: {milestones: {at: [100, 200, 200, 50]}}}",
+       "x.yaml:17:50: train.schedule.decay.milestones.at.2: got 200 behind 200, want ascending "
+       "numbers of examples\n"
+       "x.yaml:17:55: train.schedule.decay.milestones.at.3: got 50 behind 200, want ascending "
+       "numbers of examples\n"},
+      {"batch_size: 16",
+       "batch_size: 16\n  schedule: {warmup: 101, decay: {milestones: {at: [100, 200]}}}",
+       "x.yaml:17:22: train.schedule.warmup: got 101, want at most decay.milestones.at[0], which "
+       "is 100: the rate would drop before it is warm\n"},
+      {"batch_size: 16",
+       "batch_size: 16\n  schedule: {warmup: 101, decay: {linear: {examples: 100}}}",
+       "x.yaml:17:22: train.schedule.warmup: got 101, want at most decay.linear.examples, which is "
+       "100: the rate would be at its floor before it is warm\n"},
       {"batch_size: 16",
        "batch_size: 16\n  schedule: {warmup: 101, decay: {cosine: {examples: 100}}}",
        "x.yaml:17:22: train.schedule.warmup: got 101, want at most decay.cosine.examples, which is "
