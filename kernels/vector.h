@@ -21,6 +21,8 @@ class VectorKernel {
 
   // y += a x.
   virtual void Axpy(int64_t n, float a, const float* x, float* y) = 0;
+  // out = a + b. out may be a or b.
+  virtual void Add(int64_t n, const float* a, const float* b, float* out) = 0;
   // out = a - b. out may be a or b.
   virtual void Subtract(int64_t n, const float* a, const float* b, float* out) = 0;
   // `optimizer` names one of its kinds.
@@ -33,6 +35,11 @@ class VectorKernel {
   // y: `count` matrices [columns, rows], which are those of x, [rows, columns], turned round. They do not
   // overlap.
   virtual void Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) = 0;
+
+  // Copies a matrix of this shape to y. Row r begins at x + r x_stride and goes to y + r y_stride; strides are at least
+  // the columns. They do not overlap.
+  virtual void CopyBlock(const MatrixShape& shape, const float* x, int64_t x_stride, float* y,
+                         int64_t y_stride) = 0;
 
   virtual void Round(int64_t n, const float* x, Bf16* y) = 0;
   virtual void Widen(int64_t n, const Bf16* x, float* y) = 0;

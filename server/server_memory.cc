@@ -40,7 +40,7 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
   int64_t push = needs.slices.bytes();
   // Exchanges of all entries, where a job of subnets ends with such, need the most.
   if (recipe.subnets && recipe.tail_steps == 0) {
-    groups = GroupsOf(job.model(), shape);
+    groups = GroupsOf(shape, recipe.subnet_rules);
     needs.groups = &*groups;
     if (recipe.parts_by_speed) needs.part = LargestPart(needs.workers);
     push = LargestPush(shape, *groups, needs.slices, needs.workers, needs.part);

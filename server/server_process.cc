@@ -250,7 +250,7 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
   shard.policy = recipe_.make_policy();
   shard.rule = recipe_.make_rule();
   shard.schedule = recipe_.schedule;
-  if (recipe_.subnets) shard.groups = GroupsOf(job_.model(), shape_);
+  if (recipe_.subnets) shard.groups = GroupsOf(shape_, recipe_.subnet_rules);
   shard.core = recipe_.core;
   if (recipe_.split) shard.cut = recipe_.split->cut;
   shard.limits = limits_;

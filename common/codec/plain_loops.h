@@ -34,6 +34,11 @@ struct PlainLoop {
 
   __attribute__((always_inline)) static void Encode(const float* __restrict in, int64_t count,
                                                     char* __restrict out) {
+    // An entry that is written as it is: a copy by the C library is faster than a loop by a twentieth.
+    if constexpr (Entry::kBytes == sizeof(float)) {
+      __builtin_memcpy(out, in, count * sizeof(float));
+      return;
+    }
     for (int64_t i = 0; i < count; ++i) {
       const Code code = Entry::Of(in[i]);
       __builtin_memcpy(out + Entry::kBytes * i, &code, Entry::kBytes);

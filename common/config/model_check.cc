@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/layout/layers/layer_kinds.h"
@@ -51,7 +52,9 @@ class ModelChecker {
     absl::string_view rest = message;
     if (absl::ConsumePrefix(&rest, "model.layers[")) {
       const size_t end = rest.find("]: ");
-      return Fail(absl::StrCat("model.layers.", rest.substr(0, end)), rest.substr(end + 3));
+      // "4].residual.layers[0" is the key 4.residual.layers.0.
+      const std::string key = absl::StrReplaceAll(rest.substr(0, end), {{"]", ""}, {"[", "."}});
+      return Fail(absl::StrCat("model.layers.", key), rest.substr(end + 3));
     }
     for (const absl::string_view key : {"model.input", "model.layers"}) {
       if (absl::ConsumePrefix(&rest, absl::StrCat(key, ": "))) return Fail(key, rest);
@@ -64,9 +67,10 @@ class ModelChecker {
     if (!Sound("train.batch_size")) return;
     std::string
         over_rows_alone;  // the last such layer whose minibatch has no other rows than its examples
-    for (int i = 0; i < model_.layers_size(); ++i) {
-      if (LayerKindOf(model_.layers(i)).calibrates() && shape.images[i].positions() == 1) {
-        over_rows_alone = LayerName(model_.layers(i));
+    for (int i = 0; i < static_cast<int>(shape.layers.size()); ++i) {
+      const ModelLayer& layer = shape.layers[static_cast<size_t>(i)];
+      if (layer.kind->calibrates() && shape.before(i).positions() == 1) {
+        over_rows_alone = LayerName(layer.settings);
       }
     }
     if (over_rows_alone.empty()) return;

@@ -1,28 +1,34 @@
 #include "common/keyset/mean_share.h"
 
-#include "common/layout/layers/layer_kinds.h"
+#include <algorithm>
+
+#include "common/layout/layers/layer_kind.h"
 
 namespace tessera {
 namespace {
 
-// Whether what follows the layer in evaluation normalises each of its units.
-bool IsNormalised(const v1::Model& model, int layer) {
-  for (int next = layer + 1; next < model.layers_size(); ++next) {
-    const LayerKind& kind = LayerKindOf(model.layers(next));
-    if (!kind.is_off_in_evaluation) return kind.calibrates();
+// Whether all that reads the layer's output in evaluation normalises each of its units.
+bool IsNormalised(const ModelShape& shape, int layer) {
+  bool is_read = false;
+  for (int next = layer + 1; next < static_cast<int>(shape.layers.size()); ++next) {
+    const ModelLayer& reader = shape.layers[next];
+    if (std::find(reader.reads.begin(), reader.reads.end(), layer) == reader.reads.end()) continue;
+    is_read = true;
+    const LayerKind& kind = *reader.kind;
+    const bool passes = kind.is_off_in_evaluation && IsNormalised(shape, next);
+    if (!passes && !kind.calibrates()) return false;
   }
-  return false;
+  return is_read;
 }
 
 }  // namespace
 
-std::vector<int> WeightsOfMeanShare(const v1::Model& model, const ModelShape& shape,
-                                    const NeuronGroups& groups) {
+std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups& groups) {
   std::vector<int> weights;
   for (int p = 0; p < static_cast<int>(shape.parameters.size()); ++p) {
     const NeuronGroups::Use& use = groups.uses[p];
     if (use.columns < 0 || !groups.IsCut(use.columns)) continue;
-    if (!IsNormalised(model, shape.parameters[p].layer)) weights.push_back(p);
+    if (!IsNormalised(shape, shape.parameters[p].layer)) weights.push_back(p);
   }
   return weights;
 }

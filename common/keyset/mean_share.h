@@ -6,7 +6,6 @@
 
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
-#include "proto/job.pb.h"
 
 namespace tessera {
 
@@ -15,8 +14,7 @@ namespace tessera {
 // multiplies the weighted sum, but not the bias, by the mean share, 1 / sites.
 //
 // Returns the weights of such sums, as indices into shape.parameters.
-std::vector<int> WeightsOfMeanShare(const v1::Model& model, const ModelShape& shape,
-                                    const NeuronGroups& groups);
+std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups& groups);
 
 }  // namespace tessera
 

@@ -1,21 +1,80 @@
 #include "common/keyset/subnet.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/philox.h"
-#include "common/layout/layers/layer_kinds.h"
+#include "common/layout/layers/layer_kind.h"
 
 namespace tessera {
 
 namespace {
 
-// The group of as many whole neurons; a new one, if there is none.
+// The activations of a model, of which those that share units are joined.
+class Dimensions {
+ public:
+  explicit Dimensions(size_t activations) : parent_(activations), whole_(activations) {
+    std::iota(parent_.begin(), parent_.end(), size_t{0});
+  }
+  size_t Root(size_t i) const {
+    while (parent_[i] != i) i = parent_[i];
+    return i;
+  }
+  void Join(size_t a, size_t b) {
+    a = Root(a);
+    b = Root(b);
+    parent_[b] = a;
+    whole_[a] = whole_[a] || whole_[b];
+  }
+  void KeepWhole(size_t i) { whole_[Root(i)] = true; }
+  bool IsWhole(size_t i) const { return whole_[Root(i)]; }
+
+ private:
+  std::vector<size_t> parent_;
+  std::vector<bool> whole_;
+};
+
+Dimensions DimensionsOf(const ModelShape& shape, const SubnetRules& rules) {
+  Dimensions dimensions(shape.widths.size());
+  for (size_t i = 0; i < shape.layers.size(); ++i) {
+    const ModelLayer& layer = shape.layers[i];
+    const size_t out = i + 1;
+    const bool keeps_whole = layer.kind->keeps_whole(layer.settings);
+    if (!layer.kind->makes_units()) {
+      if (layer.settings.has_concat()) {
+        for (const int read : layer.reads) dimensions.KeepWhole(static_cast<size_t>(read + 1));
+      } else {
+        for (const int read : layer.reads) dimensions.Join(static_cast<size_t>(read + 1), out);
+      }
+    } else if (keeps_whole) {
+      dimensions.KeepWhole(static_cast<size_t>(layer.reads[0] + 1));
+    }
+    const bool is_dealt = layer.kind->reads == LayerReads::kFeatures || rules.channels;
+    if (keeps_whole || (layer.kind->makes_units() && !is_dealt)) dimensions.KeepWhole(out);
+  }
+  dimensions.KeepWhole(0);
+  dimensions.KeepWhole(shape.layers.size());
+  return dimensions;
+}
+
+// What the first layer that reads features reads; where there is none, what the model reads.
+int64_t FirstFeatures(const ModelShape& shape) {
+  for (size_t i = 0; i < shape.layers.size(); ++i) {
+    if (shape.layers[i].kind->reads == LayerReads::kFeatures) {
+      return shape.before(static_cast<int>(i)).size();
+    }
+  }
+  return shape.inputs();
+}
+
+// The group of as many whole units; a new one, if there is none.
 int WholeGroup(int64_t width, NeuronGroups* groups) {
+  if (groups->widths[0] == width) return 0;
   const int count = static_cast<int>(groups->widths.size());
-  for (int group = groups->outputs + 1; group < count; ++group) {
+  for (int group = groups->outputs; group < count; ++group) {
     if (groups->widths[group] == width) return group;
   }
   groups->widths.push_back(width);
@@ -24,46 +83,62 @@ int WholeGroup(int64_t width, NeuronGroups* groups) {
 
 }  // namespace
 
-NeuronGroups GroupsOf(const v1::Model& model, const ModelShape& shape) {
+NeuronGroups GroupsOf(const ModelShape& shape, const SubnetRules& rules) {
+  const Dimensions dimensions = DimensionsOf(shape, rules);
   NeuronGroups groups;
-  int first_linear = 0;
-  while (first_linear < model.layers_size() &&
-         !LayerKindOf(model.layers(first_linear)).makes_units()) {
-    ++first_linear;
-  }
-  groups.widths.push_back(shape.widths[first_linear]);
-  for (const v1::Layer& layer : model.layers()) {
-    const LayerKind& kind = LayerKindOf(layer);
-    if (kind.makes_units()) groups.widths.push_back(kind.units(layer));
-  }
-  groups.outputs = static_cast<int>(groups.widths.size()) - 1;
-  const auto in_front = [&](int64_t width) {
-    return width == groups.widths[0] ? 0 : WholeGroup(width, &groups);
-  };
-  int group = 0;  // of the activations before a layer, once there was a linear one
-  size_t parameter = 0;
-  for (int layer = 0; layer < model.layers_size(); ++layer) {
-    const bool front = layer < first_linear;
-    groups.activations.push_back(front ? -1 : group);
-    const int before = group;
-    if (LayerKindOf(model.layers(layer)).makes_units()) ++group;
-    for (; parameter < shape.parameters.size() && shape.parameters[parameter].layer == layer;
-         ++parameter) {
-      const ParameterSpec& spec = shape.parameters[parameter];
-      NeuronGroups::Use use{front ? in_front(spec.rows) : group, -1};
-      if (!spec.is_vector) use.columns = front ? in_front(spec.columns) : before;
-      groups.uses.push_back(use);
+  groups.rolling = rules.rolling;
+  groups.widths.push_back(FirstFeatures(shape));
+  std::vector<int> number(shape.widths.size(), -1);  // by root
+  for (size_t i = 0; i < shape.layers.size(); ++i) {
+    const size_t root = dimensions.Root(i + 1);
+    if (!shape.layers[i].kind->makes_units() || dimensions.IsWhole(root) || number[root] >= 0) {
+      continue;
     }
+    number[root] = static_cast<int>(groups.widths.size());
+    groups.widths.push_back(shape.images[i + 1].channels);
   }
-  groups.activations.push_back(first_linear < model.layers_size() ? group : -1);
-  TESSERA_CHECK(groups.uses.size() == shape.parameters.size());
+  groups.outputs = static_cast<int>(groups.widths.size());
+  groups.widths.push_back(shape.outputs());
+  for (size_t i = 0; i < shape.widths.size(); ++i) {
+    groups.activations.push_back(number[dimensions.Root(i)]);
+  }
+  for (const ParameterSpec& spec : shape.parameters) {
+    const int rows = groups.activations[static_cast<size_t>(spec.layer + 1)];
+    NeuronGroups::Use use;
+    use.rows = rows >= 0 ? rows : WholeGroup(spec.rows, &groups);
+    if (!spec.is_vector) {
+      const int read = shape.layers[static_cast<size_t>(spec.layer)].reads[0];
+      const int columns = groups.activations[static_cast<size_t>(read + 1)];
+      use.columns = columns >= 0 ? columns : WholeGroup(spec.columns, &groups);
+      if (columns >= 0) use.columns_each = spec.columns / shape.before(spec.layer).channels;
+    }
+    groups.uses.push_back(use);
+  }
   return groups;
 }
 
-std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width) {
+namespace {
+
+// The units at positions [begin, end) of the sorted `order`, moved on as far as the round wants.
+std::vector<int32_t> RolledPart(const SubnetPlace& place, int group, int64_t begin, int64_t end,
+                                std::vector<std::pair<uint64_t, int32_t>> order) {
+  const auto width = static_cast<int64_t>(order.size());
+  const int64_t sites = place.sites();
+  const int64_t moved =
+      width * (group % sites * static_cast<int64_t>(place.round % sites) % sites) / sites;
+  std::sort(order.begin(), order.end());
+  std::vector<int32_t> part;
+  for (int64_t i = begin; i < end; ++i) part.push_back(order[(i + moved) % width].second);
+  std::sort(part.begin(), part.end());
+  return part;
+}
+
+}  // namespace
+
+std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width, bool rolling) {
   TESSERA_CHECK(place.site < place.sites() && place.round < (uint64_t{1} << 40));
   std::vector<std::pair<uint64_t, int32_t>> order(width);
-  const uint64_t a = place.round | static_cast<uint64_t>(group) << 40;
+  const uint64_t a = (rolling ? 0 : place.round) | static_cast<uint64_t>(group) << 40;
   for (int64_t neuron = 0; neuron < width; ++neuron) {
     const PhiloxBlock block = Philox(place.seed, Stream::kSubnet, a, neuron);
     order[neuron] = {uint64_t{block[1]} << 32 | block[0], static_cast<int32_t>(neuron)};
@@ -73,6 +148,7 @@ std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width) 
   const int64_t before = std::accumulate(first_share, first_share + place.site, int64_t{0});
   const int64_t begin = width * before / all;
   const int64_t end = width * (before + place.shares[place.site]) / all;
+  if (rolling) return RolledPart(place, group, begin, end, std::move(order));
   // Only the borders of the part need be in place.
   if (begin > 0) std::nth_element(order.begin(), order.begin() + begin, order.end());
   if (end < width) std::nth_element(order.begin() + begin, order.begin() + end, order.end());
@@ -83,31 +159,61 @@ std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width) 
   return part;
 }
 
+namespace {
+
+// All columns of these units, of which each has `each` side by side.
+std::vector<int32_t> ColumnsOf(const std::vector<int32_t>& units, int64_t each) {
+  std::vector<int32_t> columns;
+  columns.reserve(units.size() * static_cast<size_t>(each));
+  for (const int32_t unit : units) {
+    for (int64_t k = 0; k < each; ++k) columns.push_back(static_cast<int32_t>(unit * each + k));
+  }
+  return columns;
+}
+
+}  // namespace
+
 Subnet SubnetOf(const ModelShape& full, const NeuronGroups& groups, const SubnetPlace& place) {
   Subnet subnet;
   subnet.groups = groups;
   for (int group = 0; group < static_cast<int>(groups.widths.size()); ++group) {
     if (groups.IsCut(group)) {
-      subnet.neurons.push_back(PartOf(place, group, groups.widths[group]));
+      subnet.neurons.push_back(PartOf(place, group, groups.widths[group], groups.rolling));
     } else {
       std::vector<int32_t> all(groups.widths[group]);
       std::iota(all.begin(), all.end(), 0);
       subnet.neurons.push_back(std::move(all));
     }
   }
+  std::map<std::pair<int, int64_t>, int> lists;
   subnet.shape = full;
   subnet.shape.size = 0;
   for (size_t i = 0; i < full.parameters.size(); ++i) {
+    const NeuronGroups::Use& use = groups.uses[i];
+    int list = -1;
+    if (use.columns_each > 1) {
+      const auto [at, is_new] =
+          lists.emplace(std::pair(use.columns, use.columns_each), static_cast<int>(lists.size()));
+      list = at->second;
+      if (is_new) {
+        subnet.column_lists.push_back(ColumnsOf(subnet.neurons[use.columns], use.columns_each));
+      }
+    }
+    subnet.column_list_of.push_back(list);
     ParameterSpec& spec = subnet.shape.parameters[i];
     spec.rows = static_cast<int64_t>(subnet.rows(i).size());
     if (!spec.is_vector) spec.columns = static_cast<int64_t>(subnet.columns(i).size());
+    if (!spec.columns_are.empty() && groups.IsCut(use.columns)) {
+      spec.columns_are[0] = static_cast<int64_t>(subnet.neurons[use.columns].size());
+    }
     subnet.shape.size += spec.size();
   }
   for (size_t i = 0; i < full.widths.size(); ++i) {
     const int group = groups.activations[i];
     if (group < 0) continue;
-    subnet.shape.widths[i] = static_cast<int64_t>(subnet.neurons[group].size());
-    if (groups.IsCut(group)) subnet.shape.images[i] = {subnet.shape.widths[i], 1, 1};
+    Image& image = subnet.shape.images[i];
+    image.channels = static_cast<int64_t>(subnet.neurons[group].size());
+    subnet.shape.widths[i] = image.size();
   }
   return subnet;
 }
@@ -131,15 +237,43 @@ ShardSlices SubnetSlices(const Subnet& subnet, const ShardSlices& full) {
   return result;
 }
 
+namespace {
+
+using LayerList = google::protobuf::RepeatedPtrField<v1::Layer>;
+
+// Sets the units of `layers`, of which the first is layer `*at` of the subnet's shape, and moves `*at` behind them.
+// The copies of a repeat have parts of the same sizes, as their groups are as wide.
+void SetUnits(const Subnet& subnet, LayerList* layers, size_t* at) {
+  for (v1::Layer& layer : *layers) {
+    if (layer.has_repeat()) {
+      const int64_t times = layer.repeat().times();
+      for (int64_t copy = 0; copy < times; ++copy) {
+        SetUnits(subnet, layer.mutable_repeat()->mutable_layers(), at);
+      }
+      continue;
+    }
+    if (layer.has_residual()) {
+      SetUnits(subnet, layer.mutable_residual()->mutable_layers(), at);
+      SetUnits(subnet, layer.mutable_residual()->mutable_shortcut(), at);
+    }
+    if (layer.has_concat()) {
+      for (v1::Branch& branch : *layer.mutable_concat()->mutable_branches()) {
+        SetUnits(subnet, branch.mutable_layers(), at);
+      }
+    }
+    const ModelShape& shape = subnet.shape;
+    const LayerKind& kind = *shape.layers[*at].kind;
+    ++*at;
+    if (kind.makes_units()) kind.set_units(shape.images[*at].channels, &layer);
+  }
+}
+
+}  // namespace
+
 v1::Model SubnetModel(const v1::Model& model, const Subnet& subnet) {
   v1::Model small = model;
-  int group = 0;
-  for (v1::Layer& layer : *small.mutable_layers()) {
-    const LayerKind& kind = LayerKindOf(layer);
-    if (!kind.makes_units()) continue;
-    ++group;
-    kind.set_units(static_cast<int64_t>(subnet.neurons[group].size()), &layer);
-  }
+  size_t at = 0;
+  SetUnits(subnet, small.mutable_layers(), &at);
   return small;
 }
 

@@ -1,20 +1,26 @@
-// Independent subnets: in each round every hidden neuron belongs to one site, and a site trains the
-// network of its neurons alone.
+// Independent subnets: in each round every hidden unit that is cut belongs to one site, and a site trains the network of
+// its units alone.
 //
 // Yuan, Wolfe, Dun, Tang, Kyrillidis, Jermaine: Distributed Learning of Deep Neural Networks using
 // Independent Subnet Training, VLDB 2022.
 //
-// A *group* is a set of neurons that share an index: what the first linear layer reads is group 0, and
-// every linear layer makes the next one; batch norm, relu and dropout keep it. The last linear layer's
-// group are the outputs. Those two are whole at every site; the groups between are cut anew each round.
-// What lies in front of the first linear layer, convolutions above all, is whole, too: its groups come
-// behind the outputs'.
+// A *group* is a set of units, neurons or channels, that share an index: a layer that makes units makes a new one, and
+// element-wise and per-unit layers, as batch norm, relu, dropout and pooling are, keep it. A group is cut anew each
+// round if nothing else reads it: what the model reads and makes, what a residual sum or a concat joins, and what a
+// layer that mixes units has in front of it and behind it is whole at every site. Whether the channels of convolutions
+// are cut, or the neurons of linear layers alone, is the job's choice.
 //
-// The neurons of group g in round r, sorted by (key, neuron) with key the first 64 bits of
-// Philox(seed, kSubnet, r | g << 40, neuron), are cut into consecutive parts: site s of S gets the
+// Groups that are cut have the numbers from 1 on, in the order of the layers that make them; whole ones are group 0 and
+// those from `outputs` on.
+//
+// The units of group g in round r, sorted by (key, unit) with key the first 64 bits of
+// Philox(seed, kSubnet, r | g << 40, unit), are cut into consecutive parts: site s of S gets the
 // positions [N w(s) / W, N w(s+1) / W) in integer division, where w(s) sums the shares of the sites
-// before s and W those of all. Equal shares: sizes differ by at most one. Both sides of the wire
-// derive this, so that no index is ever sent. Within a part neurons are in ascending order, which
+// before s and W those of all. Equal shares: sizes differ by at most one. Where the order is rolling, units are sorted
+// as in round 0, and in round r all parts of group g have moved on by N (g r mod S) / S positions around the circle, so
+// that the parts of neighbouring groups meet in all combinations (after Alam, Liu, Yan, Zhang: FedRolex, NeurIPS 2022,
+// where parts move on by one unit). Both sides of the wire
+// derive this, so that no index is ever sent. Within a part units are in ascending order, which
 // makes every server's rows of a part contiguous in the subnet's arrays.
 #ifndef TESSERA_COMMON_KEYSET_SUBNET_H_
 #define TESSERA_COMMON_KEYSET_SUBNET_H_
@@ -29,26 +35,36 @@
 
 namespace tessera {
 
-// Which neurons index the rows and the columns of each parameter.
+// What a job says about how its subnets are cut.
+struct SubnetRules {
+  // The channels of convolutions are cut as well as the neurons of linear layers.
+  bool channels = false;
+  // Parts move on from round to round instead of being drawn anew.
+  bool rolling = false;
+};
+
+// Which units index the rows and the columns of each parameter.
 struct NeuronGroups {
   std::vector<int64_t> widths;  // by group
   struct Use {
     int rows = 0;
-    int columns = -1;  // -1: a vector
+    int columns = -1;          // -1: a vector
+    int64_t columns_each = 1;  // of a unit: the places of a kernel, or of a flattened image
   };
   std::vector<Use> uses;  // by parameter
-  std::vector<int>
-      activations;  // before each layer and after the last; -1: whole, and nobody's index
-  // The last linear layer's.
+  // By activation, as ModelShape::widths: the group of its units if that is cut, or else -1.
+  std::vector<int> activations;
+  // The first whole group but 0; the last one's units are the model's outputs in a model without blocks.
   int outputs = 0;
+  bool rolling = false;
   bool IsCut(int group) const { return group > 0 && group < outputs; }
-  // Indexed by no neuron that is cut: every site has all of it, and the mean is kept.
+  // Indexed by no unit that is cut: every site has all of it, and the mean is kept.
   bool IsShared(int parameter) const {
     return !IsCut(uses[parameter].rows) && !IsCut(uses[parameter].columns);
   }
 };
 
-NeuronGroups GroupsOf(const v1::Model& model, const ModelShape& shape);
+NeuronGroups GroupsOf(const ModelShape& shape, const SubnetRules& rules = {});
 
 // One site's place in one round.
 struct SubnetPlace {
@@ -74,23 +90,28 @@ inline double LargestPart(int64_t sites) {
                   static_cast<double>(sites) - kPartLeast * static_cast<double>(sites - 1));
 }
 
-// The neurons of one group that `place` owns, ascending.
-std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width);
+// The units of one group that `place` owns, ascending.
+std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width,
+                            bool rolling = false);
 
 // What a site holds in one round.
 struct Subnet {
   // The small model's parameters: the full ones' names, its own sizes.
   ModelShape shape;
-  // By group: its neurons, ascending; for groups that are whole, all of them.
+  // By group: its units, ascending; for groups that are whole, all of them.
   std::vector<std::vector<int32_t>> neurons;
   NeuronGroups groups;
+  // Columns of groups of which each unit has several, ascending; and for each parameter its place there, or -1.
+  std::vector<std::vector<int32_t>> column_lists;
+  std::vector<int> column_list_of;
 
   const std::vector<int32_t>& rows(int parameter) const {
     return neurons[groups.uses[parameter].rows];
   }
   // Of a matrix.
   const std::vector<int32_t>& columns(int parameter) const {
-    return neurons[groups.uses[parameter].columns];
+    const int list = column_list_of[parameter];
+    return list >= 0 ? column_lists[list] : neurons[groups.uses[parameter].columns];
   }
   bool is_shared(int parameter) const { return groups.IsShared(parameter); }
 };

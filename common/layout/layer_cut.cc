@@ -1,35 +1,70 @@
 #include "common/layout/layer_cut.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/layout/layers/layer_kinds.h"
+#include "absl/strings/str_join.h"
+#include "common/base/check.h"
 
 namespace tessera {
 
-absl::StatusOr<LayerCut> CutBeforeLinear(const v1::Model& model) {
-  absl::StatusOr<ModelShape> shape = ShapeOf(model);
-  if (!shape.ok()) return shape.status();
+namespace {
+
+bool IsLinear(const ModelLayer& layer) { return layer.kind->reads == LayerReads::kFeatures; }
+
+// Whether layer `cut` and those behind it read nothing in front of it but the output directly in front.
+bool ReadsOneActivation(const ModelShape& shape, int cut) {
+  return std::all_of(shape.layers.begin() + cut, shape.layers.end(), [&](const ModelLayer& layer) {
+    return std::all_of(layer.reads.begin(), layer.reads.end(),
+                       [&](int read) { return read >= cut - 1; });
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<LayerCut> CutBeforeLinear(const v1::Model& model, absl::string_view name) {
+  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(model));
+  const auto found = std::find_if(
+      shape.layers.begin(), shape.layers.end(),
+      [&](const ModelLayer& layer) { return name.empty() ? IsLinear(layer) : layer.name == name; });
   LayerCut cut;
-  cut.layers = model.layers_size();
-  cut.parameters = static_cast<int>(shape->parameters.size());
-  while (cut.layer < cut.layers &&
-         LayerKindOf(model.layers(cut.layer)).reads != LayerReads::kFeatures) {
-    ++cut.layer;
-  }
-  const auto first = std::find_if(shape->parameters.begin(), shape->parameters.end(),
+  cut.layers = static_cast<int>(shape.layers.size());
+  cut.parameters = static_cast<int>(shape.parameters.size());
+  cut.layer = static_cast<int>(found - shape.layers.begin());
+  const auto first = std::find_if(shape.parameters.begin(), shape.parameters.end(),
                                   [&](const ParameterSpec& p) { return p.layer >= cut.layer; });
-  cut.parameter = static_cast<int>(first - shape->parameters.begin());
-  const bool has_convolution = std::any_of(
-      model.layers().begin(), model.layers().begin() + cut.layer, [](const v1::Layer& layer) {
-        const LayerKind& kind = LayerKindOf(layer);
-        return kind.reads == LayerReads::kImages && kind.learns;
+  cut.parameter = static_cast<int>(first - shape.parameters.begin());
+  const bool has_convolution =
+      std::any_of(shape.layers.begin(), found, [](const ModelLayer& layer) {
+        return layer.kind->reads == LayerReads::kImages && layer.kind->learns;
       });
-  if (cut.layer < cut.layers && has_convolution) return cut;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "model.layers: there is no ", has_convolution ? "linear layer" : "convolution",
-      has_convolution ? " behind the convolutions" : " in front of the first linear layer",
-      ", want both: the model is cut between them"));
+  if (name.empty() && (found == shape.layers.end() || !has_convolution)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model.layers: there is no ", has_convolution ? "linear layer" : "convolution",
+        has_convolution ? " behind the convolutions" : " in front of the first linear layer",
+        ", want both: the model is cut between them"));
+  }
+  const std::string got = absl::StrCat("method.layer_separation.cut: got \"", name, "\", ");
+  if (found == shape.layers.end() || !IsLinear(*found)) {
+    std::vector<std::string> names;
+    for (const ModelLayer& layer : shape.layers) {
+      if (IsLinear(layer)) names.push_back(layer.name);
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(got, "want a linear layer: ", absl::StrJoin(names, ", ")));
+  }
+  if (!ReadsOneActivation(shape, cut.layer)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name.empty() ? "model.layers: " : got, "the cut in front of ", found->name,
+                     " goes through a block, want it in front of or behind the whole block"));
+  }
+  if (cut.front().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(got, "want a layer with parameters in front of it: both halves learn"));
+  }
+  return cut;
 }
 
 ShardSlices SlicesOfLayers(const ShardSlices& all, const ParameterRange& range) {

@@ -3,6 +3,7 @@
 #define TESSERA_COMMON_LAYOUT_LAYER_CUT_H_
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "proto/job.pb.h"
@@ -22,7 +23,7 @@ struct ParameterRange {
 
 // Both halves have parameters, and as those in front are the first, each half's are a range.
 struct LayerCut {
-  // The first layer behind, an index into Model.layers, and its first parameter.
+  // The first layer behind, an index into ModelShape::layers, and its first parameter.
   int layer = 0;
   int parameter = 0;
   // The numbers of layers and of parameters of the whole model.
@@ -33,9 +34,10 @@ struct LayerCut {
   ParameterRange back() const { return {parameter, parameters}; }
 };
 
-// Before the first linear layer. kInvalidArgument where there is none, or no convolution in front of it, or
-// ShapeOf refuses the model.
-absl::StatusOr<LayerCut> CutBeforeLinear(const v1::Model& model);
+// Before the linear layer of this name, as ModelLayer::name, or before the first one where `name` is empty.
+// kInvalidArgument where there is none, or nothing that learns in front of it (no convolution, where it is the first), or
+// a block reaches over the cut, or ShapeOf refuses the model.
+absl::StatusOr<LayerCut> CutBeforeLinear(const v1::Model& model, absl::string_view name = "");
 
 // What a shard owns of `range`, out of all that it owns; offsets count from the first of these entries.
 ShardSlices SlicesOfLayers(const ShardSlices& all, const ParameterRange& range);

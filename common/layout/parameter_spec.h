@@ -15,7 +15,7 @@ struct ParameterSpec {
   int64_t rows = 0;
   int64_t columns = 1;
   bool is_vector = false;
-  // The layer it belongs to: an index into Model.layers.
+  // The layer it belongs to: an index into ModelShape::layers.
   int layer = 0;
   // Initial values: uniform in [-bound, bound) from Philox, or `constant` where bound is 0.
   float initial_bound = 0;

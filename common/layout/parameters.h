@@ -15,28 +15,50 @@
 
 #include "absl/status/statusor.h"
 #include "common/layout/image.h"
+#include "common/layout/layers/layer_kind.h"
 #include "common/layout/parameter_spec.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
 
+// In ModelLayer::reads: what the model reads.
+constexpr int kModelInput = -1;
+
+// One layer as it is computed.
+struct ModelLayer {
+  // The name with which those of its parameters begin, as the same nesting has it in PyTorch: "layers.4.shortcut.0".
+  std::string name;
+  // Its keys in the job file; of a block none but the kind. `kind` is its entry in the table.
+  v1::Layer settings;
+  const LayerKind* kind = nullptr;
+  // The layers whose outputs it reads, all before it in ModelShape::layers, or kModelInput. Only blocks read several.
+  std::vector<int> reads;
+};
+
 // What follows from Model alone.
 struct ModelShape {
+  // In the order in which they are computed, blocks and repeats written out: the layers of a block, and behind them
+  // the block itself, which joins their outputs. The last one's output is the model's.
+  std::vector<ModelLayer> layers;
   std::vector<ParameterSpec> parameters;
-  // Width of the activations before each layer, and after the last: layers + 1 entries.
+  // Width of what the model reads, and of each layer's output: layers + 1 entries.
   std::vector<int64_t> widths;
   // The activations of `widths` as images, where the layer before or behind reads them as such; elsewhere a
   // channel for each neuron.
   std::vector<Image> images;
+  // What a layer reads first.
+  const Image& before(int layer) const {
+    return images[static_cast<size_t>(layers[static_cast<size_t>(layer)].reads[0] + 1)];
+  }
   int64_t inputs() const { return widths.front(); }
   int64_t outputs() const { return widths.back(); }
   // Sum over the parameters.
   int64_t size = 0;
 };
 
-// Fails with kInvalidArgument where the model is no model: no linear layer and no convolution, images
-// where there are none, a window that does not fit, or more entries than 2^40. Of one layer's fault the
-// message begins with "model.layers[i]".
+// Fails with kInvalidArgument where the model is no model: no linear layer and no convolution, images where there are
+// none, a window that does not fit, parts of a block that do not, or more than 4096 layers or 2^40 entries. A fault of
+// one layer begins with where it is: "model.layers[4].residual.layers[0]: ".
 absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model);
 
 // Writes the initial values of rows [row_begin, row_end) of parameter `index` to `out`, row-major.

@@ -14,7 +14,6 @@
 #include "common/consistency/barrier.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
-#include "common/layout/layers/layer_kinds.h"
 #include "common/layout/parameters.h"
 #include "common/method/catalog.h"
 #include "common/rule/add.h"
@@ -22,9 +21,18 @@
 namespace tessera {
 namespace {
 
+SubnetRules RulesOf(const std::string& cut, bool rolling) { return {cut == "all", rolling}; }
+
+SubnetRules RulesOf(const v1::Job& job) {
+  if (job.method().has_ensemble()) return RulesOf(job.method().ensemble().cut(), false);
+  const v1::Ist& ist = job.method().ist();
+  return RulesOf(ist.cut(), ist.order() == "rolling");
+}
+
 // What `ist` and `ensemble` have in common.
-Recipe Subnets() {
+Recipe Subnets(const v1::Job& job) {
   Recipe recipe;
+  recipe.subnet_rules = RulesOf(job);
   recipe.payload = PayloadKind::kValue;
   recipe.lockstep = true;
   recipe.subnets = true;
@@ -40,7 +48,7 @@ constexpr char kTailSteps[] = "method.ist.tail_steps";
 constexpr int64_t kWholeJob = 1000000000000;
 
 absl::StatusOr<Recipe> IstRecipe(const v1::Job& job) {
-  Recipe recipe = Subnets();
+  Recipe recipe = Subnets(job);
   recipe.name = "ist";
   recipe.local_steps = job.method().ist().local_steps();
   recipe.description =
@@ -62,7 +70,7 @@ absl::StatusOr<Recipe> IstRecipe(const v1::Job& job) {
 
 // One partition for the whole run, returned once at the end.
 absl::StatusOr<Recipe> EnsembleRecipe(const v1::Job& job) {
-  Recipe recipe = Subnets();
+  Recipe recipe = Subnets(job);
   recipe.name = "ensemble";
   recipe.local_steps = kWholeJob;
   recipe.closed_to_joiners = true;
@@ -73,26 +81,31 @@ absl::StatusOr<Recipe> EnsembleRecipe(const v1::Job& job) {
   return recipe;
 }
 
-// Hidden neurons are dealt to the workers, so that each hidden layer must have one for every worker.
+// Hidden units are dealt to the workers, so that each hidden layer that is cut must have one for every worker.
 void CheckHiddenLayers(const v1::Job& job, absl::string_view method, KeyErrors* errors) {
   if (!errors->Sound("model") || !errors->Sound("cluster.workers")) return;
   const int64_t workers = std::max<int64_t>(1, job.cluster().workers());
-  std::vector<int64_t> widths;
-  for (const v1::Layer& layer : job.model().layers()) {
-    const LayerKind& kind = LayerKindOf(layer);
-    if (kind.makes_units()) widths.push_back(kind.units(layer));
-  }
-  if (widths.size() < 2) {
+  const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
+  if (!shape.ok()) return;
+  const SubnetRules rules = RulesOf(job);
+  const NeuronGroups groups = GroupsOf(*shape, rules);
+  if (groups.outputs == 1) {
     errors->Add("model.layers",
-                absl::StrCat("got one linear layer, want at least two: ", method,
-                             " deals hidden neurons to the workers, and there are none"));
+                absl::StrCat("got no hidden layer that may be cut, want ",
+                             rules.channels ? "linear layers or convolutions" : "linear layers",
+                             " whose outputs only layers of single units read before the next one "
+                             "that has weights: ",
+                             method, " deals hidden ", rules.channels ? "units" : "neurons",
+                             " to the workers, and there are none",
+                             rules.channels ? "" : "; cut: all deals channels as well"));
     return;
   }
-  const int64_t least = *std::min_element(widths.begin(), widths.end() - 1);
+  const int64_t least =
+      *std::min_element(groups.widths.begin() + 1, groups.widths.begin() + groups.outputs);
   if (least >= workers) return;
   errors->Add("cluster.workers",
               absl::StrCat("got ", workers, ", want at most ", least,
-                           ", the neurons of the smallest hidden layer, so that every "
+                           ", the units of the smallest hidden layer that is cut, so that every "
                            "worker has a part of each"));
 }
 
@@ -118,8 +131,7 @@ void CheckTail(const v1::Job& job, KeyErrors* errors) {
   }
   const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
   if (!shape.ok()) return;
-  const std::vector<int> scaled =
-      WeightsOfMeanShare(job.model(), *shape, GroupsOf(job.model(), *shape));
+  const std::vector<int> scaled = WeightsOfMeanShare(*shape, GroupsOf(*shape, RulesOf(job)));
   if (scaled.empty()) return;
   errors->Add(kTailSteps,
               absl::StrCat(got, "0 with this model: ", shape->parameters[scaled.front()].name,

@@ -2,7 +2,7 @@
 //   payload      gradient of one minibatch      key set  dense, of one half of the layers     codec  any
 //   consistency  barrier                        rule     the job's optimizer, fed the mean gradient
 //
-// The model is cut before its first linear layer. Workers of the first ranks have the data and the half in front;
+// The model is cut before its first linear layer, or before the one that `cut` names. Workers of the first ranks have the data and the half in front;
 // each sends the activations at the cut, with the labels, to one of the last ranks, which has the half behind and
 // returns their gradient (worker/activations). Both push the gradients of their own half: what the servers apply
 // is the mean over the minibatches, as in data_parallel with as many workers as have data, step for step.
@@ -30,7 +30,8 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
       "on the activations that they are sent, and the servers apply the mean gradients of each";
   recipe.local_steps = 1;
   recipe.lockstep = true;
-  TESSERA_ASSIGN_OR_RETURN(const LayerCut cut, CutBeforeLinear(job.model()));
+  TESSERA_ASSIGN_OR_RETURN(const LayerCut cut,
+                           CutBeforeLinear(job.model(), job.method().layer_separation().cut()));
   const auto linear = static_cast<int>(job.method().layer_separation().linear_workers());
   recipe.split = LayerSplit{cut, static_cast<int>(job.cluster().workers()) - linear, linear};
   recipe.make_policy = MakeBarrier;
@@ -55,11 +56,16 @@ void Check(const v1::Job& job, KeyErrors* errors) {
                              ", want 0 with method layer_separation: the activations of a "
                              "minibatch are sent whole"));
   }
-  const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model());
-  if (errors->Sound("model") && !cut.ok()) {
-    errors->Add("model.layers",
-                absl::StrCat(absl::StripPrefix(cut.status().message(), "model.layers: "),
-                             " with method layer_separation"));
+  const absl::StatusOr<LayerCut> cut =
+      CutBeforeLinear(job.model(), job.method().layer_separation().cut());
+  if (!errors->Sound("model") || cut.ok()) return;
+  absl::string_view message = cut.status().message();
+  if (const std::string cut_key = "method.layer_separation.cut";
+      absl::ConsumePrefix(&message, cut_key + ": ")) {
+    errors->Add(cut_key, message);
+  } else {
+    errors->Add("model.layers", absl::StrCat(absl::StripPrefix(message, "model.layers: "),
+                                             " with method layer_separation"));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "common/codec/codec.h"
 #include "common/consistency/policy.h"
 #include "common/keyset/core_share.h"
+#include "common/keyset/subnet.h"
 #include "common/layout/layer_cut.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
@@ -73,6 +74,8 @@ struct Recipe {
   // Every exchange is a round in which each member trains a subnet of its own
   // (common/keyset/subnet.h).
   bool subnets = false;
+  // Which units subnets cut, and in which order.
+  SubnetRules subnet_rules;
   // Whether slower members get smaller subnets.
   bool parts_by_speed = false;
   // With subnets: how many of the last minibatches, at most, are those of another method, TailOf.

@@ -12,10 +12,10 @@ absl::StatusOr<std::vector<BatchNormLayer>> BatchNormsOf(const v1::Model& model)
   std::vector<BatchNormLayer> norms;
   if (!Calibrates(model)) return norms;
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(model));
-  for (int i = 0; i < model.layers_size(); ++i) {
-    const LayerKind& kind = LayerKindOf(model.layers(i));
-    if (!kind.calibrates()) continue;
-    norms.push_back({i, shape.images[i].channels, kind.epsilon(model.layers(i))});
+  for (int i = 0; i < static_cast<int>(shape.layers.size()); ++i) {
+    const ModelLayer& layer = shape.layers[static_cast<size_t>(i)];
+    if (!layer.kind->calibrates()) continue;
+    norms.push_back({layer.name, shape.before(i).channels, layer.kind->epsilon(layer.settings)});
   }
   return norms;
 }

@@ -3,6 +3,7 @@
 #define TESSERA_DEPLOY_CLI_BATCH_NORMS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,8 +12,8 @@
 namespace tessera {
 
 struct BatchNormLayer {
-  // The layer's index in Model.layers.
-  int layer = 0;
+  // The layer's name (ModelLayer::name).
+  std::string name;
   int64_t channels = 0;
   double epsilon = 0;
 };

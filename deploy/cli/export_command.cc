@@ -75,7 +75,7 @@ std::vector<TensorSpec> TensorsOf(const Manifest& manifest, const ModelExtras& e
     tensor.shape = std::move(shape);
   };
   const auto of_norm = [](const BatchNormLayer& norm, absl::string_view what) {
-    return absl::StrCat("layers.", norm.layer, ".", what);
+    return absl::StrCat(norm.name, ".", what);
   };
   for (const BatchNormLayer& norm : extras.norms) {
     add(of_norm(norm, "num_batches_tracked"), "I64", {});

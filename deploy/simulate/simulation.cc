@@ -166,7 +166,7 @@ absl::Status Simulation::BuildLearning(const ModelShape& shape) {
   }
   if (!recipe_.subnets) return absl::OkStatus();
   stub_subnets_.shape = shape;
-  stub_subnets_.groups = GroupsOf(job_.model(), shape);
+  stub_subnets_.groups = GroupsOf(shape, recipe_.subnet_rules);
   stub_subnets_.seed = job_.seed();
   stub_subnets_.workers = static_cast<int>(job_.cluster().workers());
   stub_subnets_.servers = static_cast<int>(job_.cluster().servers().count());
@@ -211,7 +211,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     options.shard.schedule = recipe_.schedule;
     options.shard.core = recipe_.core;
     if (recipe_.split) options.shard.cut = recipe_.split->cut;
-    if (recipe_.subnets) options.shard.groups = GroupsOf(job_.model(), shape);
+    if (recipe_.subnets) options.shard.groups = GroupsOf(shape, recipe_.subnet_rules);
     if (recipe_.tail_steps > 0) {
       options.shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);
     }

@@ -15,6 +15,11 @@ TESSERA_VECTOR_CLONES void AxpyLoop(int64_t n, float a, const float* x, float* y
   for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
+TESSERA_VECTOR_CLONES void AddLoop(int64_t n, const float* a, const float* b, float* out) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+}
+
 TESSERA_VECTOR_CLONES void SubtractLoop(int64_t n, const float* a, const float* b, float* out) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
@@ -100,6 +105,12 @@ void CpuVector::Axpy(int64_t n, float a, const float* x, float* y) {
       n, 3, [&](int64_t begin, int64_t end) { AxpyLoop(end - begin, a, x + begin, y + begin); });
 }
 
+void CpuVector::Add(int64_t n, const float* a, const float* b, float* out) {
+  threads_.Split(n, 3, [&](int64_t begin, int64_t end) {
+    AddLoop(end - begin, a + begin, b + begin, out + begin);
+  });
+}
+
 void CpuVector::Subtract(int64_t n, const float* a, const float* b, float* out) {
   threads_.Split(n, 3, [&](int64_t begin, int64_t end) {
     SubtractLoop(end - begin, a + begin, b + begin, out + begin);
@@ -122,6 +133,15 @@ void CpuVector::Transpose(int64_t count, const MatrixShape& shape, const float* 
   const int64_t size = shape.size();
   threads_.SplitWhole(count, size, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) TransposeOne(shape, x + i * size, y + i * size);
+  });
+}
+
+void CpuVector::CopyBlock(const MatrixShape& shape, const float* x, int64_t x_stride, float* y,
+                          int64_t y_stride) {
+  threads_.Split(shape.rows, 2 * shape.columns, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::copy_n(x + row * x_stride, shape.columns, y + row * y_stride);
+    }
   });
 }
 

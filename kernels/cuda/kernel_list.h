@@ -35,11 +35,13 @@
   X(ColumnSums<BackwardSumsOp>)         \
   X(ColumnSums<StatisticsOp>)           \
   X(ColumnSums<SumOp>)                  \
+  X(CopyTiles)                          \
   X(DecodeBuckets)                      \
   X(DecodePlain<AsBf16>)                \
   X(DecodePlain<AsF16>)                 \
   X(Elementwise<AdagradOp>)             \
   X(Elementwise<AdamOp>)                \
+  X(Elementwise<AddOp>)                 \
   X(Elementwise<AxpyOp>)                \
   X(Elementwise<DropoutOp>)             \
   X(Elementwise<MomentumOp>)            \

@@ -123,6 +123,10 @@ void CudaVector::Axpy(int64_t n, float a, const float* x, float* y) {
   LaunchElements(op, n, &device_);
 }
 
+void CudaVector::Add(int64_t n, const float* a, const float* b, float* out) {
+  LaunchElements(cuda::AddOp{{{}, {a, b}, {out}}}, n, &device_);
+}
+
 void CudaVector::Subtract(int64_t n, const float* a, const float* b, float* out) {
   LaunchElements(cuda::SubtractOp{{{}, {a, b}, {out}}}, n, &device_);
 }
@@ -147,6 +151,19 @@ void CudaVector::Transpose(int64_t count, const MatrixShape& shape, const float*
     kernel.x = x + first * shape.size();
     kernel.y = y + first * shape.size();
     device_.Launch(std::min(at_once, count - first) * kernel.blocks(), kernel);
+  }
+}
+
+void CudaVector::CopyBlock(const MatrixShape& shape, const float* x, int64_t x_stride, float* y,
+                           int64_t y_stride) {
+  if (shape.size() == 0) return;
+  cuda::CopyTiles kernel{shape.rows, shape.columns, x, x_stride, y, y_stride};
+  const int64_t rows_at_once = cuda::kBlocksMax / kernel.across() * cuda::CopyTiles::kRows;
+  for (int64_t row = 0; row < shape.rows; row += rows_at_once) {
+    kernel.rows = std::min(rows_at_once, shape.rows - row);
+    kernel.x = x + row * x_stride;
+    kernel.y = y + row * y_stride;
+    device_.Launch(kernel.blocks(), kernel);
   }
 }
 

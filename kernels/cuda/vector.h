@@ -20,10 +20,13 @@ class CudaVector final : public VectorKernel {
       : device_(*device), scratch_(*scratch), shortcuts_(*shortcuts), options_(options) {}
 
   void Axpy(int64_t n, float a, const float* x, float* y) override;
+  void Add(int64_t n, const float* a, const float* b, float* out) override;
   void Subtract(int64_t n, const float* a, const float* b, float* out) override;
   std::unique_ptr<OptimizerKernel> MakeOptimizer(const v1::Optimizer& optimizer) override;
   void ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode, float* sums) override;
   void Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) override;
+  void CopyBlock(const MatrixShape& shape, const float* x, int64_t x_stride, float* y,
+                 int64_t y_stride) override;
   void Round(int64_t n, const float* x, Bf16* y) override;
   void Widen(int64_t n, const Bf16* x, float* y) override;
 

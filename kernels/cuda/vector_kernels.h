@@ -32,6 +32,12 @@ struct AxpyOp : Floats<2, 1> {
   }
 };
 
+struct AddOp : Floats<2, 1> {
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
+    r[0] = v[0] + v[1];
+  }
+};
+
 struct SubtractOp : Floats<2, 1> {
   TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
     r[0] = v[0] - v[1];
@@ -119,6 +125,40 @@ struct TransposeSquares {
         const int64_t r = row + along, c = column + over;
         if (r < rows && c < columns) y[matrix + c * rows + r] = shared.square[along][over];
       }
+    }
+  }
+};
+
+// y = x, matrices whose rows lie apart, in tiles along which neighbouring threads copy neighbours.
+struct CopyTiles {
+  static constexpr int kColumns = 32;
+  static constexpr int kLanes = 8;
+  static constexpr int kRows = 32;
+  static constexpr int kThreads = kColumns * kLanes;
+  static constexpr int kPhases = 1;
+  static constexpr bool Reduces(int) { return false; }
+  struct Shared {};
+  struct Own {};
+
+  int64_t rows, columns;
+  const float* x;
+  int64_t x_stride;
+  float* y;
+  int64_t y_stride;
+
+  int64_t across() const { return CeilDiv(columns, kColumns); }
+  int64_t blocks() const { return across() * CeilDiv(rows, kRows); }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared&, Own&) const {
+    const auto block = static_cast<uint32_t>(lane.block);
+    const auto tiles = static_cast<uint32_t>(CeilDiv(columns, kColumns));
+    const int64_t column = int64_t{block % tiles} * kColumns + lane.thread % kColumns;
+    const int64_t row = int64_t{block / tiles} * kRows + lane.thread / kColumns;
+    if (column >= columns) return;
+    TESSERA_UNROLL for (int step = 0; step < kRows / kLanes; ++step) {
+      const int64_t r = row + step * kLanes;
+      if (r < rows) y[r * y_stride + column] = x[r * x_stride + column];
     }
   }
 };

@@ -102,7 +102,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.parameters = static_cast<int>(shape.parameters.size());
   facts.closed_to_joiners = recipe.closed_to_joiners;
   if (recipe.split) facts.front_workers = recipe.split->front_workers;
-  if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(job.model(), shape));
+  if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(shape, recipe.subnet_rules));
   facts.holds_back = recipe.codecs.holds_back();
   // The other loss is of sets of labels.
   facts.single_labels = job.model().loss() == "softmax_cross_entropy";
@@ -115,8 +115,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.checkpoint_every = job.checkpoint().every_steps();
   facts.model_manifest = std::make_shared<const Manifest>(ModelManifest(job, recipe, shape, facts));
   if (recipe.subnets) {
-    facts.weights_of_mean_share =
-        WeightsOfMeanShare(job.model(), shape, GroupsOf(job.model(), shape));
+    facts.weights_of_mean_share = WeightsOfMeanShare(shape, GroupsOf(shape, recipe.subnet_rules));
   }
   return facts;
 }

@@ -48,7 +48,8 @@ int64_t LargestPush(const ModelShape& shape, const NeuronGroups& groups, const S
                        static_cast<int64_t>(std::ceil(most))});
     }
     const bool cut_columns = use.columns >= 0 && groups.IsCut(use.columns);
-    entries += rows * (cut_columns ? owned(slice.columns) : slice.columns);
+    const int64_t each = use.columns_each;
+    entries += rows * (cut_columns ? each * owned(slice.columns / each) : slice.columns);
   }
   return entries * static_cast<int64_t>(sizeof(float));
 }

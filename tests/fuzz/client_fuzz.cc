@@ -147,7 +147,7 @@ class Events {
   }
 
   void CutBy(const SubnetPlace& place) {
-    const Subnet subnet = SubnetOf(job_.shape, GroupsOf(job_.job.model(), job_.shape), place);
+    const Subnet subnet = SubnetOf(job_.shape, GroupsOf(job_.shape), place);
     keys_ = SubnetKeys(job_.shape, subnet, place, 1);
     shape_ = subnet.shape;
   }

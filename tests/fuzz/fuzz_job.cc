@@ -105,7 +105,7 @@ std::unique_ptr<Shard> FuzzJob::MakeShard() const {
   options.policy = recipe.make_policy();
   options.rule = recipe.make_rule();
   options.schedule = recipe.schedule;
-  if (recipe.subnets) options.groups = GroupsOf(job.model(), shape);
+  if (recipe.subnets) options.groups = GroupsOf(shape);
   options.core = recipe.core;
   if (recipe.split) options.cut = recipe.split->cut;
   if (recipe.tail_steps > 0) options.whole_kind = static_cast<int>(TailOf(recipe).payload);

@@ -11,7 +11,7 @@ SubnetEntries::SubnetEntries(uint64_t seed, int servers) : seed_(seed), servers_
   // shared by all sites.
   const v1::Model model = FullyConnected({3, 11, 9, 2}, /*bias=*/true, /*norm=*/true);
   shape_ = *ShapeOf(model);
-  groups_ = GroupsOf(model, shape_);
+  groups_ = GroupsOf(shape_);
 }
 
 int64_t SubnetEntries::members_max() const { return 9; }

@@ -12,6 +12,7 @@ StageKind InPlace(v1::Layer::KindCase layer) {
   kind.forward_in_place = true;
   kind.backward_in_place = true;
   kind.backward_reads_x = false;
+  kind.keeps_signs = true;
   return kind;
 }
 

@@ -8,6 +8,8 @@ StageKind BatchNormStageKind() {
   StageKind kind{v1::Layer::kBatchNorm, BatchNormStage::Create};
   kind.joins = v1::Layer::kRelu;
   kind.backward_in_place = true;
+  kind.backward_reads_y = false;
+  kind.joined_reads_y = true;
   kind.reads_signs_of_y = true;
   kind.kept_floats = [](const StagePlan& plan) { return plan.constants(); };
   return kind;

@@ -109,9 +109,10 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
   std::vector<int> used_until(count, -1);
   for (int i = 0; i < count; ++i) {
     const int first = nodes[i].reads[0];
-    const bool overwrites =
-        nodes[i].in_place && first != kNetworkInput && readers[first].size() == 1 &&
-        !(passes[first] && nodes[first].backward_reads_y && nodes[first].needs_own_y);
+    const bool overwrites = nodes[i].in_place && first != kNetworkInput &&
+                            readers[first].size() == 1 &&
+                            !(passes[first] && nodes[first].backward_reads_y &&
+                              (nodes[first].needs_own_y || !nodes[i].keeps_signs));
     holder[i] = overwrites ? holder[first] : i;
     int until = i;
     if (i == count - 1) until = wishes.keeps_output ? backward_time(-1) : count;
@@ -164,8 +165,9 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
         to.buffer = plan.input_gradient;
         has_input_gradient = true;
       } else {
-        is_passed_on = node.backward_in_place && node.reads.size() == 1;
-        to.buffer = is_passed_on ? plan.gradients[i] : pool.Take(width);
+        const bool passes_on = k == 0 && node.backward_in_place;
+        is_passed_on = is_passed_on || passes_on;
+        to.buffer = passes_on ? plan.gradients[i] : pool.Take(width);
         plan.gradients[read] = to.buffer;
       }
     }

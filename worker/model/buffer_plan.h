@@ -29,16 +29,19 @@ struct GraphNode {
   int64_t width = 0;
   // The output is what the node reads first, which it leaves alone.
   bool is_identity = false;
-  // The output may be written over what the node reads first.
+  // The output may be written over what the node reads first, and is then positive where that was, or passes no
+  // gradient there.
   bool in_place = false;
+  bool keeps_signs = false;
 
   // In training: it has parameters of its own; the gradient of what it reads first may be written over the gradient of
-  // its output; its backward pass reads its inputs, or its output.
+  // its output, which those of the others are written from as well; its backward pass reads its inputs, or its output.
   bool learns = false;
   bool backward_in_place = false;
   bool backward_reads_x = false;
   bool backward_reads_y = false;
-  // Where it reads its output: as its forward pass wrote it, so that no node may write over that.
+  // Where it reads its output: as its forward pass wrote it, so that no node may write over that. Otherwise only the
+  // signs count.
   bool needs_own_y = false;
 };
 

@@ -29,7 +29,9 @@ std::vector<GraphNode> TrainingGraphOf(const NetworkPlan& plan) {
     node.learns = stage.weight >= 0;
     node.backward_in_place = stage.kind->backward_in_place;
     node.backward_reads_x = stage.kind->backward_reads_x;
-    node.backward_reads_y = stage.kind->backward_reads_y;
+    node.backward_reads_y =
+        stage.kind->backward_reads_y || (stage.is_joined && stage.kind->joined_reads_y);
+    node.keeps_signs = stage.kind->keeps_signs;
     node.needs_own_y = !stage.kind->reads_signs_of_y;
     nodes.push_back(std::move(node));
   }
@@ -41,7 +43,7 @@ std::vector<GraphNode> EvaluationGraphOf(const NetworkPlan& plan) {
   for (const StagePlan& stage : plan.stages) {
     GraphNode node = NodeOf(stage);
     node.is_identity = stage.is_off_in_evaluation();
-    node.in_place = stage.is_elementwise();
+    node.in_place = stage.is_elementwise() || stage.kind->forward_in_place;
     nodes.push_back(std::move(node));
   }
   return nodes;

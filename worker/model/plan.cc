@@ -14,32 +14,113 @@ namespace {
 
 constexpr int64_t kFloatsPerCacheLine = 16;
 
-// Appends a stage that reads the last one.
-void Append(StagePlan stage, std::vector<StagePlan>* stages) {
-  stage.reads = {static_cast<int>(stages->size()) - 1};
-  static_assert(kNetworkInput == -1, "what the first stage reads");
-  stages->push_back(std::move(stage));
-}
+// Makes the stages of a model's layers.
+class StageMaker {
+ public:
+  explicit StageMaker(NetworkPlan* plan) : plan_(*plan) {
+    const std::vector<ModelLayer>& layers = plan_.shape.layers;
+    readers_.resize(layers.size() + 1, 0);
+    for (const ModelLayer& layer : layers) {
+      for (const int read : layer.reads) ++readers_[read + 1];
+    }
+  }
 
-// Between [channels, height, width] and [height, width, channels], unless that is the same.
-void AppendTranspose(const Image& image, const StageKind& kind, std::vector<StagePlan>* stages) {
-  if (image.channels == 1 || image.positions() == 1) return;
-  StagePlan stage;
-  stage.kind = &kind;
-  stage.inputs = image.size();
-  stage.outputs = image.size();
-  stage.map = {image, image, {}};
-  Append(std::move(stage), stages);
-}
+  // `reads_images`: what the model reads is images, which lie [channels, height, width].
+  absl::Status Make(bool reads_images) {
+    made_.push_back({kNetworkInput});
+    if (reads_images) {
+      const int turned = Transposed(plan_.shape.images[0], ToChannelsLastKind(), kNetworkInput);
+      made_[0] = {turned, kNetworkInput};
+    }
+    const std::vector<ModelLayer>& layers = plan_.shape.layers;
+    for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+      TESSERA_RETURN_IF_ERROR(Add(layers[i], i));
+    }
+    // What the network makes lies as the host has images, in its last stage.
+    const int last = AsTheHostHasIt(static_cast<int>(layers.size()) - 1);
+    TESSERA_CHECK(last == static_cast<int>(plan_.stages.size()) - 1);
+    return absl::OkStatus();
+  }
 
-// Whether `layer` becomes part of the stage before it.
-bool Joins(const v1::Layer& layer, std::vector<StagePlan>* stages) {
-  if (stages->empty()) return false;
-  StagePlan& before = stages->back();
-  if (before.is_joined || before.kind->joins != layer.kind_case()) return false;
-  before.is_joined = true;
-  return true;
-}
+ private:
+  // The stages that make an activation.
+  struct Made {
+    int stage = kNetworkInput;
+    // The one that has images as the host does; -1: `stage`, where it is no image or there is none yet.
+    int as_the_host_has_it = kUnknown;
+  };
+  static constexpr int kUnknown = -2;
+
+  int Append(StagePlan stage) {
+    plan_.stages.push_back(std::move(stage));
+    return static_cast<int>(plan_.stages.size()) - 1;
+  }
+
+  // Between [channels, height, width] and [height, width, channels]: a stage that reads `read`, or `read` itself where
+  // that is the same.
+  int Transposed(const Image& image, const StageKind& kind, int read) {
+    if (image.channels == 1 || image.positions() == 1) return read;
+    StagePlan stage;
+    stage.kind = &kind;
+    stage.reads = {read};
+    stage.read_channels = {image.channels};
+    stage.inputs = image.size();
+    stage.outputs = image.size();
+    stage.map = {image, image, {}};
+    return Append(std::move(stage));
+  }
+
+  int AsTheHostHasIt(int layer) {
+    Made& made = made_[layer + 1];
+    if (made.as_the_host_has_it == kUnknown) {
+      made.as_the_host_has_it =
+          Transposed(plan_.shape.images[layer + 1], FromChannelsLastKind(), made.stage);
+    }
+    return made.as_the_host_has_it;
+  }
+
+  // Whether `layer` becomes part of the stage that makes what it reads.
+  bool Joins(const ModelLayer& layer) {
+    const int read = layer.reads[0];
+    const int stage = made_[read + 1].stage;
+    if (read == kModelInput || readers_[read + 1] > 1 || stage == kNetworkInput) return false;
+    StagePlan& before = plan_.stages[stage];
+    if (before.layer != read || before.is_joined) return false;
+    if (before.kind->joins != layer.settings.kind_case()) return false;
+    before.is_joined = true;
+    made_.push_back(made_[read + 1]);
+    return true;
+  }
+
+  absl::Status Add(const ModelLayer& layer, int index) {
+    if (Joins(layer)) return absl::OkStatus();
+    const ModelShape& shape = plan_.shape;
+    StagePlan stage;
+    stage.kind = &StageKindOf(layer.settings);
+    stage.layer = index;
+    stage.settings = layer.settings;
+    stage.layer_kind = layer.kind;
+    for (const int read : layer.reads) {
+      const bool flattens = layer.kind->reads == LayerReads::kFeatures;
+      stage.reads.push_back(flattens ? AsTheHostHasIt(read) : made_[read + 1].stage);
+      stage.read_channels.push_back(shape.images[read + 1].channels);
+    }
+    const Image& before = shape.before(index);
+    stage.map = {before, shape.images[index + 1], {}};
+    if (layer.kind->shape != nullptr) {
+      TESSERA_ASSIGN_OR_RETURN(const LayerShape made, layer.kind->shape(layer.settings, before));
+      stage.map = made.map;
+    }
+    stage.inputs = before.size();
+    stage.outputs = shape.widths[index + 1];
+    made_.push_back({Append(std::move(stage))});
+    return absl::OkStatus();
+  }
+
+  NetworkPlan& plan_;
+  std::vector<int> readers_;  // by activation, as ModelShape::widths; so is the next one
+  std::vector<Made> made_;
+};
 
 // What follows from the shape and the stages.
 void PlaceParameters(NetworkPlan* plan) {
@@ -76,33 +157,7 @@ bool ReadsOneActivation(const NetworkPlan& plan, int first) {
 absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
   NetworkPlan plan;
   TESSERA_ASSIGN_OR_RETURN(plan.shape, ShapeOf(model));
-  bool channels_last = false;
-  if (ReadsImages(model)) {
-    AppendTranspose(plan.shape.images[0], ToChannelsLastKind(), &plan.stages);
-    channels_last = true;
-  }
-  const auto leave_images = [&](const Image& image) {
-    if (channels_last) AppendTranspose(image, FromChannelsLastKind(), &plan.stages);
-    channels_last = false;
-  };
-  for (int i = 0; i < model.layers_size(); ++i) {
-    const v1::Layer& layer = model.layers(i);
-    if (Joins(layer, &plan.stages)) continue;
-    StagePlan stage;
-    stage.kind = &StageKindOf(layer);
-    stage.layer = i;
-    stage.settings = layer;
-    stage.layer_kind = &LayerKindOf(layer);
-    if (stage.layer_kind->reads == LayerReads::kFeatures) leave_images(plan.shape.images[i]);
-    TESSERA_ASSIGN_OR_RETURN(const LayerShape shape,
-                             stage.layer_kind->shape(layer, plan.shape.images[i]));
-    stage.map = shape.map;
-    stage.inputs = plan.shape.widths[i];
-    stage.outputs = plan.shape.widths[i + 1];
-    Append(std::move(stage), &plan.stages);
-  }
-  leave_images(plan.shape.images.back());
-
+  TESSERA_RETURN_IF_ERROR(StageMaker(&plan).Make(ReadsImages(model)));
   PlaceParameters(&plan);
   return plan;
 }

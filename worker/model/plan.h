@@ -18,7 +18,7 @@ namespace tessera {
 // Steps of a network that may be begun before the first of them is ended.
 constexpr int kStepsBegunMax = 2;
 
-// Layers [begin, end), indices into Model.layers.
+// Layers [begin, end), indices into ModelShape::layers.
 struct LayerRange {
   int begin = 0;
   int end = 0;
@@ -30,8 +30,8 @@ enum class ModelPart { kWhole, kFront, kBack };
 
 struct NetworkPlan {
   ModelPart part = ModelPart::kWhole;
-  // A half has its own parameters alone, as they are in the whole model's shape, and the widths and images
-  // from before its first layer to behind its last one.
+  // A half has its own parameters alone, as they are in the whole model's shape, the widths and images from before its
+  // first layer to behind its last one, and no layers.
   ModelShape shape;
   // The first parameter's index in the whole model.
   int parameter_begin = 0;

@@ -71,7 +71,8 @@ class Stage {
   virtual WeightProduct weight_product(int64_t rows) const { return {}; }
   virtual void WeightGradient(int64_t rows, const StageGradients& to) {}
 
-  // In evaluation, with the stage's own constants. y may be x[0] where the stage is elementwise; where it is off in
+  // In evaluation, with the stage's own constants. y may be x[0] where the stage is elementwise or the kind says
+  // forward_in_place; where it is off in
   // evaluation it is not called. Other stages want y apart from x.
   virtual void Evaluate(int64_t rows, const StageInputs& x, const float* constants, float* y) = 0;
 

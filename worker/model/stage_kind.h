@@ -54,6 +54,10 @@ struct StageKind {
   // Backward reads no more of y than which values are positive. A stage behind it may then work in place, which leaves
   // them positive or passes them no gradient.
   bool reads_signs_of_y = false;
+  // Backward reads y where a layer has joined the stage (`joins`).
+  bool joined_reads_y = false;
+  // Forward leaves the values positive that are positive, or Backward passes them no gradient.
+  bool keeps_signs = false;
 
   // Floats that a stage that trains allocates for itself, in any precision. Null: none.
   int64_t (*kept_floats)(const StagePlan& plan) = nullptr;

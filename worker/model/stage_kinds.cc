@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "worker/model/activation_stages.h"
 #include "worker/model/batch_norm_stage.h"
+#include "worker/model/block_stages.h"
 #include "worker/model/image_stages.h"
 #include "worker/model/product_stage.h"
 
@@ -10,8 +11,9 @@ namespace tessera {
 
 absl::Span<const StageKind> StageKinds() {
   static const StageKind kKinds[] = {
-      LinearStageKind(),    ConvolutionStageKind(), MaxPoolStageKind(), AveragePoolStageKind(),
-      BatchNormStageKind(), ReluStageKind(),        DropoutStageKind(),
+      LinearStageKind(),      ConvolutionStageKind(), MaxPoolStageKind(),
+      AveragePoolStageKind(), BatchNormStageKind(),   ReluStageKind(),
+      DropoutStageKind(),     SumStageKind(),         ConcatStageKind(),
   };
   return kKinds;
 }

@@ -14,21 +14,23 @@ namespace tessera {
 
 struct StageKind;
 
-// One layer, or a batch norm with the relu behind it, or a change of how images lie.
+// One layer, or a batch norm with the relu behind it, or the join of a block's parts, or a change of how images lie.
 //
 // Images come as [channels, height, width], and go into a linear layer and out of the model so; in
 // between they lie [height, width, channels], so that the channels of one place are a row, as an
 // example's neurons are elsewhere.
 struct StagePlan {
   const StageKind* kind = nullptr;
-  // The layer's index in Model.layers, its keys in the job file, and its kind. -1, none and null: a change of how
+  // The layer's index in ModelShape::layers, its keys in the job file, and its kind. -1, none and null: a change of how
   // images lie.
   int layer = -1;
   v1::Layer settings;
   const LayerKind* layer_kind = nullptr;
   // The stages whose outputs it reads, all before it in the network's order, or kNetworkInput.
   std::vector<int> reads;
-  // Values of an example in front of it and behind it, and the same as images with the window between them.
+  // Channels of each of what it reads.
+  std::vector<int64_t> read_channels;
+  // Values of an example in what it reads first and behind it, and the same as images with the window between them.
   int64_t inputs = 0;
   int64_t outputs = 0;
   ImageMap map;

@@ -75,7 +75,7 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
   place.shares.assign(workers, 1);
   place.site = place.sites() - 1;
   if (recipe.parts_by_speed) place.shares = MostUnequalShares(place.sites());
-  const Subnet subnet = SubnetOf(whole.shape, GroupsOf(job.model(), whole.shape), place);
+  const Subnet subnet = SubnetOf(whole.shape, GroupsOf(whole.shape, recipe.subnet_rules), place);
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan part, PlanOf(SubnetModel(job.model(), subnet)));
   const int64_t calibrated = whole.constants > 0 ? rows.calibration : 0;
 

@@ -55,9 +55,8 @@ absl::StatusOr<std::unique_ptr<SubnetReplica>> SubnetReplica::Create(
   std::unique_ptr<SubnetReplica> replica(
       new SubnetReplica(job, recipe, rank, backend, input, memory));
   TESSERA_ASSIGN_OR_RETURN(replica->shape_, ShapeOf(job.model()));
-  replica->groups_ = GroupsOf(job.model(), replica->shape_);
-  replica->weights_of_mean_share_ =
-      WeightsOfMeanShare(job.model(), replica->shape_, replica->groups_);
+  replica->groups_ = GroupsOf(replica->shape_, recipe.subnet_rules);
+  replica->weights_of_mean_share_ = WeightsOfMeanShare(replica->shape_, replica->groups_);
   if (memory.evaluates_whole) TESSERA_RETURN_IF_ERROR(replica->MakeWhole());
   SubnetPlace place;
   place.seed = job.seed();

@@ -6,6 +6,10 @@
 namespace tessera {
 namespace {
 
+int64_t Units(const v1::Layer& layer) { return layer.conv2d().channels(); }
+
+void SetUnits(int64_t units, v1::Layer* layer) { layer->mutable_conv2d()->set_channels(units); }
+
 absl::StatusOr<LayerShape> Shape(const v1::Layer& layer, const Image& before) {
   const v1::Conv2d& conv = layer.conv2d();
   WindowedLayer windowed;
@@ -28,6 +32,9 @@ absl::StatusOr<LayerShape> Shape(const v1::Layer& layer, const Image& before) {
 LayerKind Conv2dKind() {
   LayerKind kind{v1::Layer::kConv2D, LayerReads::kImages, Shape};
   kind.learns = true;
+  kind.units = Units;
+  kind.set_units = SetUnits;
+  kind.mixes_units = [](const v1::Layer& layer) { return layer.conv2d().groups() > 1; };
   return kind;
 }
 

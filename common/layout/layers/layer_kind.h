@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/layout/image.h"
 #include "common/layout/parameter_spec.h"
 #include "proto/job.pb.h"
@@ -26,7 +27,9 @@ enum class LayerReads {
   // Images, which no layer makes out of features.
   kImages,
   // A row of features. Images are flattened for it, as [channels, height, width].
-  kFeatures
+  kFeatures,
+  // The outputs of a block's parts.
+  kParts
 };
 
 // One layer of a model behind activations of a known shape.
@@ -43,8 +46,11 @@ struct LayerShape {
 struct LayerKind {
   v1::Layer::KindCase kind_case;
   LayerReads reads;
-  // The shape of `layer` behind `before`, or kInvalidArgument with the key and what is wanted of it.
-  absl::StatusOr<LayerShape> (*shape)(const v1::Layer& layer, const Image& before);
+  // The shape of `layer` behind `before`, or kInvalidArgument with the key and what is wanted of it. Null for a block.
+  absl::StatusOr<LayerShape> (*shape)(const v1::Layer& layer, const Image& before) = nullptr;
+  // What a block makes of the outputs of its parts (block.h), or kInvalidArgument where they do not fit. Null for
+  // all other layers.
+  absl::StatusOr<Image> (*join)(absl::Span<const Image> parts) = nullptr;
 
   // Its weights alone make a model worth training, which needs one such layer at least.
   bool learns = false;
@@ -53,7 +59,7 @@ struct LayerKind {
   // In evaluation the layer returns what it reads.
   bool is_off_in_evaluation = false;
 
-  // Makes units that subnets may deal out to sites, a new group of them: how many, and `layer` with another number.
+  // Makes units, neurons or channels, that subnets may deal out to sites: how many, and `layer` with another number.
   int64_t (*units)(const v1::Layer& layer) = nullptr;
   void (*set_units)(int64_t units, v1::Layer* layer) = nullptr;
 
@@ -61,7 +67,14 @@ struct LayerKind {
   // epsilon that is added to the variance.
   double (*epsilon)(const v1::Layer& layer) = nullptr;
 
+  // Each unit behind the layer depends on several in front of it by more than its weights, so that a subnet has all of
+  // both. Null: never.
+  bool (*mixes_units)(const v1::Layer& layer) = nullptr;
+
   bool makes_units() const { return units != nullptr; }
+  bool keeps_whole(const v1::Layer& layer) const {
+    return join != nullptr || (mixes_units != nullptr && mixes_units(layer));
+  }
   bool calibrates() const { return epsilon != nullptr; }
 };
 

@@ -1,10 +1,11 @@
 #include "common/layout/layers/layer_kinds.h"
 
-#include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/layout/layers/batch_norm.h"
+#include "common/layout/layers/block.h"
 #include "common/layout/layers/conv2d.h"
 #include "common/layout/layers/linear.h"
 #include "common/layout/layers/pool.h"
@@ -13,6 +14,23 @@ namespace tessera {
 namespace {
 
 LayerKind ReluKind() { return {v1::Layer::kRelu, LayerReads::kUnits, ShapeOfUnits}; }
+
+// The first layer of a kind that `is_wanted`, in the order of the job file and within blocks as well; null: none.
+template <typename F>
+const LayerKind* FindLayer(const google::protobuf::RepeatedPtrField<v1::Layer>& layers,
+                           const F& is_wanted) {
+  for (const v1::Layer& layer : layers) {
+    const LayerKind* const kind = FindLayerKind(layer);
+    if (kind != nullptr && is_wanted(*kind)) return kind;
+    const auto* const copies = layer.has_repeat() ? &layer.repeat().layers() : nullptr;
+    const std::vector<BlockPart> parts =
+        copies == nullptr ? PartsOf(layer) : std::vector<BlockPart>{{"", "", copies}};
+    for (const BlockPart& part : parts) {
+      if (const LayerKind* const found = FindLayer(*part.layers, is_wanted)) return found;
+    }
+  }
+  return nullptr;
+}
 
 LayerKind DropoutKind() {
   LayerKind kind{v1::Layer::kDropout, LayerReads::kUnits, ShapeOfUnits};
@@ -29,7 +47,7 @@ std::string NameOf(v1::Layer::KindCase kind) {
 absl::Span<const LayerKind> LayerKinds() {
   static const LayerKind kKinds[] = {LinearKind(),      Conv2dKind(),    MaxPoolKind(),
                                      AveragePoolKind(), BatchNormKind(), ReluKind(),
-                                     DropoutKind()};
+                                     DropoutKind(),     ResidualKind(),  ConcatKind()};
   return kKinds;
 }
 
@@ -53,27 +71,22 @@ std::string LayerName(const v1::Layer& layer) {
 std::string LayerNames() {
   std::string names;
   for (const LayerKind& kind : LayerKinds()) {
-    const bool is_last = &kind == &LayerKinds().back();
-    const char* const before = names.empty() ? "" : is_last ? " or " : ", ";
-    absl::StrAppend(&names, before, NameOf(kind.kind_case));
+    absl::StrAppend(&names, NameOf(kind.kind_case), ", ");
   }
-  return names;
+  names.resize(names.size() - 2);
+  return absl::StrCat(names, " or ", NameOf(v1::Layer::kRepeat));
 }
 
 bool ReadsImages(const v1::Model& model) {
-  for (const v1::Layer& layer : model.layers()) {
-    const LayerKind* const kind = FindLayerKind(layer);
-    if (kind != nullptr && kind->reads == LayerReads::kFeatures) return false;
-    if (kind != nullptr && kind->reads == LayerReads::kImages) return true;
-  }
-  return false;
+  const LayerKind* const kind = FindLayer(model.layers(), [](const LayerKind& each) {
+    return each.reads == LayerReads::kFeatures || each.reads == LayerReads::kImages;
+  });
+  return kind != nullptr && kind->reads == LayerReads::kImages;
 }
 
 bool Calibrates(const v1::Model& model) {
-  return std::any_of(model.layers().begin(), model.layers().end(), [](const v1::Layer& layer) {
-    const LayerKind* const kind = FindLayerKind(layer);
-    return kind != nullptr && kind->calibrates();
-  });
+  return FindLayer(model.layers(), [](const LayerKind& kind) { return kind.calibrates(); }) !=
+         nullptr;
 }
 
 bool ReadsSparse(const v1::Model& model) {

@@ -20,7 +20,7 @@ const LayerKind& LayerKindOf(const v1::Layer& layer);
 
 // The name of a kind in the job file: "batch_norm". "no layer" where the layer has no kind.
 std::string LayerName(const v1::Layer& layer);
-// The names of all kinds: "linear, conv2d, ... or dropout".
+// The names of all kinds, blocks and repeat too: "linear, conv2d, ... or repeat".
 std::string LayerNames();
 
 // Whether the model reads its rows as images: there is a layer of images in front of the first one that reads

@@ -83,7 +83,7 @@ void DoubtParts(const v1::Job& job, const Recipe& recipe, const ModelShape& shap
                 TrafficForecast* forecast) {
   if (!recipe.subnets || forecast->certainty != Certainty::kExact) return;
   bool differ = recipe.parts_by_speed;
-  const NeuronGroups groups = GroupsOf(job.model(), shape);
+  const NeuronGroups groups = GroupsOf(shape, recipe.subnet_rules);
   const int64_t sites = std::max<int64_t>(1, job.cluster().workers());
   for (int group = 0; group < static_cast<int>(groups.widths.size()); ++group) {
     differ = differ || (groups.IsCut(group) && groups.widths[group] % sites != 0);
@@ -111,7 +111,7 @@ KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& sh
   place.seed = job.seed();
   place.round = 1;
   place.shares.assign(std::max<int64_t>(1, job.cluster().workers()), 1);
-  return SubnetKeys(shape, SubnetOf(shape, GroupsOf(job.model(), shape), place), place, servers);
+  return SubnetKeys(shape, SubnetOf(shape, GroupsOf(shape, recipe.subnet_rules), place), place, servers);
 }
 
 std::string Describe(const TrafficForecast& forecast) {

@@ -42,7 +42,7 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
                        const ShardSlices& slices, const CodecChoice& codecs)
     : place_(std::move(place)),
       subnet_(SubnetOf(full, groups, place_)),
-      columns_(groups.widths.size()) {
+      columns_(groups.widths.size() + subnet_.column_lists.size()) {
   const ShardSlices own = SubnetSlices(subnet_, slices);
   for (const Slice& slice : own.slices) {
     const auto whole = std::find_if(slices.slices.begin(), slices.slices.end(),
@@ -55,12 +55,13 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
     part.base = whole->offset - whole->row_begin * whole->columns;
     const int group = groups.uses[slice.parameter].columns;
     if (group >= 0) {
-      std::unique_ptr<ColumnSet>& set = columns_[group];
-      if (set == nullptr) {
-        set = std::make_unique<ColumnSet>(subnet_.neurons[group], groups.widths[group]);
-      }
+      const int list = subnet_.column_list_of[slice.parameter];
+      const std::vector<int32_t>& own_columns = subnet_.columns(slice.parameter);
+      std::unique_ptr<ColumnSet>& set =
+          columns_[list < 0 ? group : static_cast<int>(groups.widths.size()) + list];
+      if (set == nullptr) set = std::make_unique<ColumnSet>(own_columns, whole->columns);
       part.columns = set.get();
-      part.column_list = subnet_.neurons[group].data();
+      part.column_list = own_columns.data();
       part.row_size = set->size();
     }
     if (subnet_.is_shared(slice.parameter)) {

@@ -18,7 +18,7 @@ struct Case {
   NeuronGroups groups;
 
   explicit Case(const v1::Model& m)
-      : model(m), shape(*ShapeOf(m)), groups(GroupsOf(model, shape)) {}
+      : model(m), shape(*ShapeOf(m)), groups(GroupsOf(shape)) {}
 };
 
 TEST_CASE("parts are disjoint and cover every hidden neuron", "[subnet]") {

@@ -22,7 +22,7 @@ struct Model {
       model.add_layers()->mutable_batch_norm()->set_affine(true);
     }
     shape = *ShapeOf(model);
-    groups = GroupsOf(model, shape);
+    groups = GroupsOf(shape);
   }
   KeySet Keys(uint32_t site, std::vector<uint32_t> shares, int servers) const {
     const SubnetPlace place{1, 1, site, std::move(shares)};
@@ -66,7 +66,7 @@ TEST_CASE("a convolution's weights count in each place, and all sites have them"
   }
   for (const int units : {8, 10}) model.add_layers()->mutable_linear()->set_units(units);
   const ModelShape shape = *ShapeOf(model);
-  const NeuronGroups groups = GroupsOf(model, shape);
+  const NeuronGroups groups = GroupsOf(shape);
   const SubnetPlace place{1, 1, 0, {1, 1}};
   const StepShare share(shape, 60);
   const double front = 2 * 30 * (3 * 18) + 3 * 12 * (4 * 27);

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-TEST_CASE("axpy adds and subtract subtracts, at every length", "[vector]") {
+TEST_CASE("axpy and add add and subtract subtracts, at every length", "[vector]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   // Each array by itself, too.
   const auto [x_shift, y_shift, out_shift] =
@@ -17,7 +17,13 @@ TEST_CASE("axpy adds and subtract subtracts, at every length", "[vector]") {
     CAPTURE(n, x_shift, y_shift, out_shift);
     const std::vector<float> x = RandomValues(n, 1), y = RandomValues(n, 2);
     const DeviceArray<float> dev_x(*backend, x, x_shift), dev_y(*backend, y, y_shift),
-        difference(*backend, n, out_shift);
+        difference(*backend, n, out_shift), total(*backend, n, out_shift);
+    backend->vector().Add(n, dev_x.data(), dev_y.data(), total.data());
+    const std::vector<float> got_total = total.Read();
+    for (int64_t i = 0; i < n; ++i) REQUIRE(got_total[i] == x[i] + y[i]);
+    backend->vector().Add(n, total.data(), total.data(), total.data());
+    const std::vector<float> doubled = total.Read();
+    for (int64_t i = 0; i < n; ++i) REQUIRE(doubled[i] == 2 * (x[i] + y[i]));
     backend->vector().Subtract(n, dev_x.data(), dev_y.data(), difference.data());
     backend->vector().Axpy(n, -0.37f, dev_x.data(), dev_y.data());
     const std::vector<float> sum = dev_y.Read(), got = difference.Read();
@@ -100,6 +106,32 @@ TEST_CASE("transposed matrices are turned round, each by itself", "[vector]") {
     check(700, {3, 4}, shift);
     check(5, {300, 257}, shift);
   }
+}
+
+TEST_CASE("a block is copied between matrices, and what is around it stays", "[vector]") {
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  const auto check = [&](const MatrixShape& s, int64_t x_stride, int64_t y_stride) {
+    CAPTURE(s.rows, s.columns, x_stride, y_stride);
+    std::vector<float> x(s.rows * x_stride), y(s.rows * y_stride, -1.0f);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+    const DeviceArray<float> from(*backend, x), to(*backend, y);
+    backend->vector().CopyBlock(s, from.data(), x_stride, to.data(), y_stride);
+    const std::vector<float> got = to.Read();
+    for (int64_t r = 0; r < s.rows; ++r) {
+      for (int64_t c = 0; c < s.columns; ++c) y[r * y_stride + c] = x[r * x_stride + c];
+    }
+    REQUIRE(got == y);
+  };
+  check({0, 3}, 3, 4);
+  check({3, 0}, 3, 4);
+  for (const int64_t rows : {1, 31, 32, 33, 100}) {
+    for (const int64_t columns : {1, 7, 32, 33, 65}) {
+      check({rows, columns}, columns, columns);
+      check({rows, columns}, columns + 5, columns);
+      check({rows, columns}, columns, columns + 3);
+    }
+  }
+  check({20000, 2}, 3, 5);
 }
 
 TEST_CASE("rounding to bf16 is to nearest, ties to even, for every bf16 value and its surroundings",

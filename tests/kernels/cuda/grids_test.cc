@@ -116,6 +116,10 @@ TEST_CASE("images are cut into launches whose items 32 bits count", "[grids]") {
   squares.rows = 65;
   squares.columns = 64;
   CHECK(squares.blocks() == 3 * 2);
+  CopyTiles tiles = {};
+  tiles.rows = 65;
+  tiles.columns = 64;
+  CHECK(tiles.blocks() == 3 * 2);
 }
 
 TEST_CASE("windows and those who hold a place agree, to the last item of a launch", "[grids]") {

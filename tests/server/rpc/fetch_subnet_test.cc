@@ -47,7 +47,7 @@ struct Job {
   Job(int64_t inputs, int64_t hidden, int64_t outputs, int server_count, int members)
       : model(ModelOf(inputs, hidden, outputs)),
         shape(*ShapeOf(model)),
-        groups(GroupsOf(model, shape)),
+        groups(GroupsOf(shape)),
         servers(shape, server_count, MakeBarrier, members, groups) {
     for (const std::string& address : servers.addresses()) {
       grpc::ChannelArguments arguments;

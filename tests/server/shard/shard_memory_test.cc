@@ -17,7 +17,7 @@ struct Model {
   explicit Model(const std::vector<int64_t>& widths)
       : model(FullyConnected(widths, true, true)),
         shape(*ShapeOf(model)),
-        groups(GroupsOf(model, shape)) {}
+        groups(GroupsOf(shape)) {}
   ShardNeeds Needs(int servers, int64_t workers, bool subnets, int states = 0) const {
     ShardNeeds needs;
     needs.shape = &shape;
@@ -86,7 +86,7 @@ TEST_CASE("what all sites have is summed in twice its bytes", "[shard][memory][i
   conv->add_kernel(3);
   for (const int64_t units : {20, 10}) model.add_layers()->mutable_linear()->set_units(units);
   const ModelShape shape = *ShapeOf(model);
-  const NeuronGroups groups = GroupsOf(model, shape);
+  const NeuronGroups groups = GroupsOf(shape);
   const int servers = GENERATE(1, 3);
   int64_t pending = 0;
   for (int server = 0; server < servers; ++server) {

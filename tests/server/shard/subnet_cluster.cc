@@ -23,7 +23,7 @@ SubnetCluster::SubnetCluster(const v1::Model& model, int servers, uint64_t seed,
                              const std::optional<ShardLimits>& limits, bool has_tail)
     : description_(model),
       shape_(*ShapeOf(model)),
-      groups_(GroupsOf(description_, shape_)),
+      groups_(GroupsOf(shape_)),
       seed_(seed) {
   for (int s = 0; s < servers; ++s) {
     Shard::Options options;

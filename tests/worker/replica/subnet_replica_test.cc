@@ -48,7 +48,7 @@ std::unique_ptr<SubnetReplica> Made(const v1::Job& job, int rank, Backend& backe
 std::vector<int> MeanShare(const std::string& text) {
   const v1::Model model = ModelOf(text);
   const ModelShape shape = *ShapeOf(model);
-  return WeightsOfMeanShare(model, shape, GroupsOf(model, shape));
+  return WeightsOfMeanShare(shape, GroupsOf(shape));
 }
 
 // What a worker on a small memory does.

@@ -178,7 +178,7 @@ TEST_CASE("subnets go and come as any codec writes them", "[rpc][codec][subnet]"
     linear->set_bias(true);
   }
   const ModelShape full = *ShapeOf(model);
-  const NeuronGroups groups = GroupsOf(model, full);
+  const NeuronGroups groups = GroupsOf(full);
   const std::vector<CodecChoice> choices = {
       {Bf16Codec(), F16Codec()},
       {Int8Codec(), Int8Codec()},

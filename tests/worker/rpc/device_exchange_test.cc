@@ -195,7 +195,7 @@ TEST_CASE("a subnet's payloads are coded on the device, too", "[rpc][device][sub
     linear->set_bias(true);
   }
   const ModelShape full = *ShapeOf(model);
-  const NeuronGroups groups = GroupsOf(model, full);
+  const NeuronGroups groups = GroupsOf(full);
   const CodecChoice codecs{QsgdCodec(4, 32), Int8Codec()};
   const std::unique_ptr<Backend> device = Device(gpu);
   const int count = 2;

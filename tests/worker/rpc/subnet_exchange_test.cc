@@ -69,7 +69,7 @@ struct Site {
 struct Servers {
   explicit Servers(int servers, int members, bool has_tail = false)
       : shape(*ShapeOf(TestModel())),
-        groups(GroupsOf(TestModel(), shape)),
+        groups(GroupsOf(shape)),
         running(shape, servers, MakeBarrier, members, groups, has_tail),
         count(servers) {}
   std::unique_ptr<ParameterClientGrpc> Client(uint64_t member) const {
@@ -336,7 +336,7 @@ class ScriptedServer final : public v1::ParameterServer::Service {
 };
 
 struct Scripted {
-  Scripted() : shape(*ShapeOf(TestModel())), groups(GroupsOf(TestModel(), shape)) {
+  Scripted() : shape(*ShapeOf(TestModel())), groups(GroupsOf(shape)) {
     auto started = GrpcServer::Start({"127.0.0.1:0", {&server}});
     REQUIRE(started.ok());
     grpc = *std::move(started);

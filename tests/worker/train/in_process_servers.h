@@ -47,7 +47,7 @@ class InProcessServers {
       options.policy = recipe.make_policy();
       options.rule = recipe.make_rule();
       options.schedule = recipe.schedule;
-      if (recipe.subnets) options.groups = GroupsOf(job.model(), shape_);
+      if (recipe.subnets) options.groups = GroupsOf(shape_, recipe.subnet_rules);
       if (recipe.split) options.cut = recipe.split->cut;
       if (recipe.tail_steps > 0) options.whole_kind = static_cast<int>(TailOf(recipe).payload);
       shards_.push_back(std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options))));
