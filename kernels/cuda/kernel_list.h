@@ -94,7 +94,10 @@
   X(SumRuns)                            \
   X(TransposeSquares)                   \
   X(TurnWeights<Bf16, false>)           \
+  X(SoftmaxRows<0, true>)               \
   X(TurnWeights<float, false>)          \
   X(TurnWeights<float, true>)
 
+  X(SquareRows<false>)                  \
+  X(SquareRows<true>)                   \
 #endif  // TESSERA_KERNELS_CUDA_KERNEL_LIST_H_

@@ -91,8 +91,9 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
 TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
   CheckAll({
       {"format: idx", "format: cvs",
-       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy; did "
-       "you mean \"csv\"?\n"},
+       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy, "
+       "images; "
+       "did you mean \"csv\"?\n"},
       {"format: idx", "format: csv",
        "x.yaml:6:35: data.train.labels: got \"b.gz\", want no such key: csv files carry their "
        "labels\n"
@@ -193,7 +194,7 @@ TEST_CASE("every mistake in the model gets its message", "[job_errors]") {
        "16777216]\n"},
       {"    - linear: {units: 10}", "    - linear: {units: 10}\n  loss: softmax",
        "x.yaml:15:9: model.loss: got \"softmax\", want one of softmax_cross_entropy, "
-       "sigmoid_cross_entropy; did you mean \"softmax_cross_entropy\"?\n"},
+       "sigmoid_cross_entropy, mean_squared_error; did you mean \"softmax_cross_entropy\"?\n"},
   });
 }
 
