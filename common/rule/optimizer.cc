@@ -39,6 +39,16 @@ AdagradOptions AdagradOptionsOf(const v1::Adagrad& keys) {
   return options;
 }
 
+RmsPropOptions RmsPropOptionsOf(const v1::RmsProp& keys) {
+  RmsPropOptions options;
+  options.learning_rate = static_cast<float>(keys.learning_rate());
+  options.alpha = keys.alpha();
+  options.epsilon = static_cast<float>(keys.epsilon());
+  options.weight_decay = static_cast<float>(keys.weight_decay());
+  options.momentum = static_cast<float>(keys.momentum());
+  return options;
+}
+
 AdamOptions AdamOptionsOf(const v1::Optimizer& optimizer) {
   return optimizer.has_adamw() ? AdamOptionsFrom(optimizer.adamw(), true)
                                : AdamOptionsFrom(optimizer.adam(), false);
@@ -53,6 +63,8 @@ std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kAdam:
     case v1::Optimizer::kAdamw:
       return MakeAdam(AdamOptionsOf(optimizer));
+    case v1::Optimizer::kRmsprop:
+      return MakeRmsProp(RmsPropOptionsOf(optimizer.rmsprop()));
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }
@@ -70,6 +82,10 @@ std::vector<std::string> StateNames(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kAdam:
     case v1::Optimizer::kAdamw:
       return {"mean", "squares"};
+    case v1::Optimizer::kRmsprop:
+      return RmsPropOptionsOf(optimizer.rmsprop()).momentum != 0
+                 ? std::vector<std::string>{"mean_squares", "momentum"}
+                 : std::vector<std::string>{"mean_squares"};
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }

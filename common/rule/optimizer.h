@@ -9,6 +9,7 @@
 
 #include "common/rule/adagrad.h"
 #include "common/rule/adam.h"
+#include "common/rule/rmsprop.h"
 #include "common/rule/rule.h"
 #include "common/rule/sgd.h"
 #include "proto/job.pb.h"
@@ -22,10 +23,11 @@ std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer);
 // AdamW's.
 SgdOptions SgdOptionsOf(const v1::Sgd& keys);
 AdagradOptions AdagradOptionsOf(const v1::Adagrad& keys);
+RmsPropOptions RmsPropOptionsOf(const v1::RmsProp& keys);
 AdamOptions AdamOptionsOf(const v1::Optimizer& optimizer);
 
-// The names of the rule's state arrays, in their order: "momentum"; "squares"; "mean", "squares". None where
-// `optimizer` names no kind.
+// The names of the rule's state arrays, in their order: "momentum"; "squares"; "mean", "squares"; "mean_squares",
+// "momentum". None where `optimizer` names no kind.
 std::vector<std::string> StateNames(const v1::Optimizer& optimizer);
 
 }  // namespace tessera

@@ -50,12 +50,17 @@
   X(Elementwise<ReluBackwardOp>)        \
   X(Elementwise<ReluOp>)                \
   X(Elementwise<RoundOp>)               \
+  X(Elementwise<RmsHeavyOp>)            \
+  X(Elementwise<RmsPropOp>)             \
   X(Elementwise<RoundsToo<AdagradOp>>)  \
   X(Elementwise<RoundsToo<AdamOp>>)     \
   X(Elementwise<RoundsToo<MomentumOp>>) \
   X(Elementwise<RoundsToo<NesterovOp>>) \
   X(Elementwise<RoundsToo<PlainSgdOp>>) \
   X(Elementwise<SubtractOp>)            \
+  X(Elementwise<RoundsToo<RmsHeavyOp>>) \
+  X(Elementwise<RoundsToo<RmsPropOp>>)  \
+  X(Elementwise<ScaleByOp>)             \
   X(Elementwise<WidenOp>)               \
   X(EncodeBuckets<false, false>)        \
   X(EncodeBuckets<false, true>)         \

@@ -35,6 +35,8 @@ class CudaOptimizer final : public OptimizerKernel {
         return Sgd(numbers, arrays);
       case v1::Optimizer::kAdagrad:
         return Adagrad(numbers, arrays);
+      case v1::Optimizer::kRmsprop:
+        return RmsProp(numbers, arrays);
       default: {
         cuda::AdamOp op;
         op.numbers = numbers;
@@ -107,6 +109,22 @@ class CudaOptimizer final : public OptimizerKernel {
     op.learning_rate = options.learning_rate;
     op.epsilon = std::max(options.epsilon, std::numeric_limits<float>::min());
     op.decay = options.weight_decay;
+    Launch(op, arrays);
+  }
+
+  void RmsProp(const OptimizerNumbers* numbers, const Arrays& arrays) {
+    const RmsPropOptions options = RmsPropOptionsOf(optimizer_.rmsprop());
+    const auto set = [&](auto op) {
+      op.numbers = numbers;
+      op.learning_rate = options.learning_rate;
+      op.decay = options.weight_decay;
+      op.mean = {static_cast<float>(options.alpha), options.alpha_rest(),
+                 std::max(options.epsilon, std::numeric_limits<float>::min())};
+      return op;
+    };
+    if (options.momentum == 0) return Launch(set(cuda::RmsPropOp()), arrays);
+    auto op = set(cuda::RmsHeavyOp());
+    op.mu = options.momentum;
     Launch(op, arrays);
   }
 

@@ -214,6 +214,39 @@ struct AdagradOp : RatedFloats<3, 2> {
   }
 };
 
+// The squares' numbers of RMSprop; both of its kernels begin so.
+struct SquareMean {
+  float alpha, alpha_rest, epsilon;
+
+  // Moves `square` on by g, and divides g by its root.
+  TESSERA_HOST_DEVICE float Divide(float g, float before, float* square) const {
+    *square = alpha * before + alpha_rest * (g * g);
+    return g / (std::sqrt(*square < 0.0f ? 0.0f : *square) + epsilon);
+  }
+};
+
+struct RmsPropOp : RatedFloats<3, 2> {
+  SquareMean mean;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Rates& of, const float* v,
+                                      float* r) const {
+    const float g = of.scale * v[0] + decay * v[1];
+    r[0] = v[1] - of.eta * mean.Divide(g, v[2], &r[1]);
+  }
+};
+
+// With momentum, as of a heavy ball. Reads 16n bytes, writes 12n.
+struct RmsHeavyOp : RatedFloats<4, 3> {
+  SquareMean mean;
+  float mu;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Rates& of, const float* v,
+                                      float* r) const {
+    const float g = of.scale * v[0] + decay * v[1];
+    const float along = mean.Divide(g, v[2], &r[1]);
+    r[2] = mu * v[3] + along;
+    r[0] = v[1] - of.eta * r[2];
+  }
+};
+
 // Reads 16n bytes, writes 12n.
 struct AdamOp : Floats<4, 3> {
   using Common = AdamCoefficients;

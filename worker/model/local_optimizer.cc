@@ -14,7 +14,7 @@ absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
     const v1::Optimizer& optimizer, Network& network, Backend& backend, bool shows_states) {
   if (optimizer.kind_case() == v1::Optimizer::KIND_NOT_SET) {
     return absl::InvalidArgumentError(
-        "train.optimizer: there is none, want sgd, adam, adamw or adagrad");
+        "train.optimizer: there is none, want sgd, adam, adamw, adagrad or rmsprop");
   }
   TESSERA_CHECK(!network.pass().steps_first_weight() || LeavesZeroGradients(optimizer));
   auto made = std::unique_ptr<LocalOptimizer>(new LocalOptimizer(optimizer, network, backend));

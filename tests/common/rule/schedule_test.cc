@@ -29,8 +29,7 @@ v1::Schedule Cosine(int64_t examples, double floor) {
 
 v1::Schedule Milestones(std::initializer_list<int64_t> at, double factor) {
   v1::Schedule schedule;
-  for (const int64_t examples : at)
-    schedule.mutable_decay()->mutable_milestones()->add_at(examples);
+  *schedule.mutable_decay()->mutable_milestones()->mutable_at() = {at.begin(), at.end()};
   schedule.mutable_decay()->mutable_milestones()->set_factor(factor);
   return schedule;
 }
