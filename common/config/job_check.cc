@@ -16,6 +16,7 @@
 #include "common/config/model_check.h"
 #include "common/config/train_check.h"
 #include "common/method/catalog.h"
+#include "common/rule/optimizer.h"
 
 namespace tessera {
 namespace {
@@ -30,6 +31,21 @@ class Checker {
   }
 
   void Train(const v1::Job& job) { CheckTrain(job, &errors_); }
+
+  // An optimizer that needs whole matrices has none where servers, who have rows of them, apply it.
+  void WholeMatrices(const v1::Job& job) {
+    for (const absl::string_view key : {"model", "train", "method", "cluster", "codec"}) {
+      if (!Sound(key)) return;
+    }
+    if (IsRule(job.train().optimizer())) return;
+    const absl::StatusOr<Recipe> recipe = RecipeFor(job);
+    if (!recipe.ok() || recipe->payload != PayloadKind::kGradient) return;
+    Fail("train.optimizer",
+         absl::StrCat("got muon with method ", recipe->name,
+                      ", want another one: workers push gradients, and servers apply the optimizer "
+                      "to the rows that they have, where muon needs whole matrices; methods whose "
+                      "workers take steps of their own take it"));
+  }
 
   void Device(const std::string& device) {
     // Only the form is checked: whether the machine and the build have the device only its worker can say.
@@ -126,6 +142,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Device(job->cluster().device());
   checker.Etcd(job->cluster().coordinator());
   checker.Standbys(job->cluster());
+  checker.WholeMatrices(*job);
   CheckSecurityKeys(positions, *job, errors);
 }
 

@@ -51,6 +51,7 @@ void CheckStateCodec(const v1::Job& job, const std::string& key, const v1::Codec
   const absl::string_view name = optimizer.has_adamw()     ? "adamw"
                                  : optimizer.has_adam()    ? "adam"
                                  : optimizer.has_rmsprop() ? "rmsprop"
+                                 : optimizer.has_muon()    ? "muon"
                                                            : "";
   if (name.empty()) return;
   const Codec named = CodecOf(codec);

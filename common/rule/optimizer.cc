@@ -54,6 +54,12 @@ AdamOptions AdamOptionsOf(const v1::Optimizer& optimizer) {
                                : AdamOptionsFrom(optimizer.adam(), false);
 }
 
+v1::Optimizer AdamWOf(const v1::Muon& keys) {
+  v1::Optimizer optimizer;
+  *optimizer.mutable_adamw() = keys.adamw();
+  return optimizer;
+}
+
 std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
   switch (optimizer.kind_case()) {
     case v1::Optimizer::kSgd:
@@ -65,10 +71,11 @@ std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
       return MakeAdam(AdamOptionsOf(optimizer));
     case v1::Optimizer::kRmsprop:
       return MakeRmsProp(RmsPropOptionsOf(optimizer.rmsprop()));
+    case v1::Optimizer::kMuon:
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }
-  TESSERA_CHECK(false && "an optimizer without a kind");
+  TESSERA_CHECK(false && "an optimizer without a kind, or one that is no rule");
   std::abort();
 }
 
@@ -86,6 +93,8 @@ std::vector<std::string> StateNames(const v1::Optimizer& optimizer) {
       return RmsPropOptionsOf(optimizer.rmsprop()).momentum != 0
                  ? std::vector<std::string>{"mean_squares", "momentum"}
                  : std::vector<std::string>{"mean_squares"};
+    case v1::Optimizer::kMuon:
+      return {"momentum", "squares"};
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }

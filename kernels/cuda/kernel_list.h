@@ -43,24 +43,25 @@
   X(Elementwise<AdamOp>)                \
   X(Elementwise<AddOp>)                 \
   X(Elementwise<AxpyOp>)                \
+  X(Elementwise<BlendOp>)               \
   X(Elementwise<DropoutOp>)             \
   X(Elementwise<MomentumOp>)            \
   X(Elementwise<NesterovOp>)            \
   X(Elementwise<PlainSgdOp>)            \
   X(Elementwise<ReluBackwardOp>)        \
   X(Elementwise<ReluOp>)                \
-  X(Elementwise<RoundOp>)               \
   X(Elementwise<RmsHeavyOp>)            \
   X(Elementwise<RmsPropOp>)             \
+  X(Elementwise<RoundOp>)               \
   X(Elementwise<RoundsToo<AdagradOp>>)  \
   X(Elementwise<RoundsToo<AdamOp>>)     \
   X(Elementwise<RoundsToo<MomentumOp>>) \
   X(Elementwise<RoundsToo<NesterovOp>>) \
   X(Elementwise<RoundsToo<PlainSgdOp>>) \
-  X(Elementwise<SubtractOp>)            \
   X(Elementwise<RoundsToo<RmsHeavyOp>>) \
   X(Elementwise<RoundsToo<RmsPropOp>>)  \
   X(Elementwise<ScaleByOp>)             \
+  X(Elementwise<SubtractOp>)            \
   X(Elementwise<WidenOp>)               \
   X(EncodeBuckets<false, false>)        \
   X(EncodeBuckets<false, true>)         \
@@ -77,6 +78,7 @@
   X(GatherPlaces)                       \
   X(LayPatches<Bf16>)                   \
   X(LayPatches<float>)                  \
+  X(LimitNorm)                          \
   X(ListMarks)                          \
   X(MaxPool<false>)                     \
   X(MaxPool<true>)                      \
@@ -92,17 +94,18 @@
   X(SigmoidRows<false>)                 \
   X(SigmoidRows<true>)                  \
   X(SoftmaxRows<0>)                     \
+  X(SoftmaxRows<0, true>)               \
   X(SoftmaxRows<4>)                     \
   X(SoftmaxRows<16>)                    \
   X(SoftmaxRows<32>)                    \
+  X(SquareRows<false>)                  \
+  X(SquareRows<true>)                   \
   X(SumPatches)                         \
   X(SumRuns)                            \
+  X(SumSquares)                         \
   X(TransposeSquares)                   \
   X(TurnWeights<Bf16, false>)           \
-  X(SoftmaxRows<0, true>)               \
   X(TurnWeights<float, false>)          \
   X(TurnWeights<float, true>)
 
-  X(SquareRows<false>)                  \
-  X(SquareRows<true>)                   \
 #endif  // TESSERA_KERNELS_CUDA_KERNEL_LIST_H_

@@ -149,6 +149,29 @@ void CudaVector::Subtract(int64_t n, const float* a, const float* b, float* out)
   LaunchElements(cuda::SubtractOp{{{}, {a, b}, {out}}}, n, &device_);
 }
 
+void CudaVector::Blend(int64_t n, float a, const float* x, float b, float* y) {
+  LaunchElements(cuda::BlendOp{{{}, {x, y}, {y}}, a, b}, n, &device_);
+}
+
+void CudaVector::NormFactor(int64_t n, const float* x, const NormLimit& limit, float* factor) {
+  cuda::SumSquares squares{x, n, nullptr};
+  const int64_t parts = squares.blocks();
+  squares.parts = static_cast<double*>(
+      scratch_.Of(std::max<int64_t>(1, parts) * static_cast<int64_t>(sizeof(double))));
+  if (squares.parts == nullptr) return;
+  if (parts > 0) device_.Launch(parts, squares);
+  device_.Launch(1, cuda::LimitNorm{squares.parts, parts, limit.most, limit.epsilon,
+                                    limit.factor_max, factor});
+}
+
+void CudaVector::ScaleBy(int64_t n, const float* factor, float* x) {
+  cuda::ScaleByOp op;
+  op.factor = factor;
+  op.in[0] = x;
+  op.out[0] = x;
+  LaunchElements(op, n, &device_);
+}
+
 std::unique_ptr<OptimizerKernel> CudaVector::MakeOptimizer(const v1::Optimizer& optimizer) {
   return std::make_unique<CudaOptimizer>(optimizer, options_, &device_, &shortcuts_);
 }

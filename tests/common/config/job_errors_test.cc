@@ -222,7 +222,7 @@ TEST_CASE("every mistake in training gets its message", "[job_errors]") {
        "x.yaml:17:20: train.target_accuracy: got \"1.5\", want a number in [0, 1]\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}", "optimizer: sgd",
        "x.yaml:18:14: train.optimizer: got \"sgd\", want a map with exactly one of sgd, adamw, "
-       "adagrad, adam\n"},
+       "adagrad, adam, rmsprop, muon\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}",
        "optimizer: {adamw: {learning_rate: 0.001, beta2: 1}}",
        "x.yaml:18:52: train.optimizer.adamw.beta2: got \"1\", want a number in [0, 1)\n"},

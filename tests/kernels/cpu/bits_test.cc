@@ -68,8 +68,8 @@ uint64_t HashOfKernels(int threads) {
   return hash;
 }
 
-// Five updates of each optimizer that takes roots and quotients, and of Nesterov.
-uint64_t HashOfOptimizers(int threads) {
+// Of smoothed labels, squared distances and the norm of an array.
+uint64_t HashOfSums(int threads) {
   const auto made = CreateBackend("cpu", threads);
   REQUIRE(made.ok());
   Backend& backend = **made;
@@ -116,6 +116,27 @@ std::vector<v1::Optimizer> Optimizers() {
   adamw->set_beta2(0.95);
   adamw->set_epsilon(1e-3);
   adamw->set_weight_decay(0.1);
+  return optimizers;
+}
+
+std::vector<v1::Optimizer> RmsProps() {
+  std::vector<v1::Optimizer> optimizers(2);
+  for (v1::Optimizer& optimizer : optimizers) {
+    v1::RmsProp* const rmsprop = optimizer.mutable_rmsprop();
+    rmsprop->set_learning_rate(0.01);
+    rmsprop->set_alpha(0.99);
+    rmsprop->set_epsilon(1e-8);
+    rmsprop->set_weight_decay(0.1);
+  }
+  optimizers[1].mutable_rmsprop()->set_momentum(0.9);
+  return optimizers;
+}
+
+// Five updates of each.
+uint64_t HashOf(const std::vector<v1::Optimizer>& optimizers, int threads) {
+  const auto made = CreateBackend("cpu", threads);
+  REQUIRE(made.ok());
+  Backend& backend = **made;
   const int64_t n = 100003;
   uint64_t hash = 0xcbf29ce484222325u;
   for (const v1::Optimizer& optimizer : optimizers) {
@@ -138,8 +159,15 @@ TEST_CASE("the kernels' results are these very bits, with any number of threads"
   for (const int threads : {1, 2, 3, 7}) CHECK(HashOfKernels(threads) == 0x9cb43fcb96c4b03fu);
 }
 
+TEST_CASE("sums of losses and norms are these very bits, with any number of threads", "[bits]") {
+  for (const int threads : {1, 2, 3, 7}) CHECK(HashOfSums(threads) == 0xbdd035f6ca098609u);
+}
+
 TEST_CASE("the optimizers' results are these very bits, with any number of threads", "[bits]") {
-  for (const int threads : {1, 2, 3, 7}) CHECK(HashOfOptimizers(threads) == 0x2d78322e222ea537u);
+  for (const int threads : {1, 2, 3, 7}) {
+    CHECK(HashOf(Optimizers(), threads) == 0x2d78322e222ea537u);
+    CHECK(HashOf(RmsProps(), threads) == 0x3cb51c4c730e9f57u);
+  }
 }
 
 }  // namespace tessera

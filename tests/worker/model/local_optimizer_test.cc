@@ -173,7 +173,7 @@ TEST_CASE("a job without an optimizer is refused", "[optimizer]") {
   const absl::Status status = LocalOptimizer::Create(v1::Optimizer(), *network, *backend).status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(status.message() ==
-        "train.optimizer: there is none, want sgd, adam, adamw, adagrad or rmsprop");
+        "train.optimizer: there is none, want sgd, adam, adamw, adagrad, rmsprop or muon");
 }
 
 }  // namespace tessera
