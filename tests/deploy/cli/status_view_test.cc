@@ -110,7 +110,7 @@ TEST_CASE("evaluations have the accuracy at 5 and 10 predictions, where it is to
   CHECK(StatusText(status, 200).find("top-") == std::string::npos);
   v1::HistoryEntry& last = *status.mutable_history()->rbegin();
   for (const double share : {0.5, 0.625, 0.75}) last.add_top_k_accuracy(share);
-  CHECK(StatusText(status, 200).find("accuracy  top-5\n") != std::string::npos);
+  CHECK(StatusText(status, 200).find("accuracy   top-5\n") != std::string::npos);
   CHECK(StatusText(status, 200).find("0.5000  0.7500\n") != std::string::npos);
   CHECK(StatusText(status, 40).find("top-5") == std::string::npos);
   last.add_top_k_accuracy(0.875);
