@@ -13,6 +13,13 @@
 
 namespace tessera {
 
+// min(factor_max, most / (|x| + epsilon)), by which an array x is multiplied.
+struct NormLimit {
+  float most = 0;
+  float epsilon = 0;
+  float factor_max = 0;
+};
+
 // Bandwidth bound, all of them. Arrays may be as close as adjacent, and overlap only where it
 // says so.
 class VectorKernel {
@@ -25,7 +32,14 @@ class VectorKernel {
   virtual void Add(int64_t n, const float* a, const float* b, float* out) = 0;
   // out = a - b. out may be a or b.
   virtual void Subtract(int64_t n, const float* a, const float* b, float* out) = 0;
-  // `optimizer` names one of its kinds.
+  // y = a x + b y.
+  virtual void Blend(int64_t n, float a, const float* x, float b, float* y) = 0;
+  // *factor becomes what `limit` says of x. |x| is the root of the sum of squares, in f64 and in an order that n alone
+  // decides.
+  virtual void NormFactor(int64_t n, const float* x, const NormLimit& limit, float* factor) = 0;
+  // x *= *factor, which is read when the kernel runs.
+  virtual void ScaleBy(int64_t n, const float* factor, float* x) = 0;
+  // `optimizer` names one of its kinds but muon, which is worker/model/muon.h's.
   virtual std::unique_ptr<OptimizerKernel> MakeOptimizer(const v1::Optimizer& optimizer) = 0;
 
   // sums[c] = sum over the rows of x, and where it adds of what is there, in f64, then rounded.

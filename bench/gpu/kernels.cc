@@ -209,7 +209,7 @@ std::vector<Kernel> Kernels() {
                      }});
   kernels.push_back({"softmax, loss, gradient", 8,
                      [](Backend& b, Arrays& a) {
-                       b.loss().SoftmaxCrossEntropy(a.shape, a.matrix[0].data(), a.labels.data(),
+                       b.loss().SoftmaxCrossEntropy(a.shape, a.matrix[0].data(), {a.labels.data()},
                                                     {}, a.matrix[2].data(), a.sums.data());
                      },
                      kAim});

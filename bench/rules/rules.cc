@@ -25,6 +25,7 @@
 #include "common/rule/add.h"
 #include "common/rule/delayed_nesterov.h"
 #include "common/rule/negated.h"
+#include "common/rule/rmsprop.h"
 #include "common/rule/sgd.h"
 
 namespace tessera {
@@ -56,6 +57,8 @@ std::vector<RuleCase> AllRules() {
   cases.push_back({"sgd nesterov", MakeSgd({1e-4f, 0.9f, 1e-4f, true})});
   cases.push_back({"outer nesterov", MakeNegated(MakeSgd({1e-4f, 0.9f, 0, true}))});
   cases.push_back({"adagrad", MakeAdagrad({1e-4f, 1e-10f, 1e-4f})});
+  cases.push_back({"rmsprop", MakeRmsProp({1e-4f, 0.99, 1e-8f, 1e-4f, 0})});
+  cases.push_back({"rmsprop momentum", MakeRmsProp({1e-4f, 0.99, 1e-8f, 1e-4f, 0.9f})});
   cases.push_back({"adam", MakeAdam({1e-4, 0.9, 0.999, 1e-8, 1e-2, false})});
   cases.push_back({"adamw", MakeAdam({1e-4, 0.9, 0.999, 1e-8, 1e-2, true})});
   // Between two momentum steps only one of its two states moves, the buffer.

@@ -12,11 +12,14 @@ namespace {
 constexpr int64_t kCifarRow[] = {3, 32, 32};
 
 constexpr DataFormat kIdx = {"idx", /*labels_apart=*/true};
-constexpr DataFormat kCsv = {"csv", false, false, false, {}, /*own_key=*/"label_column"};
-constexpr DataFormat kLibsvm = {"libsvm", false, false, /*numbers_labels=*/true};
+constexpr DataFormat kCsv = {
+    "csv", false, false, false, {}, /*own_key=*/"label_column", /*number_labels=*/true};
+constexpr DataFormat kLibsvm = {
+    "libsvm", false, false, /*numbers_labels=*/true, {}, {}, /*number_labels=*/true};
 constexpr DataFormat kXc = {"xc", false, /*stays_sparse=*/true};
 constexpr DataFormat kCifar = {"cifar", false, false, false, kCifarRow, /*own_key=*/"labels"};
-constexpr DataFormat kNpy = {"npy", /*labels_apart=*/true};
+constexpr DataFormat kNpy = {"npy", /*labels_apart=*/true, false, false, {},
+                             {},    /*number_labels=*/true};
 
 constexpr DataFormat kDataFormats[] = {kIdx, kCsv, kLibsvm, kXc, kCifar, kNpy};
 

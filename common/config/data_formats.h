@@ -26,6 +26,8 @@ struct DataFormat {
   absl::Span<const int64_t> row_sizes = {};
   // The string field of v1::Data that says more about files of this format, and is refused with any other; empty: none.
   absl::string_view own_key = {};
+  // A label may be any number, for models that learn numbers.
+  bool number_labels = false;
 };
 
 // All of them, in the order in which messages name them.

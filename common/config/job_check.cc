@@ -14,7 +14,9 @@
 #include "common/config/key_errors.h"
 #include "common/config/local_check.h"
 #include "common/config/model_check.h"
+#include "common/config/train_check.h"
 #include "common/method/catalog.h"
+#include "common/rule/optimizer.h"
 
 namespace tessera {
 namespace {
@@ -26,6 +28,23 @@ class Checker {
   void Method(const v1::Job& job) {
     const tessera::Method* const method = MethodOf(job);
     if (method != nullptr && method->check != nullptr) method->check(job, &errors_);
+  }
+
+  void Train(const v1::Job& job) { CheckTrain(job, &errors_); }
+
+  // An optimizer that needs whole matrices has none where servers, who have rows of them, apply it.
+  void WholeMatrices(const v1::Job& job) {
+    for (const absl::string_view key : {"model", "train", "method", "cluster", "codec"}) {
+      if (!Sound(key)) return;
+    }
+    if (IsRule(job.train().optimizer())) return;
+    const absl::StatusOr<Recipe> recipe = RecipeFor(job);
+    if (!recipe.ok() || recipe->payload != PayloadKind::kGradient) return;
+    Fail("train.optimizer",
+         absl::StrCat("got muon with method ", recipe->name,
+                      ", want another one: workers push gradients, and servers apply the optimizer "
+                      "to the rows that they have, where muon needs whole matrices; methods whose "
+                      "workers take steps of their own take it"));
   }
 
   void Device(const std::string& device) {
@@ -93,29 +112,6 @@ class Checker {
                       ": a standby is on another server than the one that it stands by"));
   }
 
-  void Nesterov(const v1::Optimizer& optimizer) {
-    if (!Sound("train.optimizer") || !optimizer.sgd().nesterov()) return;
-    if (optimizer.sgd().momentum() != 0) return;
-    Fail("train.optimizer.sgd.nesterov",
-         "got true with momentum 0, want a momentum above 0: it says how momentum is applied");
-  }
-
-  void Schedule(const v1::Schedule& schedule) {
-    if (!Sound("train.schedule")) return;
-    const v1::RateDecay& decay = schedule.decay();
-    const auto within = [&](int64_t limit, absl::string_view name, absl::string_view why) {
-      if (schedule.warmup() <= limit) return;
-      Fail("train.schedule.warmup", absl::StrCat("got ", schedule.warmup(), ", want at most decay.",
-                                                 name, ", which is ", limit, ": ", why));
-    };
-    if (decay.has_cosine()) {
-      within(decay.cosine().examples(), "cosine.examples",
-             "the rate would be at its floor before it is warm");
-    } else if (decay.has_step()) {
-      within(decay.step().every(), "step.every", "the rate would drop before it is warm");
-    }
-  }
-
   void Checkpoints(const v1::Checkpoint& checkpoint) {
     if (!Sound("checkpoint") || !Sound("method")) return;
     if (checkpoint.every_steps() == 0 || !checkpoint.directory().empty()) return;
@@ -138,8 +134,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   Checker checker(positions, KeyErrors(positions, errors));
   CheckData(positions, *job, errors);
   CheckModel(positions, *job, errors);
-  checker.Nesterov(job->train().optimizer());
-  checker.Schedule(job->train().schedule());
+  checker.Train(*job);
   checker.Checkpoints(job->checkpoint());
   if (job->has_cluster()) checker.Servers(job->mutable_cluster()->mutable_servers());
   CheckCodecs(positions, *job, errors);
@@ -147,6 +142,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Device(job->cluster().device());
   checker.Etcd(job->cluster().coordinator());
   checker.Standbys(job->cluster());
+  checker.WholeMatrices(*job);
   CheckSecurityKeys(positions, *job, errors);
 }
 

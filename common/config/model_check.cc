@@ -7,7 +7,9 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/config/data_formats.h"
 #include "common/layout/layers/layer_kinds.h"
+#include "common/layout/losses.h"
 #include "common/layout/parameters.h"
 
 namespace tessera {
@@ -33,11 +35,16 @@ class ModelChecker {
     }
     const absl::StatusOr<ModelShape> shape = ShapeOf(model_);
     if (!shape.ok()) return FailAtLayer(shape.status().message());
-    if (model_.loss() == "softmax_cross_entropy" && shape->outputs() < 2) {
+    if (model_.loss() == kSoftmax && shape->outputs() < 2) {
       Fail("model.layers",
            "got 1 output, want at least 2: softmax over one is always 1; for two classes in one "
            "output use sigmoid_cross_entropy");
     }
+    if (model_.label_smoothing() != 0 && model_.loss() != kSoftmax) {
+      Fail("model.label_smoothing", absl::StrCat("got ", model_.label_smoothing(), ", want 0 with ",
+                                                 model_.loss(), ": it is for ", kSoftmax));
+    }
+    if (LearnsNumbers(model_, shape->outputs())) Numbers();
     Statistics(*shape);
   }
 
@@ -60,6 +67,22 @@ class ModelChecker {
       if (absl::ConsumePrefix(&rest, absl::StrCat(key, ": "))) return Fail(key, rest);
     }
     Fail("model", message);
+  }
+
+  // The model's only output is to come close to a number, so that rows have no classes.
+  void Numbers() {
+    const DataFormat* const format =
+        Sound("data.format") ? FindDataFormat(job_.data().format()) : nullptr;
+    if (format != nullptr && !format->number_labels) {
+      Fail("model.loss",
+           absl::StrCat("got ", kSquares, " with 1 output and data.format ", format->name,
+                        ", whose labels are classes, want a format whose labels may be numbers "
+                        "(csv, npy, libsvm), or more outputs"));
+    }
+    const double target = job_.train().target_accuracy();
+    if (!Sound("train.target_accuracy") || target == 0) return;
+    Fail("train.target_accuracy", absl::StrCat("got ", target, ", want 0 with ", kSquares,
+                                               " and 1 output: a number is not right or wrong"));
   }
 
   // A layer that takes the statistics of a minibatch needs two rows of it. The places of an image are rows, too.

@@ -57,6 +57,12 @@ void Check(const v1::Job& job, KeyErrors* errors) {
                              ", want 0 with method layer_separation: the activations of a "
                              "minibatch are sent whole"));
   }
+  if (errors->Sound("train") && job.train().clip_norm() != 0) {
+    errors->Add("train.clip_norm",
+                absl::StrCat("got ", job.train().clip_norm(),
+                             ", want 0 with method layer_separation: no worker has the gradient of "
+                             "all parameters"));
+  }
   const absl::StatusOr<LayerCut> cut =
       CutBeforeLinear(job.model(), job.method().layer_separation().cut());
   if (!errors->Sound("model") || cut.ok()) return;

@@ -43,17 +43,22 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
 }
 
 // Refuses codecs that ruin averaged states: Adam divides by the root of its squares, and one that is rounded to 0
-// beside a mean that is not makes a step of mean / epsilon. In bf16 every square keeps its size.
+// beside a mean that is not makes a step of mean / epsilon. RMSprop's next step would be up to 1 / sqrt(1 - alpha)
+// times too long. In bf16 every square keeps its size.
 void CheckStateCodec(const v1::Job& job, const std::string& key, const v1::Codec& codec,
                      KeyErrors* errors) {
-  const bool adamw = job.train().optimizer().has_adamw();
-  if (!adamw && !job.train().optimizer().has_adam()) return;
+  const v1::Optimizer& optimizer = job.train().optimizer();
+  const absl::string_view name = optimizer.has_adamw()     ? "adamw"
+                                 : optimizer.has_adam()    ? "adam"
+                                 : optimizer.has_rmsprop() ? "rmsprop"
+                                 : optimizer.has_muon()    ? "muon"
+                                                           : "";
+  if (name.empty()) return;
   const Codec named = CodecOf(codec);
   if (named->traits().keeps_small) return;
   const std::string others =
       KindsThat([](const CodecDefinition& other) { return other.traits().keeps_small; });
-  errors->Add(key, absl::StrCat("got ", named->name(), ", want ", others, " with ",
-                                adamw ? "adamw" : "adam",
+  errors->Add(key, absl::StrCat("got ", named->name(), ", want ", others, " with ", name,
                                 " and method.local_sgd.average_state: it makes small squares of "
                                 "gradients 0, and a step divides by their root; with average_state "
                                 "false it is welcome"));

@@ -39,9 +39,25 @@ AdagradOptions AdagradOptionsOf(const v1::Adagrad& keys) {
   return options;
 }
 
+RmsPropOptions RmsPropOptionsOf(const v1::RmsProp& keys) {
+  RmsPropOptions options;
+  options.learning_rate = static_cast<float>(keys.learning_rate());
+  options.alpha = keys.alpha();
+  options.epsilon = static_cast<float>(keys.epsilon());
+  options.weight_decay = static_cast<float>(keys.weight_decay());
+  options.momentum = static_cast<float>(keys.momentum());
+  return options;
+}
+
 AdamOptions AdamOptionsOf(const v1::Optimizer& optimizer) {
   return optimizer.has_adamw() ? AdamOptionsFrom(optimizer.adamw(), true)
                                : AdamOptionsFrom(optimizer.adam(), false);
+}
+
+v1::Optimizer AdamWOf(const v1::Muon& keys) {
+  v1::Optimizer optimizer;
+  *optimizer.mutable_adamw() = keys.adamw();
+  return optimizer;
 }
 
 std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
@@ -53,10 +69,13 @@ std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kAdam:
     case v1::Optimizer::kAdamw:
       return MakeAdam(AdamOptionsOf(optimizer));
+    case v1::Optimizer::kRmsprop:
+      return MakeRmsProp(RmsPropOptionsOf(optimizer.rmsprop()));
+    case v1::Optimizer::kMuon:
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }
-  TESSERA_CHECK(false && "an optimizer without a kind");
+  TESSERA_CHECK(false && "an optimizer without a kind, or one that is no rule");
   std::abort();
 }
 
@@ -70,6 +89,12 @@ std::vector<std::string> StateNames(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kAdam:
     case v1::Optimizer::kAdamw:
       return {"mean", "squares"};
+    case v1::Optimizer::kRmsprop:
+      return RmsPropOptionsOf(optimizer.rmsprop()).momentum != 0
+                 ? std::vector<std::string>{"mean_squares", "momentum"}
+                 : std::vector<std::string>{"mean_squares"};
+    case v1::Optimizer::kMuon:
+      return {"momentum", "squares"};
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }

@@ -16,10 +16,26 @@ double Decay(const v1::RateDecay& decay, double before) {
     const double floor = decay.cosine().floor();
     return floor + (1 - floor) * (1 + std::cos(M_PI * done)) / 2;
   }
+  if (decay.has_milestones()) {
+    const auto& at = decay.milestones().at();
+    const auto passed =
+        std::count_if(at.begin(), at.end(), [&](double mark) { return before >= mark; });
+    return std::pow(decay.milestones().factor(), static_cast<double>(passed));
+  }
+  if (decay.has_linear()) {
+    const double floor = decay.linear().floor();
+    return 1 - (1 - floor) * std::min(1.0, before / decay.linear().examples());
+  }
   return 1;
 }
 
 }  // namespace
+
+bool RateSchedule::is_constant() const {
+  const v1::RateDecay::KindCase kind = schedule_.decay().kind_case();
+  return schedule_.warmup() == 0 &&
+         (kind == v1::RateDecay::kConstant || kind == v1::RateDecay::KIND_NOT_SET);
+}
 
 double RateSchedule::Factor(uint64_t before, uint64_t own) const {
   double factor = Decay(schedule_.decay(), static_cast<double>(before));

@@ -15,11 +15,16 @@ class RateSchedule {
   RateSchedule() = default;
   explicit RateSchedule(const v1::Schedule& schedule) : schedule_(schedule) {}
 
+  // Whether the factor is 1 always.
+  bool is_constant() const;
+
   // What the rate of an update is multiplied by. The job had learned from `before` examples, and
   // the update brings `own` more.
-  //   warm-up   min(1, (before + own) / warmup): never 0, 1 from the update that fills it
-  //   step      factor ^ floor(before / every)
-  //   cosine    floor + (1 - floor) (1 + cos(pi min(1, before / examples))) / 2
+  //   warm-up      min(1, (before + own) / warmup): never 0, 1 from the update that fills it
+  //   step         factor ^ floor(before / every)
+  //   cosine       floor + (1 - floor) (1 + cos(pi min(1, before / examples))) / 2
+  //   milestones   factor ^ (how many of `at` are at most `before`)
+  //   linear       1 - (1 - floor) min(1, before / examples)
   double Factor(uint64_t before, uint64_t own) const;
 
  private:

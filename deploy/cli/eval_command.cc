@@ -1,7 +1,6 @@
 #include "deploy/cli/eval_command.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,11 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "common/base/check.h"
 #include "common/checkpoint/model_facts.h"
 #include "common/config/job_reader.h"
+#include "common/layout/losses.h"
 #include "deploy/cli/open_checkpoint.h"
 #include "deploy/cli/saved_network.h"
+#include "kernels/loss.h"
 #include "worker/data/dataset.h"
 #include "worker/data/order.h"
 
@@ -55,8 +59,13 @@ absl::StatusOr<Evaluated> Evaluate(const v1::Job& job, const Checkpoint& checkpo
   return evaluated;
 }
 
-// `single_labels`: rows have one label each, not sets of them.
-void Print(const Evaluated& evaluated, bool single_labels, bool json) {
+// The accuracy, and the shares of hits at several depths; null or left out where there are none.
+//   single labels   a label that is among the first 1, 3, 5 predictions, and 10 where there are more outputs
+//   sets of labels  hits among so many first predictions over their number
+//   numbers         nothing
+void Print(const Evaluated& evaluated, const v1::Model& model, int64_t outputs, bool json) {
+  const bool single_labels = HasSingleLabels(model, outputs);
+  const bool has_classes = !LearnsNumbers(model, outputs);
   for (const std::string& line : evaluated.differences) {
     std::fprintf(stderr, "tessera: eval: %s\n", line.c_str());
   }
@@ -65,28 +74,42 @@ void Print(const Evaluated& evaluated, bool single_labels, bool json) {
   const double loss = scores.loss_sum / rows, accuracy = static_cast<double>(scores.correct) / rows;
   const double at[3] = {scores.precision_hits[0] / rows, scores.precision_hits[1] / (3 * rows),
                         scores.precision_hits[2] / (5 * rows)};
-  const double first[3] = {scores.precision_hits[0] / rows, scores.precision_hits[1] / rows,
-                           scores.precision_hits[2] / rows};
+  std::vector<double> first;
+  for (const int64_t hits : scores.precision_hits) first.push_back(hits / rows);
+  if (outputs > kTopDepth) first.push_back(scores.top_hits / rows);
   if (json) {
     nlohmann::json text = {{"step", evaluated.step},
                            {"test_rows", scores.rows},
                            {"test_loss", loss},
-                           {"test_accuracy", accuracy},
-                           {"precision_at", {{"1", at[0]}, {"3", at[1]}, {"5", at[2]}}},
-                           {"top_k_accuracy", {{"1", nullptr}, {"3", nullptr}, {"5", nullptr}}},
+                           {"test_accuracy", nullptr},
                            {"differences", evaluated.differences}};
-    if (single_labels) {
-      text["top_k_accuracy"] = {{"1", first[0]}, {"3", first[1]}, {"5", first[2]}};
+    if (has_classes) text["test_accuracy"] = accuracy;
+    int i = 0;
+    for (const char* const depth : {"1", "3", "5", "10"}) {
+      nlohmann::json& top = text["top_k_accuracy"][depth] = nullptr;
+      if (single_labels && i < static_cast<int>(first.size())) top = first[i];
+      if (i < 3) {
+        nlohmann::json& precision = text["precision_at"][depth] = nullptr;
+        if (has_classes) precision = at[i];
+      }
+      ++i;
     }
     std::printf("%s\n", text.dump().c_str());
     return;
   }
-  const double(&shown)[3] = single_labels ? first : at;
-  std::printf("step %" PRIu64 ", %" PRIu64
-              " test rows: loss %.4f, accuracy %.4f, %s %.4f, %.4f, %.4f\n",
-              evaluated.step, static_cast<uint64_t>(scores.rows), loss, accuracy,
-              single_labels ? "top-1, 3, 5 accuracy" : "precision at 1, 3, 5", shown[0], shown[1],
-              shown[2]);
+  const auto shown = single_labels ? absl::MakeConstSpan(first) : absl::MakeConstSpan(at);
+  std::string text =
+      absl::StrFormat("step %d, %d test rows: loss %.4f", evaluated.step, scores.rows, loss);
+  if (has_classes) {
+    absl::StrAppendFormat(&text, ", accuracy %.4f, %s %s", accuracy,
+                          !single_labels      ? "precision at 1, 3, 5"
+                          : first.size() == 3 ? "top-1, 3, 5 accuracy"
+                                              : "top-1, 3, 5, 10 accuracy",
+                          absl::StrJoin(shown, ", ", [](std::string* out, double share) {
+                            absl::StrAppendFormat(out, "%.4f", share);
+                          }));
+  }
+  std::printf("%s\n", text.c_str());
 }
 
 }  // namespace
@@ -114,7 +137,7 @@ int EvaluateCheckpoint(const EvalOptions& options) {
   }
   const absl::StatusOr<Evaluated> evaluated = Evaluate(reading.job, **checkpoint, *facts, *data);
   if (!evaluated.ok()) return fail(evaluated.status(), false);
-  Print(*evaluated, reading.job.model().loss() == "softmax_cross_entropy", options.json);
+  Print(*evaluated, reading.job.model(), data->test.outputs(), options.json);
   return 0;
 }
 

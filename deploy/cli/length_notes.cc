@@ -114,6 +114,10 @@ void OnRates(const v1::Job& job, const Length& length, Notes* notes) {
     notes->Add("train.schedule.decay.step.every", schedule.decay().step().every(), in,
                "the learning rate never drops");
   }
+  for (const int64_t at : schedule.decay().milestones().at()) {
+    if (at <= *length.examples) continue;
+    notes->Add("train.schedule.decay.milestones.at", at, in, "the learning rate never drops there");
+  }
 }
 
 }  // namespace

@@ -264,13 +264,33 @@ std::vector<std::string> CoordinatorLines(const v1::JobStatus& status) {
 
 // The table of the newest evaluations.
 std::string History(const v1::JobStatus& status, int width) {
-  Table table({"epoch", "step", "seconds", "train loss", "test loss", "accuracy"},
-              {7, 6, 5, 3, 4, 8});
+  // How many depths of top_k_accuracy are told: up to 5, or to 10.
+  const int depths = status.history_size() == 0
+                         ? 0
+                         : status.history(status.history_size() - 1).top_k_accuracy_size();
+  std::vector<std::string> heads = {"epoch",      "step",      "seconds",
+                                    "train loss", "test loss", "accuracy"};
+  std::vector<int> priorities = {7, 6, 5, 3, 4, 8};
+  const auto add = [&](const char* head, int priority) {
+    heads.emplace_back(head);
+    priorities.push_back(priority);
+  };
+  if (depths >= 3) add("top-5", 2);
+  if (depths >= 4) add("top-10", 1);
+  Table table(std::move(heads), std::move(priorities));
   for (int i = std::max(0, status.history_size() - kHistoryShown); i < status.history_size(); ++i) {
     const v1::HistoryEntry& entry = status.history(i);
-    table.Add({absl::StrFormat("%.2f", entry.epoch()), Count(entry.step()),
-               absl::StrFormat("%.1f", entry.seconds()), Fraction(entry.train_loss()),
-               Fraction(entry.test_loss()), Fraction(entry.test_accuracy())});
+    std::vector<std::string> row = {absl::StrFormat("%.2f", entry.epoch()),
+                                    Count(entry.step()),
+                                    absl::StrFormat("%.1f", entry.seconds()),
+                                    Fraction(entry.train_loss()),
+                                    Fraction(entry.test_loss()),
+                                    Fraction(entry.test_accuracy())};
+    for (int depth = 2; depth < std::min(depths, 4); ++depth) {
+      const bool is_told = depth < entry.top_k_accuracy_size();
+      row.push_back(is_told ? Fraction(entry.top_k_accuracy(depth)) : "-");
+    }
+    table.Add(std::move(row));
   }
   return table.Text(width);
 }

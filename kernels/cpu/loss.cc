@@ -136,6 +136,74 @@ TESSERA_VECTOR_CLONES void SubtractShare(int64_t n, float share, const float* t,
   for (int64_t i = 0; i < n; ++i) gradient[i] -= share * t[i];
 }
 
+// The sum of z - shift.
+TESSERA_VECTOR_CLONES double ShiftedSum(int64_t n, const float* z, float shift) {
+  double lanes[kTile] = {};
+  for (int64_t begin = 0; begin < n; begin += kTile) {
+    const int64_t count = std::min(kTile, n - begin);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      lanes[i] += static_cast<double>(z[begin + i]) - static_cast<double>(shift);
+    }
+  }
+  return SumOf(lanes);
+}
+
+TESSERA_VECTOR_CLONES void Subtract(int64_t n, float less, float* x) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) x[i] -= less;
+}
+
+// The sum of (z - t)^2, and factor * (z - t) unless `gradient` is null. A null `t` is 0 everywhere.
+TESSERA_VECTOR_CLONES double SquareSum(int64_t n, const float* z, const float* t, float factor,
+                                       float* gradient) {
+  double lanes[kTile] = {};
+  for (int64_t begin = 0; begin < n; begin += kTile) {
+    const int64_t count = std::min(kTile, n - begin);
+    float distance[kTile];
+    for (int64_t i = 0; i < count; ++i) {
+      distance[i] = z[begin + i] - (t == nullptr ? 0.0f : t[begin + i]);
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      lanes[i] += static_cast<double>(distance[i]) * static_cast<double>(distance[i]);
+      distance[i] *= factor;
+    }
+    if (gradient != nullptr) std::copy_n(distance, count, gradient + begin);
+  }
+  return SumOf(lanes);
+}
+
+// How many logits rank before that of `label`.
+TESSERA_VECTOR_CLONES int64_t RankOf(int64_t n, const float* z, int64_t label) {
+  const float own = z[label];
+  int64_t before = 0;
+  for (int64_t begin = 0; begin < n; begin += kTile) {
+    const int64_t count = std::min(kTile, n - begin);
+    // Equal logits rank by index.
+    const int64_t ahead = std::clamp<int64_t>(label - begin, 0, count);
+    int32_t more = 0;
+#pragma omp simd reduction(+ : more)
+    for (int64_t i = 0; i < count; ++i) more += z[begin + i] > own ? 1 : 0;
+    before += more;
+    more = 0;
+#pragma omp simd reduction(+ : more)
+    for (int64_t i = 0; i < ahead; ++i) more += z[begin + i] == own ? 1 : 0;
+    before += more;
+  }
+  return before;
+}
+
+// Counts the row of a single label.
+void CountLabel(int64_t n, const float* z, int64_t label, LossSums* sums) {
+  if (std::isnan(z[label])) return;
+  const int64_t before = RankOf(n, z, label);
+  for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth) {
+    sums->hits[depth] = before < kPrecisionDepths[depth] ? 1 : 0;
+  }
+  sums->top_hits = before < kTopDepth ? 1 : 0;
+}
+
 template <typename IsLabel>
 void CountHits(const First& first, const IsLabel& is_label, LossSums* sums) {
   for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth) {
@@ -160,29 +228,37 @@ void CpuLoss::ForRows(const MatrixShape& shape, WriteMode mode, LossSums* sums, 
     for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth) {
       sums->hits[depth] += row.hits[depth];
     }
+    sums->top_hits += row.top_hits;
   }
 }
 
 void CpuLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
-                                  const int32_t* labels, const LossPiece& piece, float* gradient,
-                                  LossSums* sums) {
+                                  const LossTargets& targets, const LossPiece& piece,
+                                  float* gradient, LossSums* sums) {
   const int64_t n = shape.columns;
   const float share = piece.ShareOf(shape.rows);
+  const double even = targets.smoothing;  // the part that goes to all
   ForRows(shape, piece.sums, sums, [&](int64_t row, LossSums* out) {
     const float* z = logits + row * n;
-    const int64_t label = labels[row];
-    const First first = FirstOf(n, z);
-    CountHits(
-        first, [&](int64_t index) { return index == label; }, out);
+    const int64_t label = targets.labels[row];
+    CountLabel(n, z, label, out);
     out->correct = out->hits[0];
-    const float shift = first.count > 0 ? first.value[0] : 0.0f;
-    const double own = static_cast<double>(z[label]) - static_cast<double>(shift);
+    const float shift = Largest(n, z);
+    double own = static_cast<double>(z[label]) - static_cast<double>(shift);
+    if (even != 0) {
+      own = (1 - even) * own + even / static_cast<double>(n) * ShiftedSum(n, z, shift);
+    }
     float* g = gradient == nullptr ? nullptr : gradient + row * n;
     const double sum = ExpSum(n, z, shift, g);
     out->loss = std::log(sum) - own;
     if (g == nullptr) return;
     Scale(n, static_cast<float>(static_cast<double>(share) / sum), g);
-    g[label] -= share;
+    if (even == 0) {
+      g[label] -= share;
+      return;
+    }
+    Subtract(n, static_cast<float>(share * even / static_cast<double>(n)), g);
+    g[label] -= static_cast<float>(share * (1 - even));
   });
 }
 
@@ -197,12 +273,14 @@ void CpuLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
     // The one index whose target is 1, where there are no targets; or -1.
     const int64_t label =
         t != nullptr ? -1 : (n == 1 ? targets.labels[row] - 1 : targets.labels[row]);
-    const auto is_label = [&](int64_t index) {
-      return t == nullptr ? index == label : t[index] > 0.5f;
-    };
-    const First first = FirstOf(n, z);
-    CountHits(first, is_label, out);
-    out->correct = n == 1 ? (is_label(0) ? z[0] > 0 : z[0] <= 0) : (out->hits[0] > 0);
+    if (t != nullptr) {
+      CountHits(
+          FirstOf(n, z), [&](int64_t index) { return t[index] > 0.5f; }, out);
+    } else if (label >= 0) {
+      CountLabel(n, z, label, out);
+    }
+    out->correct = out->hits[0] > 0;
+    if (n == 1) out->correct = (t != nullptr ? t[0] > 0.5f : label == 0) ? z[0] > 0 : z[0] <= 0;
     // The gradient may lie where the logits are, so those are read first.
     const double own = t != nullptr ? TargetSum(n, z, t) : (label >= 0 ? z[label] : 0.0);
     float* g = gradient == nullptr ? nullptr : gradient + row * n;
@@ -213,6 +291,38 @@ void CpuLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
     } else if (label >= 0) {
       g[label] -= share;
     }
+  });
+}
+
+void CpuLoss::MeanSquaredError(const MatrixShape& shape, const float* logits,
+                               const LossTargets& targets, const LossPiece& piece, float* gradient,
+                               LossSums* sums) {
+  const int64_t n = shape.columns;
+  const auto outputs = static_cast<double>(n);
+  const auto factor = static_cast<float>(2.0 * piece.ShareOf(shape.rows) / outputs);
+  ForRows(shape, piece.sums, sums, [&](int64_t row, LossSums* out) {
+    const float* z = logits + row * n;
+    float* g = gradient == nullptr ? nullptr : gradient + row * n;
+    if (targets.targets != nullptr) {
+      out->loss = SquareSum(n, z, targets.targets + row * n, factor, g) / outputs;
+      return;
+    }
+    const int32_t label = targets.labels[row];
+    const auto number = static_cast<float>(label);
+    if (n == 1) {
+      out->loss = SquareSum(1, z, &number, factor, g);
+      return;
+    }
+    CountLabel(n, z, label, out);
+    out->correct = out->hits[0];
+    // The target is 0 in front of the label and behind it.
+    const int64_t behind = label + 1;
+    const float one = 1;
+    const double front = SquareSum(label, z, nullptr, factor, g);
+    const double own = SquareSum(1, z + label, &one, factor, g == nullptr ? nullptr : g + label);
+    const double back =
+        SquareSum(n - behind, z + behind, nullptr, factor, g == nullptr ? nullptr : g + behind);
+    out->loss = (front + own + back) / outputs;
   });
 }
 

@@ -14,11 +14,14 @@ class CpuLoss final : public LossKernel {
  public:
   explicit CpuLoss(const CpuThreads& threads) : threads_(threads) {}
 
-  void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels,
-                           const LossPiece& piece, float* gradient, LossSums* sums) override;
+  void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
+                           const LossTargets& targets, const LossPiece& piece, float* gradient,
+                           LossSums* sums) override;
   void SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
                            const LossTargets& targets, const LossPiece& piece, float* gradient,
                            LossSums* sums) override;
+  void MeanSquaredError(const MatrixShape& shape, const float* logits, const LossTargets& targets,
+                        const LossPiece& piece, float* gradient, LossSums* sums) override;
 
  private:
   template <typename F>

@@ -1,6 +1,7 @@
 #include "kernels/cpu/vector.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
@@ -24,6 +25,37 @@ TESSERA_VECTOR_CLONES void SubtractLoop(int64_t n, const float* a, const float* 
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
 }
+
+TESSERA_VECTOR_CLONES void BlendLoop(int64_t n, float a, const float* x, float b, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = a * x[i] + b * y[i];
+}
+
+TESSERA_VECTOR_CLONES void ScaleLoop(int64_t n, float factor, float* x) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+// The sum of squares over lanes, in their order, so that it does not depend on the register's width.
+constexpr int64_t kLanes = 32;
+TESSERA_VECTOR_CLONES double SquaresOf(int64_t n, const float* x) {
+  double lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+#pragma omp simd
+    for (int64_t k = 0; k < kLanes; ++k) {
+      const auto value = static_cast<double>(x[i + k]);
+      lanes[k] += value * value;
+    }
+  }
+  for (; i < n; ++i) lanes[i % kLanes] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+// Values whose squares are summed by one thread, however many there are.
+constexpr int64_t kSquaresPart = 65536;
 
 // Columns [begin, end) of x, at most kBlock of them.
 constexpr int64_t kBlock = 256;
@@ -115,6 +147,34 @@ void CpuVector::Subtract(int64_t n, const float* a, const float* b, float* out) 
   threads_.Split(n, 3, [&](int64_t begin, int64_t end) {
     SubtractLoop(end - begin, a + begin, b + begin, out + begin);
   });
+}
+
+void CpuVector::Blend(int64_t n, float a, const float* x, float b, float* y) {
+  threads_.Split(n, 3, [&](int64_t begin, int64_t end) {
+    BlendLoop(end - begin, a, x + begin, b, y + begin);
+  });
+}
+
+void CpuVector::NormFactor(int64_t n, const float* x, const NormLimit& limit, float* factor) {
+  const int64_t parts = (n + kSquaresPart - 1) / kSquaresPart;
+  squares_.resize(static_cast<size_t>(parts));
+  threads_.SplitWhole(parts, kSquaresPart, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const int64_t first = part * kSquaresPart;
+      squares_[part] = SquaresOf(std::min(kSquaresPart, n - first), x + first);
+    }
+  });
+  double sum = 0;
+  for (const double squares : squares_) sum += squares;
+  const double wanted = static_cast<double>(limit.most) / (std::sqrt(sum) + limit.epsilon);
+  // What is no number stays so.
+  *factor = wanted > limit.factor_max ? limit.factor_max : static_cast<float>(wanted);
+}
+
+void CpuVector::ScaleBy(int64_t n, const float* factor, float* x) {
+  if (*factor == 1) return;
+  threads_.Split(n, 2,
+                 [&](int64_t begin, int64_t end) { ScaleLoop(end - begin, *factor, x + begin); });
 }
 
 std::unique_ptr<OptimizerKernel> CpuVector::MakeOptimizer(const v1::Optimizer& optimizer) {

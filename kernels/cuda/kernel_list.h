@@ -59,18 +59,24 @@
   X(Elementwise<ApplyOp<SiluFunction>>)              \
   X(Elementwise<ApplyOp<TanhFunction>>)              \
   X(Elementwise<AxpyOp>)                             \
+  X(Elementwise<BlendOp>)                            \
   X(Elementwise<DropoutOp>)                          \
   X(Elementwise<MomentumOp>)                         \
   X(Elementwise<NesterovOp>)                         \
   X(Elementwise<PlainSgdOp>)                         \
   X(Elementwise<ReluBackwardOp>)                     \
   X(Elementwise<ReluOp>)                             \
+  X(Elementwise<RmsHeavyOp>)                         \
+  X(Elementwise<RmsPropOp>)                          \
   X(Elementwise<RoundOp>)                            \
   X(Elementwise<RoundsToo<AdagradOp>>)               \
   X(Elementwise<RoundsToo<AdamOp>>)                  \
   X(Elementwise<RoundsToo<MomentumOp>>)              \
   X(Elementwise<RoundsToo<NesterovOp>>)              \
   X(Elementwise<RoundsToo<PlainSgdOp>>)              \
+  X(Elementwise<RoundsToo<RmsHeavyOp>>)              \
+  X(Elementwise<RoundsToo<RmsPropOp>>)               \
+  X(Elementwise<ScaleByOp>)                          \
   X(Elementwise<SubtractOp>)                         \
   X(Elementwise<WidenOp>)                            \
   X(EncodeBuckets<false, false>)                     \
@@ -90,6 +96,7 @@
   X(GroupNormForward)                                \
   X(LayPatches<Bf16>)                                \
   X(LayPatches<float>)                               \
+  X(LimitNorm)                                       \
   X(ListMarks)                                       \
   X(MaxPool<false>)                                  \
   X(MaxPool<true>)                                   \
@@ -107,12 +114,16 @@
   X(ScatterPlaces)                                   \
   X(SigmoidRows<false>)                              \
   X(SigmoidRows<true>)                               \
+  X(SoftmaxRows<0, true>)                            \
   X(SoftmaxRows<0>)                                  \
   X(SoftmaxRows<4>)                                  \
   X(SoftmaxRows<16>)                                 \
   X(SoftmaxRows<32>)                                 \
+  X(SquareRows<false>)                               \
+  X(SquareRows<true>)                                \
   X(SumPatches)                                      \
   X(SumRuns)                                         \
+  X(SumSquares)                                      \
   X(TransposeSquares)                                \
   X(TurnWeights<Bf16, false>)                        \
   X(TurnWeights<float, false>)                       \

@@ -11,7 +11,9 @@ using cuda::RowLoss;
 // LossSums, which nvcc need not see.
 static_assert(sizeof(RowLoss) == sizeof(LossSums) &&
               offsetof(RowLoss, correct) == offsetof(LossSums, correct) &&
-              offsetof(RowLoss, hits) == offsetof(LossSums, hits));
+              offsetof(RowLoss, hits) == offsetof(LossSums, hits) &&
+              offsetof(RowLoss, top_hits) == offsetof(LossSums, top_hits));
+static_assert(kTopDepth == cuda::kTop);
 static_assert(kPrecisionDepths.size() == cuda::kDepths && kPrecisionDepths[0] == cuda::Depth(0) &&
               kPrecisionDepths[1] == cuda::Depth(1) && kPrecisionDepths[2] == cuda::Depth(2));
 
@@ -29,14 +31,16 @@ void CudaLoss::Run(const MatrixShape& shape, const LossPiece& piece, Rows rows, 
 }
 
 void CudaLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
-                                   const int32_t* labels, const LossPiece& piece, float* gradient,
-                                   LossSums* sums) {
+                                   const LossTargets& targets, const LossPiece& piece,
+                                   float* gradient, LossSums* sums) {
   const auto run = [&](auto rows) {
     rows.logits = logits;
-    rows.labels = labels;
+    rows.labels = targets.labels;
+    rows.even = targets.smoothing;
     rows.gradient = gradient;
     Run(shape, piece, rows, sums);
   };
+  if (targets.smoothing != 0) return run(cuda::SoftmaxRows<0, true>{});
   if (shape.columns <= cuda::SoftmaxRows<4>::kColumnsMax) return run(cuda::SoftmaxRows<4>{});
   if (shape.columns <= cuda::SoftmaxRows<16>::kColumnsMax) return run(cuda::SoftmaxRows<16>{});
   if (shape.columns <= cuda::SoftmaxRows<32>::kColumnsMax) return run(cuda::SoftmaxRows<32>{});
@@ -57,6 +61,23 @@ void CudaLoss::SigmoidCrossEntropy(const MatrixShape& shape, const float* logits
     run(cuda::SigmoidRows<true>{});
   } else {
     run(cuda::SigmoidRows<false>{});
+  }
+}
+
+void CudaLoss::MeanSquaredError(const MatrixShape& shape, const float* logits,
+                                const LossTargets& targets, const LossPiece& piece, float* gradient,
+                                LossSums* sums) {
+  const auto run = [&](auto rows) {
+    rows.logits = logits;
+    rows.labels = targets.labels;
+    rows.targets = targets.targets;
+    rows.gradient = gradient;
+    Run(shape, piece, rows, sums);
+  };
+  if (targets.targets != nullptr) {
+    run(cuda::SquareRows<true>{});
+  } else {
+    run(cuda::SquareRows<false>{});
   }
 }
 

@@ -12,11 +12,14 @@ class CudaLoss final : public LossKernel {
  public:
   CudaLoss(cuda::Device* device, CudaScratch* scratch) : device_(*device), scratch_(*scratch) {}
 
-  void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels,
-                           const LossPiece& piece, float* gradient, LossSums* sums) override;
+  void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
+                           const LossTargets& targets, const LossPiece& piece, float* gradient,
+                           LossSums* sums) override;
   void SigmoidCrossEntropy(const MatrixShape& shape, const float* logits,
                            const LossTargets& targets, const LossPiece& piece, float* gradient,
                            LossSums* sums) override;
+  void MeanSquaredError(const MatrixShape& shape, const float* logits, const LossTargets& targets,
+                        const LossPiece& piece, float* gradient, LossSums* sums) override;
 
  private:
   template <typename Rows>

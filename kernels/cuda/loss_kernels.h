@@ -15,6 +15,7 @@ namespace tessera::cuda {
 constexpr int kLossThreads = 256;
 constexpr int kDepths = 3;
 constexpr int kFirst = 5;  // the deepest
+constexpr int kTop = 10;   // of single labels
 
 TESSERA_HOST_DEVICE constexpr int Depth(int d) { return d == 0 ? 1 : (d == 1 ? 3 : kFirst); }
 
@@ -23,16 +24,18 @@ struct RowLoss {
   double loss;
   int64_t correct;
   int64_t hits[kDepths];
+  int64_t top_hits;
 };
 
 // Where rows put theirs: 12 bytes each, side by side, for one block that reads all of them.
 struct RowLosses {
   double* losses;
-  uint32_t* counts;  // a byte for `correct`, which is 0 or 1, and for each of `hits`, up to kFirst
+  // Half a byte each for `correct` and `top_hits`, which are 0 or 1, and a byte for each of `hits`, up to kFirst.
+  uint32_t* counts;
 
   TESSERA_HOST_DEVICE void Put(int64_t row, const RowLoss& of) const {
     losses[row] = of.loss;
-    auto packed = static_cast<uint32_t>(of.correct);
+    auto packed = static_cast<uint32_t>(of.correct + 16 * of.top_hits);
     for (int d = 0; d < kDepths; ++d) packed += static_cast<uint32_t>(of.hits[d]) * (256u << 8 * d);
     counts[row] = packed;
   }
@@ -58,12 +61,13 @@ TESSERA_HOST_DEVICE bool RanksBefore(float z, Index i, float other, Index at) {
 
 TESSERA_HOST_DEVICE inline void CountHits(const Standing& standing, float z, RowLoss* row) {
   for (int d = 0; d < kDepths; ++d) row->hits[d] = z == z && standing.before < Depth(d) ? 1 : 0;
+  row->top_hits = z == z && standing.before < kTop ? 1 : 0;
 }
 
 // Phase 0: the largest logit.  1: the sum of exponentials, and the label's rank.  2: the gradient.
 // A row of up to kThreads * kKept is read once, and stays in registers. A longer one (kKept is 0) is read
-// in each phase.
-template <int kKept>
+// in each phase. With smoothing the logits themselves are summed, too.
+template <int kKept, bool kSmooths = false>
 struct SoftmaxRows {
   static constexpr int kThreads = kLossThreads;
   static constexpr int kPhases = 3;
@@ -71,11 +75,15 @@ struct SoftmaxRows {
   static constexpr int64_t kColumnsMax = int64_t{kThreads} * kKept;
   static constexpr int kResident = kKept == 32 ? 4 : 0;
   using Index = int32_t;  // Labels are such, and 64 bits would be two instructions for each of one.
-  struct Value {
+  struct Plain {
     float largest;
     float unused;
     Standing standing;
   };
+  struct Smoothed : Plain {
+    double logits;  // the sum of z - shift
+  };
+  using Value = typename std::conditional<kSmooths, Smoothed, Plain>::type;
   struct Shared {
     Value total;
   };
@@ -90,10 +98,14 @@ struct SoftmaxRows {
   RowLosses rows;
   int64_t columns;
   float share;  // 1 / rows of the minibatch
+  float even;   // the part of a target that goes to all outputs
 
   TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
-    return {a.largest < b.largest ? b.largest : a.largest, 0,
-            CombineStandings(a.standing, b.standing)};
+    Value both = a;
+    both.largest = a.largest < b.largest ? b.largest : a.largest;
+    both.standing = CombineStandings(a.standing, b.standing);
+    if constexpr (kSmooths) both.logits = a.logits + b.logits;
+    return both;
   }
 
   template <int phase>
@@ -113,24 +125,37 @@ struct SoftmaxRows {
       ForEach(lane, own, [&](Index, float& value) {
         largest = std::fmax(value, largest);  // No NaN.
       });
-      own.value = {largest, 0, {0, 0}};
+      own.value = {};
+      own.value.largest = largest;
     } else if constexpr (phase == 1) {
       const float shift = shared.total.largest, label_z = own.label_z;
-      double sum = 0;
+      double sum = 0, logit_sum = 0;
       Index before = 0;
       ForEach(lane, own, [&](Index i, float& value) {
+        if constexpr (kSmooths) {
+          static_assert(kKept == 0, "rows that are kept have values behind their end");
+          logit_sum += static_cast<double>(value) - static_cast<double>(shift);
+        }
         before += RanksBefore(value, i, label_z, label) ? 1 : 0;
         value = FastExp(value - shift);
         sum += static_cast<double>(value);
       });
       own.shift = shift;
-      own.value = {kLowest, 0, {sum, before}};
+      own.value = {};
+      own.value.largest = kLowest;
+      own.value.standing = {sum, before};
+      if constexpr (kSmooths) own.value.logits = logit_sum;
     } else {
       const Standing& standing = shared.total.standing;
       if (lane.thread == 0) {
         RowLoss row;
-        row.loss = std::log(standing.sum) -
-                   (static_cast<double>(own.label_z) - static_cast<double>(own.shift));
+        double of_target = static_cast<double>(own.label_z) - static_cast<double>(own.shift);
+        if constexpr (kSmooths) {
+          const auto part = static_cast<double>(even);
+          of_target =
+              (1 - part) * of_target + part / static_cast<double>(columns) * shared.total.logits;
+        }
+        row.loss = std::log(standing.sum) - of_target;
         CountHits(standing, own.label_z, &row);
         row.correct = row.hits[0];
         rows.Put(lane.block, row);
@@ -138,9 +163,13 @@ struct SoftmaxRows {
       if (gradient == nullptr) return;
       float* const g = gradient + lane.block * columns;
       const float factor = static_cast<float>(static_cast<double>(share) / standing.sum);
-      const float less = share, shift = own.shift;
+      const auto part = kSmooths ? static_cast<double>(even) : 0.0;
+      const float less = kSmooths ? static_cast<float>(share * (1 - part)) : share;
+      const auto all = static_cast<float>(share * part / static_cast<double>(columns));
+      const float shift = own.shift;
       ForEach(lane, own, [&](Index i, float& value) {
-        const float scaled = (kKept > 0 ? value : FastExp(value - shift)) * factor;
+        float scaled = (kKept > 0 ? value : FastExp(value - shift)) * factor;
+        if constexpr (kSmooths) scaled -= all;
         if (i < static_cast<Index>(columns)) g[i] = i == label ? scaled - less : scaled;
       });
     }
@@ -376,6 +405,81 @@ struct SigmoidRows {
   }
 };
 
+// Squared distances to labels, or to targets. Phase 0 reads the label's logit, 1 sums and counts, 2 is the row's
+// result.
+template <bool kTargets>
+struct SquareRows {
+  static constexpr int kThreads = kLossThreads;
+  static constexpr int kPhases = 3;
+  static constexpr bool Reduces(int phase) { return phase == 1; }
+  using Index = int32_t;
+  using Value = Standing;
+  struct Shared {
+    Value total;
+  };
+  struct Own {
+    Value value;
+    float label_z;
+  };
+  const float* logits;
+  const int32_t* labels;  // without targets
+  const float* targets;
+  float* gradient;  // null: not wanted; may be the logits
+  RowLosses rows;
+  int64_t columns;
+  float share;  // 1 / rows of the minibatch
+
+  TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
+    return CombineStandings(a, b);
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    const float* const z = logits + lane.block * columns;
+    const Index label = kTargets ? 0 : labels[lane.block];
+    const bool is_class = !kTargets && columns > 1;
+    if constexpr (phase == 0) {
+      own.label_z = is_class ? z[label] : 0.0f;
+    } else if constexpr (phase == 1) {
+      float* const g = gradient == nullptr ? nullptr : gradient + lane.block * columns;
+      const auto factor = static_cast<float>(2.0 * share / static_cast<double>(columns));
+      const float label_z = own.label_z;
+      double sum = 0;
+      Index before = 0;
+      const auto add = [&](Index i, float logit, float target) {
+        const float distance = logit - target;
+        sum += static_cast<double>(distance) * static_cast<double>(distance);
+        if (g != nullptr) g[i] = distance * factor;
+      };
+      if constexpr (kTargets) {
+        ForOwn<kThreads, 4, 4>(
+            columns, lane.thread,
+            [&](Index i, Index behind, float logit, float target) {
+              add(i + behind, logit, target);
+            },
+            [](bool) {}, z, targets + lane.block * columns);
+      } else {
+        ForOwn<kThreads, 8, 8>(
+            columns, lane.thread,
+            [&](Index first, Index behind, float logit) {
+              const Index i = first + behind;
+              before += RanksBefore(logit, i, label_z, label) ? 1 : 0;
+              add(i, logit, is_class ? (i == label ? 1.0f : 0.0f) : static_cast<float>(label));
+            },
+            [](bool) {}, z);
+      }
+      own.value = {sum, before};
+    } else {
+      if (lane.thread != 0) return;
+      RowLoss row = {};
+      row.loss = shared.total.sum / static_cast<double>(columns);
+      if (is_class) CountHits(shared.total, own.label_z, &row);
+      row.correct = row.hits[0];
+      rows.Put(lane.block, row);
+    }
+  }
+};
+
 // All rows, in f64, by one block.
 struct AddRows {
   static constexpr int kThreads = kLossThreads;
@@ -398,6 +502,7 @@ struct AddRows {
     both.loss += b.loss;
     both.correct += b.correct;
     for (int d = 0; d < kDepths; ++d) both.hits[d] += b.hits[d];
+    both.top_hits += b.top_hits;
     return both;
   }
 
@@ -420,7 +525,7 @@ struct AddRows {
  private:
   static constexpr int kAtOnce =
       8;  // rows whose loads are in flight together: one block has all of them
-  static_assert(kAtOnce * kFirst < 256);
+  static_assert(kAtOnce * kFirst < 256 && kAtOnce < 16);
 
   // A thread's next kAtOnce rows, or as many of them as are left.
   template <bool kWhole>
@@ -437,7 +542,8 @@ struct AddRows {
       sum->loss += loss[k];
       counts += packed[k];
     }
-    sum->correct += counts & 0xffu;
+    sum->correct += counts & 0xfu;
+    sum->top_hits += counts >> 4 & 0xfu;
     TESSERA_UNROLL for (int d = 0; d < kDepths; ++d) sum->hits[d] += counts >> 8 * (d + 1) & 0xffu;
   }
 };

@@ -35,6 +35,8 @@ class CudaOptimizer final : public OptimizerKernel {
         return Sgd(numbers, arrays);
       case v1::Optimizer::kAdagrad:
         return Adagrad(numbers, arrays);
+      case v1::Optimizer::kRmsprop:
+        return RmsProp(numbers, arrays);
       default: {
         cuda::AdamOp op;
         op.numbers = numbers;
@@ -110,6 +112,22 @@ class CudaOptimizer final : public OptimizerKernel {
     Launch(op, arrays);
   }
 
+  void RmsProp(const OptimizerNumbers* numbers, const Arrays& arrays) {
+    const RmsPropOptions options = RmsPropOptionsOf(optimizer_.rmsprop());
+    const auto set = [&](auto op) {
+      op.numbers = numbers;
+      op.learning_rate = options.learning_rate;
+      op.decay = options.weight_decay;
+      op.mean = {static_cast<float>(options.alpha), options.alpha_rest(),
+                 std::max(options.epsilon, std::numeric_limits<float>::min())};
+      return op;
+    };
+    if (options.momentum == 0) return Launch(set(cuda::RmsPropOp()), arrays);
+    auto op = set(cuda::RmsHeavyOp());
+    op.mu = options.momentum;
+    Launch(op, arrays);
+  }
+
   const v1::Optimizer optimizer_;
   const DeviceOptions options_;
   cuda::Device& device_;
@@ -129,6 +147,29 @@ void CudaVector::Add(int64_t n, const float* a, const float* b, float* out) {
 
 void CudaVector::Subtract(int64_t n, const float* a, const float* b, float* out) {
   LaunchElements(cuda::SubtractOp{{{}, {a, b}, {out}}}, n, &device_);
+}
+
+void CudaVector::Blend(int64_t n, float a, const float* x, float b, float* y) {
+  LaunchElements(cuda::BlendOp{{{}, {x, y}, {y}}, a, b}, n, &device_);
+}
+
+void CudaVector::NormFactor(int64_t n, const float* x, const NormLimit& limit, float* factor) {
+  cuda::SumSquares squares{x, n, nullptr};
+  const int64_t parts = squares.blocks();
+  squares.parts = static_cast<double*>(
+      scratch_.Of(std::max<int64_t>(1, parts) * static_cast<int64_t>(sizeof(double))));
+  if (squares.parts == nullptr) return;
+  if (parts > 0) device_.Launch(parts, squares);
+  device_.Launch(1, cuda::LimitNorm{squares.parts, parts, limit.most, limit.epsilon,
+                                    limit.factor_max, factor});
+}
+
+void CudaVector::ScaleBy(int64_t n, const float* factor, float* x) {
+  cuda::ScaleByOp op;
+  op.factor = factor;
+  op.in[0] = x;
+  op.out[0] = x;
+  LaunchElements(op, n, &device_);
 }
 
 std::unique_ptr<OptimizerKernel> CudaVector::MakeOptimizer(const v1::Optimizer& optimizer) {

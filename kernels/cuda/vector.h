@@ -22,6 +22,9 @@ class CudaVector final : public VectorKernel {
   void Axpy(int64_t n, float a, const float* x, float* y) override;
   void Add(int64_t n, const float* a, const float* b, float* out) override;
   void Subtract(int64_t n, const float* a, const float* b, float* out) override;
+  void Blend(int64_t n, float a, const float* x, float b, float* y) override;
+  void NormFactor(int64_t n, const float* x, const NormLimit& limit, float* factor) override;
+  void ScaleBy(int64_t n, const float* factor, float* x) override;
   std::unique_ptr<OptimizerKernel> MakeOptimizer(const v1::Optimizer& optimizer) override;
   void ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode, float* sums) override;
   void Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) override;

@@ -44,6 +44,103 @@ struct SubtractOp : Floats<2, 1> {
   }
 };
 
+// x, y -> y
+struct BlendOp : Floats<2, 1> {
+  float a, b;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Common&, const float* v, float* r) const {
+    r[0] = a * v[0] + b * v[1];
+  }
+};
+
+struct ScaleByOp : Floats<1, 1> {
+  using Common = float;
+  const float* factor;
+  TESSERA_HOST_DEVICE float Prepare(int64_t) const { return *factor; }
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const float& by, const float* v,
+                                      float* r) const {
+    r[0] = v[0] * by;
+  }
+};
+
+// Sums of squares, one for each part of an array.
+struct SumSquares {
+  static constexpr int kThreads = 256;
+  static constexpr int kPart = 65536;  // values
+  static constexpr int kPhases = 2;
+  static constexpr bool Reduces(int phase) { return phase == 0; }
+  struct Value {
+    double sum;
+  };
+  struct Shared {
+    Value total;
+  };
+  struct Own {
+    Value value;
+  };
+  const float* x;
+  int64_t n;
+  double* parts;
+
+  int64_t blocks() const { return CeilDiv(n, kPart); }
+  TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
+    return {a.sum + b.sum};
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    if constexpr (phase == 0) {
+      const int64_t first = lane.block * kPart;
+      const int64_t count = n - first < kPart ? n - first : kPart;
+      double sum = 0;
+      ForOwn<kThreads, 8, 8>(
+          count, lane.thread,
+          [&sum](int32_t, int32_t, float value) {
+            sum += static_cast<double>(value) * static_cast<double>(value);
+          },
+          [](bool) {}, x + first);
+      own.value = {sum};
+    } else {
+      if (lane.thread == 0) parts[lane.block] = shared.total.sum;
+    }
+  }
+};
+
+// What a limit says of the norm whose squares these parts are; one block.
+struct LimitNorm {
+  static constexpr int kThreads = 256;
+  static constexpr int kPhases = 2;
+  static constexpr bool Reduces(int phase) { return phase == 0; }
+  using Value = SumSquares::Value;
+  struct Shared {
+    Value total;
+  };
+  struct Own {
+    Value value;
+  };
+  const double* parts;
+  int64_t count;
+  float most, epsilon, factor_max;
+  float* factor;
+
+  TESSERA_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
+    return SumSquares::Combine(a, b);
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    if constexpr (phase == 0) {
+      own.value = {0};
+      for (int64_t i = lane.thread; i < count; i += kThreads) own.value.sum += parts[i];
+    } else {
+      if (lane.thread != 0) return;
+      const double wanted =
+          static_cast<double>(most) / (std::sqrt(shared.total.sum) + static_cast<double>(epsilon));
+      // What is no number stays so.
+      *factor = wanted > static_cast<double>(factor_max) ? factor_max : static_cast<float>(wanted);
+    }
+  }
+};
+
 struct RoundOp : Alone {
   using In = float;
   using Out = Bf16;
@@ -211,6 +308,39 @@ struct AdagradOp : RatedFloats<3, 2> {
     const float g = of.scale * v[0] + decay * v[1];
     r[1] = v[2] + g * g;
     r[0] = v[1] - of.eta * (g / (std::sqrt(r[1]) + epsilon));
+  }
+};
+
+// The squares' numbers of RMSprop; both of its kernels begin so.
+struct SquareMean {
+  float alpha, alpha_rest, epsilon;
+
+  // Moves `square` on by g, and divides g by its root.
+  TESSERA_HOST_DEVICE float Divide(float g, float before, float* square) const {
+    *square = alpha * before + alpha_rest * (g * g);
+    return g / (std::sqrt(*square < 0.0f ? 0.0f : *square) + epsilon);
+  }
+};
+
+struct RmsPropOp : RatedFloats<3, 2> {
+  SquareMean mean;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Rates& of, const float* v,
+                                      float* r) const {
+    const float g = of.scale * v[0] + decay * v[1];
+    r[0] = v[1] - of.eta * mean.Divide(g, v[2], &r[1]);
+  }
+};
+
+// With momentum, as of a heavy ball. Reads 16n bytes, writes 12n.
+struct RmsHeavyOp : RatedFloats<4, 3> {
+  SquareMean mean;
+  float mu;
+  TESSERA_HOST_DEVICE void operator()(int64_t, int, const Rates& of, const float* v,
+                                      float* r) const {
+    const float g = of.scale * v[0] + decay * v[1];
+    const float along = mean.Divide(g, v[2], &r[1]);
+    r[2] = mu * v[3] + along;
+    r[0] = v[1] - of.eta * r[2];
   }
 };
 

@@ -1,6 +1,7 @@
 #include "server/control/evaluation.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -262,6 +263,10 @@ void Evaluation::Finish(absl::Time now) {
     held_ = std::max(held_, LeastEpoch(seats_) / facts_.evaluate_every);
   }
   v1::HistoryEntry entry = EntryOf(seats_);
+  if (!facts_.predicts_classes) {
+    entry.set_test_accuracy(std::numeric_limits<double>::quiet_NaN());
+    entry.clear_precision_at();
+  }
   entry.set_seconds(absl::ToDoubleSeconds(clock_->Trained(now)));
   entry.set_epoch(epochs_->EpochsDone(entry.step()));
   stop_ = stop_ || ending_ || IsLastOfAll(seats_) ||

@@ -1,8 +1,8 @@
 #include "server/control/evaluation_seats.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -39,7 +39,7 @@ v1::HistoryEntry EntryOf(const EvaluationSeats& seats) {
   v1::HistoryEntry entry;
   double train_sum = 0, test_sum = 0;
   uint64_t train_count = 0, correct = 0, rows = 0;
-  std::array<double, kPrecisions> hits{};
+  std::vector<double> hits(kPrecisionsShown);
   for (const auto& [rank, seat] : seats) {
     entry.set_step(std::max<uint64_t>(entry.step(), seat.arrival.progress().step()));
     entry.set_round(std::max<uint64_t>(entry.round(), seat.arrival.round()));
@@ -48,14 +48,16 @@ v1::HistoryEntry EntryOf(const EvaluationSeats& seats) {
     test_sum += seat.scores.loss_sum();
     correct += seat.scores.correct();
     rows += seat.scores.rows();
-    for (int i = 0; i < seat.scores.precision_hits_size(); ++i) {
+    const int depths = seat.scores.precision_hits_size();
+    if (depths > static_cast<int>(hits.size())) hits.resize(depths);
+    for (int i = 0; i < depths; ++i) {
       hits[i] += seat.scores.precision_hits(i);
     }
   }
   entry.set_train_loss(train_sum / train_count);
   entry.set_test_loss(test_sum / rows);
   entry.set_test_accuracy(static_cast<double>(correct) / rows);
-  for (int i = 0; i < kPrecisions; ++i) {
+  for (size_t i = 0; i < hits.size(); ++i) {
     entry.add_precision_at(hits[i] / (static_cast<double>(kPrecisionAt[i]) * rows));
   }
   return entry;

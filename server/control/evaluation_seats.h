@@ -14,9 +14,12 @@
 
 namespace tessera {
 
-// The k of precision_at: Scores.precision_hits has one entry for each.
-constexpr int kPrecisionAt[] = {1, 3, 5};
+// Scores.precision_hits has an entry for each of these depths k. The last one is there only where the model has more
+// outputs, and counts only where rows have one label each.
+constexpr int kPrecisionAt[] = {1, 3, 5, 10};
 constexpr int kPrecisions = static_cast<int>(std::size(kPrecisionAt));
+// So many of them are precision_at for people; all are top_k_accuracy.
+constexpr int kPrecisionsShown = 3;
 
 struct EvaluationSeat {
   MemberId member;
@@ -36,7 +39,7 @@ struct EvaluationSeat {
 using EvaluationSeats = std::map<Rank, EvaluationSeat>;
 
 // What members said when they arrived and what they scored, summed in rank order: all of an entry but its time and
-// epoch.
+// epoch. precision_at has as many entries as the members' scores, kPrecisionsShown at least.
 // A mean of nothing is not a number, which the report writes as null.
 v1::HistoryEntry EntryOf(const EvaluationSeats& seats);
 // The ends of epochs that all members are past: who is asked to end may not have come to one yet.

@@ -10,6 +10,7 @@
 #include "common/config/job_digest.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/losses.h"
 #include "common/layout/shard_map.h"
 
 namespace tessera {
@@ -104,15 +105,13 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   if (recipe.split) facts.front_workers = recipe.split->front_workers;
   if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(shape, recipe.subnet_rules));
   facts.holds_back = recipe.codecs.holds_back();
-  // The other loss is of sets of labels.
-  facts.single_labels = job.model().loss() == "softmax_cross_entropy";
+  facts.predicts_classes = !LearnsNumbers(job.model(), shape.outputs());
+  facts.single_labels = HasSingleLabels(job.model(), shape.outputs());
   facts.insecure = job.security().certificate().empty();
   facts.rows_are_local = job.data().partition() == "local";
   facts.target_accuracy = job.train().target_accuracy();
-  const v1::Schedule& schedule = job.train().schedule();
-  if (schedule.warmup() > 0 || schedule.decay().has_step() || schedule.decay().has_cosine()) {
-    facts.schedule = RateSchedule(schedule);
-  }
+  const RateSchedule schedule(job.train().schedule());
+  if (!schedule.is_constant()) facts.schedule = schedule;
   facts.checkpoints = !job.checkpoint().directory().empty();
   facts.checkpoint_every = job.checkpoint().every_steps();
   facts.model_manifest = std::make_shared<const Manifest>(ModelManifest(job, recipe, shape, facts));

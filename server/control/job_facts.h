@@ -84,6 +84,8 @@ struct JobFacts {
   bool holds_back = false;
   // Rows have one label each, which a model may have right.
   bool single_labels = false;
+  // Outputs are scores of classes, so that a row may be right. Otherwise the only output is a number.
+  bool predicts_classes = true;
   // Training ends when an evaluation reaches it; 0: off.
   double target_accuracy = 0;
   // How the learning rate changes; nullopt: it does not.

@@ -164,6 +164,9 @@ void JobStatusView::FillHistory(v1::JobStatus* status) const {
     for (int i = 0; facts_.single_labels && i < entry.precision_at_size(); ++i) {
       shown.add_top_k_accuracy(entry.precision_at(i) * kPrecisionAt[i]);
     }
+    if (entry.precision_at_size() > kPrecisionsShown) {
+      shown.mutable_precision_at()->Truncate(kPrecisionsShown);
+    }
   }
 }
 

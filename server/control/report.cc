@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -38,6 +39,22 @@ Json MemberOf(const v1::WorkerReport& worker) {
   return worker.member() == 0 ? Json(nullptr) : Json(worker.member());
 }
 
+// The values at the first so many predictions; null where there is none.
+Json AtFirst(const google::protobuf::RepeatedField<double>& values,
+             std::initializer_list<const char*> depths) {
+  Json result;
+  int i = 0;
+  for (const char* const depth : depths) {
+    result[depth] = i < values.size() ? Number(values[i]) : Json(nullptr);
+    ++i;
+  }
+  return result;
+}
+
+Json TopAccuracy(const v1::HistoryEntry& entry) {
+  return AtFirst(entry.top_k_accuracy(), {"1", "3", "5", "10"});
+}
+
 Json Entry(const v1::HistoryEntry& entry) {
   return {{"seconds", Number(entry.seconds())},
           {"step", entry.step()},
@@ -45,18 +62,8 @@ Json Entry(const v1::HistoryEntry& entry) {
           {"round", entry.round()},
           {"train_loss", Number(entry.train_loss())},
           {"test_loss", Number(entry.test_loss())},
-          {"test_accuracy", Number(entry.test_accuracy())}};
-}
-
-// The values at 1, 3 and 5 predictions; null where there is none.
-Json AtFirst(const google::protobuf::RepeatedField<double>& values) {
-  Json result;
-  int i = 0;
-  for (const char* const name : {"1", "3", "5"}) {
-    result[name] = i < values.size() ? Number(values[i]) : Json(nullptr);
-    ++i;
-  }
-  return result;
+          {"test_accuracy", Number(entry.test_accuracy())},
+          {"top_k_accuracy", TopAccuracy(entry)}};
 }
 
 Json Final(const v1::JobStatus& status) {
@@ -69,8 +76,8 @@ Json Final(const v1::JobStatus& status) {
   }
   const v1::HistoryEntry last =
       status.history().empty() ? v1::HistoryEntry() : *status.history().rbegin();
-  result["precision_at"] = AtFirst(last.precision_at());
-  result["top_k_accuracy"] = AtFirst(last.top_k_accuracy());
+  result["precision_at"] = AtFirst(last.precision_at(), {"1", "3", "5"});
+  result["top_k_accuracy"] = TopAccuracy(last);
   return result;
 }
 

@@ -13,8 +13,9 @@
 //   phases [{worker, compute_seconds, pull_seconds, push_seconds, wait_seconds, evaluate_seconds}],
 //   members {joined, lost, partial_pushes}, build {version, backend, cpu, gpu}
 // and, beyond that contract:
-//   final.top_k_accuracy {"1", "3", "5"}: of rows with one label each, the share whose label is among the first k
-//     predictions; null where rows have sets of labels,
+//   final.top_k_accuracy {"1", "3", "5", "10"}, and in each entry of history: of rows with one label each, the share
+//     whose label is among the first k predictions; null where rows have sets of labels, and at 10 where the model
+//     has no more outputs,
 //   job_file, job_digest, overrides [...], started, host, command, versions {server, workers [...], libraries by
 //     name}: how the job came to run, of the process that had the coordinator at the end, but `started`, which is of
 //     the first,

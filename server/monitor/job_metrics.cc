@@ -1,6 +1,7 @@
 #include "server/monitor/job_metrics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <variant>
@@ -68,10 +69,13 @@ void AddEvaluation(const v1::JobStatus& status, MetricSet* set) {
              "Mean loss of the minibatches before the newest evaluation.", last.train_loss());
   set->Gauge("tessera_evaluation_test_loss", "Loss on the test rows in the newest evaluation.",
              last.test_loss());
-  set->Gauge("tessera_evaluation_test_accuracy_ratio",
-             "Share of the test rows that were right in the newest evaluation, 0 to 1.",
-             last.test_accuracy());
-  static constexpr absl::string_view kFirst[] = {"1", "3", "5"};
+  if (!std::isnan(last.test_accuracy())) {
+    set->Gauge("tessera_evaluation_test_accuracy_ratio",
+               "Share of the test rows that were right in the newest evaluation, 0 to 1. Absent "
+               "where the model's output is a number.",
+               last.test_accuracy());
+  }
+  static constexpr absl::string_view kFirst[] = {"1", "3", "5", "10"};
   const int count = std::min<int>(last.precision_at_size(), std::size(kFirst));
   for (int i = 0; i < count; ++i) {
     set->Gauge("tessera_evaluation_precision_ratio",

@@ -55,6 +55,7 @@ class Methods(Test):
     def test_a_barrier_is_never_late_whatever_the_optimizer(self):
         optimizers = {"adamw": ADAMW, "adam": {"adam": {"learning_rate": 0.005}},
                       "adagrad": {"adagrad": {"learning_rate": 0.02}},
+                      "rmsprop": {"rmsprop": {"learning_rate": 0.002, "momentum": 0.5}},
                       "nesterov": {"sgd": dict(MOMENTUM["sgd"], nesterov=True)}}
         for name, optimizer in optimizers.items():
             with self.subTest(name):

@@ -106,8 +106,9 @@ class ArrayReader {
   absl::Status ForEachChunk(ByteSource& source, const ArrayHeader& header, Take take) const;
   absl::StatusOr<Table> ReadTable(ByteSource& source, const ArrayHeader& header,
                                   const std::string& labels_path) const;
-  absl::StatusOr<Classes> ReadLabels(const std::string& path, const std::string& features_path,
-                                     int64_t rows) const;
+  // Into the table's labels.
+  absl::Status ReadLabels(const std::string& path, const std::string& features_path, int64_t rows,
+                          Table* table) const;
   absl::Status ReadU8(ByteSource& source, const ArrayHeader& header, U8Values& out) const;
   absl::Status ReadF32(ByteSource& source, const ArrayHeader& header, F32Values& out) const;
 
@@ -194,18 +195,18 @@ absl::Status ArrayReader::ReadF32(ByteSource& source, const ArrayHeader& header,
   return WithType(header.type, read_as);
 }
 
-absl::StatusOr<Classes> ArrayReader::ReadLabels(const std::string& path,
-                                                const std::string& features_path,
-                                                int64_t rows) const {
+absl::Status ArrayReader::ReadLabels(const std::string& path, const std::string& features_path,
+                                     int64_t rows, Table* table) const {
   TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
   TESSERA_ASSIGN_OR_RETURN(const ArrayHeader header, ReadHeader(*source));
   TESSERA_RETURN_IF_ERROR(format_.check_labels(path, header));
-  TESSERA_CHECK(IsInteger(header.type) && header.row_values == 1);
+  TESSERA_CHECK((spec_.numbers || IsInteger(header.type)) && header.row_values == 1);
   if (header.rows != rows) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has ", header.rows, " labels, want ",
                                                    rows, ", one for each row of ", features_path));
   }
-  Classes classes;
+  if (spec_.numbers) return ReadF32(*source, header, table->labels.emplace<F32Values>());
+  Classes& classes = table->labels.emplace<Classes>();
   LabelRange range;
   std::string wrong;
   const auto read_as = [&](auto type) {
@@ -235,8 +236,7 @@ absl::StatusOr<Classes> ArrayReader::ReadLabels(const std::string& path,
     return absl::InvalidArgumentError(
         absl::StrCat(wrong, read.ok() ? range.Advice(spec_.classes) : ""));
   }
-  if (!read.ok()) return read;
-  return classes;
+  return read;
 }
 
 absl::StatusOr<Table> ArrayReader::ReadTable(ByteSource& source, const ArrayHeader& header,
@@ -246,7 +246,7 @@ absl::StatusOr<Table> ArrayReader::ReadTable(ByteSource& source, const ArrayHead
   table.features = header.row_values;
   const absl::Span<const int64_t> row = header.row_sizes();
   table.row_sizes.assign(row.begin(), row.end());
-  TESSERA_ASSIGN_OR_RETURN(table.labels, ReadLabels(labels_path, source.path(), header.rows));
+  TESSERA_RETURN_IF_ERROR(ReadLabels(labels_path, source.path(), header.rows, &table));
   if (header.type == ValueType::kU8) {
     TESSERA_RETURN_IF_ERROR(ReadU8(source, header, table.values.emplace<U8Values>()));
   } else {

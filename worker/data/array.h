@@ -46,8 +46,8 @@ struct ArrayFormat {
   const char* name;
   // Reads all that stands before the first value.
   absl::StatusOr<ArrayHeader> (*read_header)(ByteSource& source);
-  // Says what is wrong with the header of a file of labels. An integer type and a row size of 1 are
-  // the least that it asks for.
+  // Says what is wrong with the header of a file of labels. A row size of 1 is the least that it asks for, and an
+  // integer type where labels are classes.
   absl::Status (*check_labels)(const std::string& path, const ArrayHeader& header);
 };
 

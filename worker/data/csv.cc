@@ -39,6 +39,7 @@ class CsvReader {
 
  private:
   int64_t fields() const { return spec_.features + 1; }
+  int64_t rows() const { return static_cast<int64_t>(classes_.size() + numbers_.size()); }
   absl::Status CheckRoom(const LineSource& lines) const;
   Complaint BeginFile(const std::string& path, absl::string_view line, bool* is_header);
   Complaint AppendRow(absl::string_view line);
@@ -50,6 +51,7 @@ class CsvReader {
   CsvColumns& columns_;
   F32Values values_;
   Classes classes_;
+  F32Values numbers_;  // where these are the labels, instead of classes
   LabelRange range_;
   bool labels_may_explain_ = false;
 };
@@ -115,6 +117,12 @@ Complaint CsvReader::AppendRow(absl::string_view line) {
 }
 
 Complaint CsvReader::AppendLabel(absl::string_view field) {
+  if (spec_.numbers) {
+    const std::optional<float> number = ParseFloatField(field);
+    if (!number) return absl::StrCat("label is ", QuotedField(field), ", want a finite number");
+    numbers_.push_back(*number);
+    return std::nullopt;
+  }
   const std::optional<int64_t> label = ParseLabelField(field);
   if (label.has_value()) range_.Add(*label);
   if (label.has_value() && *label >= 0 && *label < spec_.classes) {
@@ -144,7 +152,7 @@ std::string CsvReader::LabelAdvice(LineSource& lines) {
 absl::Status CsvReader::CheckRoom(const LineSource& lines) const {
   const int64_t row_bytes = fields() * int64_t{sizeof(float)};
   const int64_t rows_max = std::min(kRowsMax, spec_.bytes_max / row_bytes);
-  if (static_cast<int64_t>(classes_.size()) < rows_max) return absl::OkStatus();
+  if (rows() < rows_max) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(lines.where(), ": ", rows_max, " rows before need ", rows_max * row_bytes,
                    " bytes of memory, want at most ", spec_.bytes_max));
@@ -173,12 +181,17 @@ absl::Status CsvReader::AppendFile(const std::string& path) {
 
 Table CsvReader::Finish() {
   Table table;
-  table.rows = static_cast<int64_t>(classes_.size());
+  table.rows = rows();
   table.features = spec_.features;
   values_.shrink_to_fit();
   classes_.shrink_to_fit();
   table.values = std::move(values_);
-  table.labels = std::move(classes_);
+  if (spec_.numbers) {
+    numbers_.shrink_to_fit();
+    table.labels = std::move(numbers_);
+  } else {
+    table.labels = std::move(classes_);
+  }
   return table;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "common/base/check.h"
+#include "common/layout/losses.h"
 #include "kernels/cpu/threads.h"
 #include "worker/data/number_array.h"
 #include "worker/data/rescale.h"
@@ -67,7 +68,7 @@ class Summer {
 Dataset::Dataset(Table table, const Normalization& normalization, const ModelEnds& ends)
     : table_(std::move(table)), outputs_(ends.outputs) {
   TESSERA_CHECK(table_.rows > 0 && table_.features == ends.inputs);
-  TESSERA_CHECK(ends.sigmoid || has_classes());
+  TESSERA_CHECK(ends.sigmoid || ends.numbers || has_classes());
   const double unit = std::holds_alternative<U8Values>(table_.values) ? kU8Unit : 1;
   const size_t count = normalization.mean.size();
   TESSERA_CHECK(normalization.stddev.size() == count);
@@ -226,10 +227,16 @@ void Dataset::FillTargets(const ClassSets& sets, absl::Span<const uint32_t> rows
   }
 }
 
+void Dataset::FillTargets(const F32Values& numbers, absl::Span<const uint32_t> rows,
+                          float* out) const {
+  for (size_t b = 0; b < rows.size(); ++b) out[b] = numbers[rows[b]];
+}
+
 TableSpec TableSpecOf(const ModelEnds& ends) {
   TableSpec spec;
   spec.features = ends.inputs;
   spec.input = ends.input;
+  spec.numbers = ends.numbers;
   // One sigmoid output tells two classes apart.
   spec.one_output = ends.sigmoid && ends.outputs == 1;
   spec.classes = spec.one_output ? 2 : ends.outputs;
@@ -241,7 +248,8 @@ ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
   ModelEnds ends;
   ends.inputs = shape.inputs();
   ends.outputs = shape.outputs();
-  ends.sigmoid = model.loss() == "sigmoid_cross_entropy";
+  ends.sigmoid = model.loss() == kSigmoid;
+  ends.numbers = LearnsNumbers(model, ends.outputs);
   ends.input.assign(model.input().begin(), model.input().end());
   return ends;
 }

@@ -30,6 +30,8 @@ struct ModelEnds {
   bool sigmoid = false;
   // model.input, for formats whose rows have a shape; empty: any of so many values will do.
   std::vector<int64_t> input = {};
+  // The only output is to come close to a number (LearnsNumbers).
+  bool numbers = false;
 };
 // `shape` is the model's.
 ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape);
@@ -49,7 +51,8 @@ struct BatchView {
   SparseBatch* sparse = nullptr;
   // [B]: the class of each row, for softmax.
   int32_t* classes = nullptr;
-  // [B, outputs], for sigmoid: 1 for a row's classes and 0 elsewhere; with one output, the class.
+  // [B, outputs], for sigmoid: 1 for a row's classes and 0 elsewhere; with one output, the class. For numbers: the
+  // row's.
   float* targets = nullptr;
 };
 
@@ -65,7 +68,8 @@ class Dataset {
   int64_t outputs() const { return outputs_; }
   // Values are bytes, which are divided by 255; all others are what they are.
   bool is_bytes() const { return table_.is_bytes(); }
-  // Every row has one class, so BatchView::classes may be filled. Always so under softmax.
+  // Every row has one class, so BatchView::classes may be filled. Always so under softmax, never where labels are
+  // numbers.
   bool has_classes() const { return std::holds_alternative<Classes>(table_.labels); }
   // Memory of all of it.
   int64_t bytes() const;
@@ -92,6 +96,7 @@ class Dataset {
   void FillSparse(absl::Span<const uint32_t> rows, SparseBatch* out) const;
   void FillTargets(const Classes& classes, absl::Span<const uint32_t> rows, float* out) const;
   void FillTargets(const ClassSets& sets, absl::Span<const uint32_t> rows, float* out) const;
+  void FillTargets(const F32Values& numbers, absl::Span<const uint32_t> rows, float* out) const;
   bool uniform() const { return centre_.size() == 1; }
 
   Table table_;

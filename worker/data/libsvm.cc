@@ -26,13 +26,23 @@ struct RawRows {
   NumberArray<int64_t> label_begin = {0};
   NumberArray<int64_t> labels;
   std::set<int64_t> distinct_labels;
+  // One for each row, where these are the labels, and no row has any above.
+  F32Values numbers;
 
   int64_t rows() const { return static_cast<int64_t>(label_begin.size()) - 1; }
   int64_t bytes() const {
     return static_cast<int64_t>(
-        8 * (values.value.size() + values.begin.size() + label_begin.size() + labels.size()));
+        8 * (values.value.size() + values.begin.size() + label_begin.size() + labels.size()) +
+        4 * numbers.size());
   }
 };
+
+Complaint AppendNumber(absl::string_view field, F32Values& numbers) {
+  const std::optional<float> number = ParseFloatField(field);
+  if (!number) return absl::StrCat("label is ", QuotedField(field), ", want a finite number");
+  numbers.push_back(*number);
+  return std::nullopt;
+}
 
 Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
                        NumberArray<int64_t>& labels) {
@@ -85,7 +95,10 @@ Complaint AppendRow(absl::string_view line, int64_t index_base, const TableSpec&
     labels = "";
     rest = line;
   }
-  if (auto wrong = AppendLabels(labels, spec, rows.labels)) return wrong;
+  if (auto wrong = spec.numbers ? AppendNumber(labels, rows.numbers)
+                                : AppendLabels(labels, spec, rows.labels)) {
+    return wrong;
+  }
   if (auto wrong = AppendSparseRow(rest, index_base, spec.features, rows.values)) return wrong;
   rows.label_begin.push_back(static_cast<int64_t>(rows.labels.size()));
   return std::nullopt;
@@ -163,7 +176,7 @@ absl::StatusOr<Table> ReadLibsvm(const std::vector<std::string>& paths, const Ta
   for (const std::string& path : paths) {
     TESSERA_RETURN_IF_ERROR(AppendFile(path, spec, labels, rows));
   }
-  if (!labels.has_value()) {
+  if (!spec.numbers && !labels.has_value()) {
     absl::StatusOr<LabelMap> map =
         LabelMap::Create({rows.distinct_labels.begin(), rows.distinct_labels.end()}, spec);
     if (!map.ok()) {
@@ -175,7 +188,13 @@ absl::StatusOr<Table> ReadLibsvm(const std::vector<std::string>& paths, const Ta
   Table table;
   table.rows = rows.rows();
   table.features = spec.features;
-  table.labels = MapLabels(rows, *labels, spec);
+  if (spec.numbers) {
+    rows.numbers.shrink_to_fit();
+    table.labels = std::move(rows.numbers);
+  } else {
+    std::visit([&table](auto mapped) { table.labels = std::move(mapped); },
+               MapLabels(rows, *labels, spec));
+  }
   rows.values.begin.shrink_to_fit();
   rows.values.feature.shrink_to_fit();
   rows.values.value.shrink_to_fit();

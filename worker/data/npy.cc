@@ -9,9 +9,21 @@
 namespace tessera {
 namespace {
 
+bool IsColumn(const ArrayHeader& header) {
+  const size_t rank = header.sizes.size();
+  return rank == 1 || (rank == 2 && header.sizes[1] == 1);
+}
+
+absl::Status CheckNumbers(const std::string& path, const ArrayHeader& header) {
+  if (IsColumn(header)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": labels have shape (", absl::StrJoin(header.sizes, ", "), "), want (",
+                   header.rows, ",) or (", header.rows, ", 1): one number for each row"));
+}
+
 absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
   const size_t rank = header.sizes.size();
-  const bool is_column = rank == 1 || (rank == 2 && header.sizes[1] == 1);
+  const bool is_column = IsColumn(header);
   if (is_column && IsInteger(header.type)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       path, ": labels have ", header.type_text, " and shape (", absl::StrJoin(header.sizes, ", "),
@@ -25,7 +37,8 @@ absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
 
 absl::StatusOr<Table> ReadNpy(const std::string& features_path, const std::string& labels_path,
                               const TableSpec& spec) {
-  return ReadArrays({"NumPy", ReadNpyHeader, CheckLabels}, features_path, labels_path, spec);
+  return ReadArrays({"NumPy", ReadNpyHeader, spec.numbers ? CheckNumbers : CheckLabels},
+                    features_path, labels_path, spec);
 }
 
 }  // namespace tessera

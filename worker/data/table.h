@@ -39,7 +39,8 @@ struct Table {
   int64_t rows = 0;
   int64_t features = 0;
   std::variant<U8Values, F32Values, SparseValues> values;
-  std::variant<Classes, ClassSets> labels;
+  // F32Values where labels are numbers (TableSpec::numbers): one for each row, all finite.
+  std::variant<Classes, ClassSets, F32Values> labels;
   // What a row's values are in the order in which they lie, as [3, 8, 8]; empty where the format does not say.
   std::vector<int64_t> row_sizes;
   // The values are SparseValues, and whoever reads the rows wants to keep them so.
@@ -60,6 +61,9 @@ struct TableSpec {
   int64_t classes = 0;
   // A row may have any number of classes, where the format can say so.
   bool class_sets = false;
+  // Labels are no classes but one number each, which is read as it is. Only for formats whose DataFormat says
+  // number_labels.
+  bool numbers = false;
   // The model has one output, for the second class of two.
   bool one_output = false;
   // Other workers read other files, so neither a class nor whether labels are sets may depend on which

@@ -16,7 +16,7 @@ struct Batch {
   const float* inputs = nullptr;
   // What the rows are; either one, or both null where only inputs are read. Softmax wants labels
   // [rows] in [0, outputs). Sigmoid takes labels too (0 or 1 with a single output), or targets
-  // [rows, outputs].
+  // [rows, outputs]. The squared error takes labels where there are several outputs, or targets.
   const int32_t* labels = nullptr;
   const float* targets = nullptr;
   // The inputs of a network that reads sparse rows.
@@ -69,12 +69,15 @@ struct Scores {
   int64_t rows = 0;
   // Labels among the first 1, 3 and 5 predictions.
   std::array<int64_t, 3> precision_hits = {};
+  // Rows whose label is among the first 10 predictions, where rows have one label each.
+  int64_t top_hits = 0;
 
   Scores& operator+=(const Scores& part) {
     loss_sum += part.loss_sum;
     correct += part.correct;
     rows += part.rows;
     for (size_t i = 0; i < precision_hits.size(); ++i) precision_hits[i] += part.precision_hits[i];
+    top_hits += part.top_hits;
     return *this;
   }
 };

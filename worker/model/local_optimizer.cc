@@ -14,15 +14,18 @@ absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
     const v1::Optimizer& optimizer, Network& network, Backend& backend, bool shows_states) {
   if (optimizer.kind_case() == v1::Optimizer::KIND_NOT_SET) {
     return absl::InvalidArgumentError(
-        "train.optimizer: there is none, want sgd, adam, adamw or adagrad");
+        "train.optimizer: there is none, want sgd, adam, adamw, adagrad, rmsprop or muon");
   }
   TESSERA_CHECK(!network.pass().steps_first_weight() || LeavesZeroGradients(optimizer));
   auto made = std::unique_ptr<LocalOptimizer>(new LocalOptimizer(optimizer, network, backend));
-  TESSERA_CHECK(StateNames(optimizer).size() <= kStatesMax);
+  TESSERA_CHECK(made->state_names_.size() <= kStatesMax);
+  if (optimizer.has_muon()) {
+    TESSERA_ASSIGN_OR_RETURN(made->muon_, Muon::Create(optimizer.muon(), network.plan(), backend));
+  }
   for (size_t i = 0; i < network.shape().parameters.size(); ++i) {
     made->rounds_ = made->rounds_ || network.pass().rounded(static_cast<int>(i)) != nullptr;
   }
-  for (size_t i = 0; i < StateNames(optimizer).size(); ++i) {
+  for (size_t i = 0; i < made->state_names_.size(); ++i) {
     Buffer<float> state;
     TESSERA_ASSIGN_OR_RETURN(
         state, Buffer<float>::Create(backend.memory(), network.plan().parameter_floats));
@@ -39,7 +42,9 @@ absl::StatusOr<std::unique_ptr<LocalOptimizer>> LocalOptimizer::Create(
 }
 
 int64_t LocalOptimizer::MemoryNeeded(const v1::Optimizer& optimizer, const NetworkPlan& plan) {
-  return static_cast<int64_t>(StateNames(optimizer).size() * sizeof(float)) * plan.parameter_floats;
+  return static_cast<int64_t>(StateNames(optimizer).size() * sizeof(float)) *
+             plan.parameter_floats +
+         (optimizer.has_muon() ? Muon::MemoryNeeded(plan) : 0);
 }
 
 bool LocalOptimizer::LeavesZeroGradients(const v1::Optimizer& optimizer) {
@@ -61,6 +66,15 @@ void LocalOptimizer::Queue(int i) {
                 network_.arrays().device_parameters() + offset, network_.pass().rounded(i));
 }
 
+void LocalOptimizer::StepMatrix(int i, float rate) {
+  const int64_t offset = network_.plan().parameter_offsets[i];
+  float* const weight = network_.arrays().device_parameters() + offset;
+  muon_->Step(i, rate, network_.arrays().GradientAt(i), state_addresses_[0] + offset, weight);
+  Bf16* const rounded = network_.pass().rounded(i);
+  if (rounded == nullptr) return;
+  backend_.vector().Round(network_.shape().parameters[i].size(), weight, rounded);
+}
+
 bool LocalOptimizer::QueueProduct(int i, const WeightProduct& product) {
   return kernel_->StepByProduct(network_.pass().optimizer_numbers(), product.shape, product.x,
                                 product.dy, network_.arrays().device_parameter(i).data(),
@@ -76,9 +90,14 @@ absl::Status LocalOptimizer::Step(const Update& update) {
     TESSERA_CHECK(update.scale == 1);
     network_.pass().StepFirstWeight(-(first_weight_rate_ * update.rate));
   }
-  if (rounds_) {
-    for (size_t i = steps_first ? 1 : 0; i < plan.shape.parameters.size(); ++i) {
-      Queue(static_cast<int>(i));
+  if (rounds_ || muon_ != nullptr) {
+    for (int i = steps_first ? 1 : 0; i < static_cast<int>(plan.shape.parameters.size()); ++i) {
+      if (muon_ != nullptr && muon_->takes(i)) {
+        TESSERA_CHECK(update.scale == 1);
+        StepMatrix(i, update.rate);
+      } else {
+        Queue(i);
+      }
     }
     return backend_.TakeFailure();
   }

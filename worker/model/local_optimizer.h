@@ -3,17 +3,20 @@
 #define TESSERA_WORKER_MODEL_LOCAL_OPTIMIZER_H_
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/rule/optimizer.h"
 #include "common/rule/rule.h"
 #include "kernels/backend.h"
 #include "kernels/host_view.h"
 #include "proto/job.pb.h"
 #include "worker/model/gradient_work.h"
+#include "worker/model/muon.h"
 #include "worker/model/network.h"
 
 namespace tessera {
@@ -40,7 +43,11 @@ class LocalOptimizer final : public GradientWork {
   // Options::steps_first_weight.
   static bool LeavesZeroGradients(const v1::Optimizer& optimizer);
 
-  // Bytes of state, for the worker's sum.
+  // Whether parameters may be stepped one by one, as their gradients come: not so where a step works in room of its own
+  // that repeated steps do not know (Muon). Then Step alone is called.
+  bool follows_gradients() const { return muon_ == nullptr; }
+
+  // Bytes of state and room, for the worker's sum.
   static int64_t MemoryNeeded(const v1::Optimizer& optimizer, const NetworkPlan& plan);
 
   // Moves the parameters by the gradients that TrainStep left, and leaves them rounded where
@@ -75,14 +82,21 @@ class LocalOptimizer final : public GradientWork {
 
  private:
   LocalOptimizer(const v1::Optimizer& optimizer, Network& network, Backend& backend)
-      : optimizer_(optimizer),
-        kernel_(backend.vector().MakeOptimizer(optimizer)),
+      : optimizer_(IsRule(optimizer) ? optimizer : AdamWOf(optimizer.muon())),
+        state_names_(StateNames(optimizer)),
+        kernel_(backend.vector().MakeOptimizer(optimizer_)),
         first_weight_rate_(static_cast<float>(optimizer.sgd().learning_rate())),
         network_(network),
         backend_(backend) {}
 
+  // Moves parameter i by its matrix.
+  void StepMatrix(int i, float rate);
+
+  // Of muon its AdamW.
   const v1::Optimizer optimizer_;
+  const std::vector<std::string> state_names_;
   const std::unique_ptr<OptimizerKernel> kernel_;
+  std::unique_ptr<Muon> muon_;  // where the optimizer is
   // The rate of plain sgd, where the network steps its first weight itself.
   const float first_weight_rate_;
   Network& network_;

@@ -7,9 +7,11 @@
 namespace tessera {
 
 absl::Status CheckLoss(const v1::Model& model) {
-  if (model.loss() == kSoftmax || model.loss() == kSigmoid) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("model.loss: got \"", model.loss(), "\", want ", kSoftmax, " or ", kSigmoid));
+  for (const absl::string_view known : {kSoftmax, kSigmoid, kSquares}) {
+    if (model.loss() == known) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("model.loss: got \"", model.loss(), "\", want ",
+                                                 kSoftmax, ", ", kSigmoid, " or ", kSquares));
 }
 
 void ComputeLoss(const v1::Model& model, const Batch& batch, int64_t outputs, const float* logits,
@@ -17,17 +19,23 @@ void ComputeLoss(const v1::Model& model, const Batch& batch, int64_t outputs, co
   const MatrixShape matrix{batch.rows, outputs};
   const LossPiece piece{batch.minibatch_rows,
                         batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd};
+  LossTargets targets{batch.labels, batch.targets};
   if (model.loss() == kSoftmax) {
-    backend.loss().SoftmaxCrossEntropy(matrix, logits, batch.labels, piece, gradient, sums);
+    targets.targets = nullptr;
+    if (gradient != nullptr) targets.smoothing = static_cast<float>(model.label_smoothing());
+    backend.loss().SoftmaxCrossEntropy(matrix, logits, targets, piece, gradient, sums);
     return;
   }
-  LossTargets targets{batch.labels, batch.targets};
   if (batch.targets != nullptr) targets.labels = nullptr;
-  backend.loss().SigmoidCrossEntropy(matrix, logits, targets, piece, gradient, sums);
+  if (model.loss() == kSquares) {
+    backend.loss().MeanSquaredError(matrix, logits, targets, piece, gradient, sums);
+  } else {
+    backend.loss().SigmoidCrossEntropy(matrix, logits, targets, piece, gradient, sums);
+  }
 }
 
 Scores ScoresOf(const LossSums& sums, int64_t rows) {
-  Scores scores{sums.loss, sums.correct, rows, {}};
+  Scores scores{sums.loss, sums.correct, rows, {}, sums.top_hits};
   std::copy(std::begin(sums.hits), std::end(sums.hits), scores.precision_hits.begin());
   return scores;
 }

@@ -5,21 +5,19 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
+#include "common/layout/losses.h"
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
 #include "worker/model/batch.h"
 
 namespace tessera {
 
-constexpr absl::string_view kSoftmax = "softmax_cross_entropy";
-constexpr absl::string_view kSigmoid = "sigmoid_cross_entropy";
-
 // kInvalidArgument: model.loss is another word.
 absl::Status CheckLoss(const v1::Model& model);
 
 // Queued: what `logits` [batch.rows, outputs] say of the labels or targets of `batch`. `gradient` of
-// the same size may be null. Of a piece, `sums` become those of the minibatch as far as it has come.
+// the same size may be null: then nothing is trained, and labels are not smoothed. Of a piece, `sums` become those of
+// the minibatch as far as it has come.
 void ComputeLoss(const v1::Model& model, const Batch& batch, int64_t outputs, const float* logits,
                  float* gradient, LossSums* sums, Backend& backend);
 

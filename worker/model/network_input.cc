@@ -54,11 +54,12 @@ absl::Status NetworkInput::CheckPart(const Batch& batch) const {
 
 absl::Status NetworkInput::CheckLabels(const Batch& batch) const {
   const bool sigmoid = loss_ == kSigmoid;
-  if (batch.labels == nullptr && (batch.targets == nullptr || !sigmoid)) {
-    return absl::InvalidArgumentError(absl::StrCat("batch: labels is null, want labels",
-                                                   sigmoid ? " or targets" : "", " for ", loss_));
+  const bool takes_targets = loss_ != kSoftmax;
+  if (batch.labels == nullptr && (batch.targets == nullptr || !takes_targets)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch: labels is null, want labels", takes_targets ? " or targets" : "", " for ", loss_));
   }
-  if (batch.targets != nullptr && sigmoid) return absl::OkStatus();
+  if (batch.targets != nullptr && takes_targets) return absl::OkStatus();
   // A single sigmoid has the labels 0 and 1.
   const int64_t labels = sigmoid && outputs() == 1 ? 2 : outputs();
   for (int64_t row = 0; row < batch.rows; ++row) {

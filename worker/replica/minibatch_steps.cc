@@ -49,6 +49,7 @@ absl::StatusOr<Losses> MinibatchSteps::Run(Network* network, LocalOptimizer* opt
                                            const Dataset& data, absl::Span<const uint32_t> rows,
                                            const TrainPoint& point, const StepKey& key,
                                            const Update& update, GradientWork* work) {
+  TESSERA_CHECK(work == nullptr || clip_ == nullptr);
   if (work != nullptr) optimizer->Begin(update);
   if (optimizer != nullptr && point.continues) network->pass().KeepRounded();
   Losses losses;
@@ -63,6 +64,7 @@ absl::StatusOr<Losses> MinibatchSteps::Run(Network* network, LocalOptimizer* opt
     const bool is_last = next.first == rows.size();
     if (is_last) {
       next = {&data, point.next, 0};
+      if (clip_ != nullptr) clip_->Queue(network);
       if (optimizer != nullptr && work == nullptr) {
         TESSERA_RETURN_IF_ERROR(optimizer->Step(update));
       }

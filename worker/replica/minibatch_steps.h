@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/data/dataset.h"
+#include "worker/model/gradient_clip.h"
 #include "worker/model/local_optimizer.h"
 #include "worker/model/network.h"
 #include "worker/replica/batch_rows.h"
@@ -27,6 +28,10 @@ class MinibatchSteps {
  public:
   // `rows` outlives it.
   explicit MinibatchSteps(BatchRows* rows) : rows_(*rows) {}
+
+  // The gradient of each minibatch from here on is clipped, before the optimizer's step, if `clip` is not null; it
+  // outlives this. Then no work follows gradients.
+  void Clip(GradientClip* clip) { clip_ = clip; }
 
   // One minibatch on `rows` of `data`, in pieces of at most BatchRows::piece_rows; `optimizer` may be
   // null. With `work`, where the network takes it, that has the optimizer step each parameter. Returns
@@ -53,6 +58,7 @@ class MinibatchSteps {
   static absl::Status EndAllBut(int begun, Network* network, Losses* losses);
 
   BatchRows& rows_;
+  GradientClip* clip_ = nullptr;
   // What the network has been sent ahead, if it has.
   const Dataset* ahead_data_ = nullptr;
   size_t ahead_first_ = 0;

@@ -19,7 +19,8 @@ bool KeepsState(const v1::Job& job) {
 }  // namespace
 
 bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& input) {
-  return input.sparse && recipe.payload != PayloadKind::kGradient &&
+  // A norm is over all gradients.
+  return input.sparse && recipe.payload != PayloadKind::kGradient && job.train().clip_norm() == 0 &&
          LocalOptimizer::LeavesZeroGradients(job.train().optimizer());
 }
 
@@ -40,6 +41,8 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job.train().precision()));
   TESSERA_ASSIGN_OR_RETURN(replica->network_, Network::Create(job.model(), options, *backend));
   Network& network = *replica->network_;
+  TESSERA_ASSIGN_OR_RETURN(replica->clip_, GradientClip::Create(job.train().clip_norm(), *backend));
+  replica->steps_.Clip(replica->clip_.get());
   TESSERA_ASSIGN_OR_RETURN(const ModelShape exchanged, ExchangedShape(job.model(), recipe));
   replica->keys_ = DenseKeys(
       exchanged, ShardCount(recipe.placement, static_cast<int>(job.cluster().servers().count())));
@@ -175,7 +178,8 @@ absl::StatusOr<Losses> Replica::Train(const Dataset& data, absl::Span<const uint
   update.number = averages_states_ ? point.step + 1 : local_steps_;
   update.rate = point.rate;
   GradientWork* work = nullptr;
-  if (optimizer_ != nullptr && network_->steps().takes_work()) {
+  if (optimizer_ != nullptr && optimizer_->follows_gradients() && clip_ == nullptr &&
+      network_->steps().takes_work()) {
     work = point.last ? static_cast<GradientWork*>(&last_steps_[base_]) : optimizer_.get();
   }
   formed_ = work == &last_steps_[base_];
@@ -201,6 +205,10 @@ absl::Status Replica::FormUpdate() {
     for (size_t i = 0; i < network_->shape().parameters.size(); ++i) FormDelta(static_cast<int>(i));
   }
   formed_ = false;
+  // Those that came in the backward pass were not clipped.
+  if (clip_ != nullptr && optimizer_ == nullptr && !sides_.update) {
+    network_->arrays().FetchGradients();
+  }
   // What the device itself sends on need not be waited for.
   return sides_.update ? backend_.TakeFailure() : backend_.Finish();
 }

@@ -166,6 +166,7 @@ class Replica final : public Learner {
   const DeviceSides sides_;
   const bool sends_early_;
   std::unique_ptr<Network> network_;
+  std::unique_ptr<GradientClip> clip_;         // where gradients are clipped
   std::unique_ptr<LocalOptimizer> optimizer_;  // where the method steps locally
   uint64_t local_steps_ = 0;
   // Where the method steps locally: the device's arrays that are exchanged, the parameters' and each

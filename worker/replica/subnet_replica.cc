@@ -56,6 +56,8 @@ absl::StatusOr<std::unique_ptr<SubnetReplica>> SubnetReplica::Create(
       new SubnetReplica(job, recipe, rank, backend, input, memory));
   TESSERA_ASSIGN_OR_RETURN(replica->shape_, ShapeOf(job.model()));
   replica->groups_ = GroupsOf(replica->shape_, recipe.subnet_rules);
+  TESSERA_ASSIGN_OR_RETURN(replica->clip_, GradientClip::Create(job.train().clip_norm(), *backend));
+  replica->steps_.Clip(replica->clip_.get());
   replica->weights_of_mean_share_ = WeightsOfMeanShare(replica->shape_, replica->groups_);
   if (memory.evaluates_whole) TESSERA_RETURN_IF_ERROR(replica->MakeWhole());
   SubnetPlace place;
@@ -204,7 +206,7 @@ absl::StatusOr<Losses> SubnetReplica::Train(const Dataset& data, absl::Span<cons
   update.number = ++local_steps_;
   update.rate = point.rate;
   GradientWork* work = nullptr;
-  if (network_->steps().takes_work()) {
+  if (optimizer_->follows_gradients() && clip_ == nullptr && network_->steps().takes_work()) {
     work = point.last ? static_cast<GradientWork*>(&last_step_) : optimizer_.get();
   }
   fetched_ = work == &last_step_;

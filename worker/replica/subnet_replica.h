@@ -156,6 +156,7 @@ class SubnetReplica final : public Learner {
   // This round. Where values are pulled apart, no network before the first have come.
   KeySet update_keys_;
   std::unique_ptr<Network> network_;
+  std::unique_ptr<GradientClip> clip_;  // where gradients are clipped
   std::unique_ptr<LocalOptimizer> optimizer_;
   uint64_t local_steps_ = 0;
   ConstParameterArrays update_;

@@ -74,6 +74,8 @@ struct EvaluationScores {
   uint64_t rows = 0;
   // Rows whose label is among the first 1, 3, 5 predictions.
   double precision_hits[3] = {};
+  // Rows whose label is among the first 10, where there are more than 10 outputs.
+  std::optional<double> top_hits;
 };
 
 // One thread, the train loop's, except SetProgress.

@@ -142,6 +142,7 @@ absl::StatusOr<std::optional<EvaluationResult>> MessageCoordination::Score(
   sums.set_correct(scores.correct);
   sums.set_rows(scores.rows);
   for (const double hits : scores.precision_hits) sums.add_precision_hits(hits);
+  if (scores.top_hits) sums.add_precision_hits(*scores.top_hits);
   TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, AskEvaluation(std::move(request)));
   attempt_ = reply.restart() ? reply.attempt() : 0;
   if (reply.restart()) return std::optional<EvaluationResult>();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "kernels/loss.h"
 #include "worker/train/train_loop.h"
 
 namespace tessera {
@@ -78,6 +79,7 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
   sums.correct = scores.correct;
   sums.rows = scores.rows;
   for (int i = 0; i < 3; ++i) sums.precision_hits[i] = scores.precision_hits[i];
+  if (data_.test.outputs() > kTopDepth) sums.top_hits = static_cast<double>(scores.top_hits);
   return coordination_.Score(place, sums);
 }
 

@@ -10,7 +10,7 @@
 #include "common/keyset/core_share.h"
 #include "common/keyset/entry_keys.h"
 #include "common/keyset/key_set.h"
-#include "worker/model/model_loss.h"
+#include "common/layout/losses.h"
 
 namespace tessera {
 namespace {
@@ -164,7 +164,7 @@ ActivationForecast ForecastOfActivations(const v1::Job& job, const LayerSplit& s
   const int64_t values =
       job.train().batch_size() * shape.widths[static_cast<size_t>(split.cut.layer)];
   // The loss decides where it can: only the data tell of what kind a sigmoid's labels are.
-  const bool has_classes = job.model().loss() == kSoftmax || shape.outputs() == 1;
+  const bool has_classes = job.model().loss() != kSigmoid || shape.outputs() == 1;
   const int64_t labels = job.train().batch_size() * (has_classes ? 1 : shape.outputs());
   return {4 * (values + labels), 4 * values};
 }

@@ -17,9 +17,10 @@ namespace {
 class WrongLoss final : public LossKernel {
  public:
   explicit WrongLoss(LossKernel& right) : right_(right) {}
-  void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits, const int32_t* labels,
-                           const LossPiece& piece, float* gradient, LossSums* sums) override {
-    right_.SoftmaxCrossEntropy(shape, logits, labels, piece, gradient, sums);
+  void SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
+                           const LossTargets& targets, const LossPiece& piece, float* gradient,
+                           LossSums* sums) override {
+    right_.SoftmaxCrossEntropy(shape, logits, targets, piece, gradient, sums);
     if (gradient != nullptr) gradient[0] += 1;
     sums->loss *= 2;
   }
@@ -27,6 +28,10 @@ class WrongLoss final : public LossKernel {
                            const LossTargets& targets, const LossPiece& piece, float* gradient,
                            LossSums* sums) override {
     right_.SigmoidCrossEntropy(shape, logits, targets, piece, gradient, sums);
+  }
+  void MeanSquaredError(const MatrixShape& shape, const float* logits, const LossTargets& targets,
+                        const LossPiece& piece, float* gradient, LossSums* sums) override {
+    right_.MeanSquaredError(shape, logits, targets, piece, gradient, sums);
   }
 
  private:

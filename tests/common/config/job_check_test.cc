@@ -280,13 +280,72 @@ TEST_CASE("a warm-up may fill its decay's first stretch and no more", "[job_chec
   CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {cosine: {examples: 9}}}"}).empty());
   CHECK(Errors(kJob, {"train.schedule={warmup: 900}"}).empty());
   CHECK_FALSE(Errors(kJob, {"train.schedule={warmup: 10, decay: {step: {every: 9}}}"}).empty());
+  CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {linear: {examples: 9}}}"}).empty());
+  CHECK(Errors(kJob, {"train.schedule={warmup: 9, decay: {milestones: {at: [9, 10]}}}"}).empty());
+}
+
+TEST_CASE("muon is for methods whose workers take steps of their own", "[job_check]") {
+  const std::string muon =
+      "train.optimizer={muon: {learning_rate: 0.02, adamw: {learning_rate: 0.001}}}";
+  const auto refusal = [](const std::string& method) {
+    return "--set train.optimizer: got muon with method " + method +
+           ", want another one: workers push gradients, and servers apply the optimizer to the "
+           "rows that they have, where muon needs whole matrices; methods whose workers take steps "
+           "of their own take it\n";
+  };
+  for (const std::string method : {"data_parallel", "async_sgd"}) {
+    CHECK(Errors(kJob, {muon, "method=" + method, "codec={}"}) == refusal(method));
+  }
+  for (const std::string method : {"local_sgd", "diloco", "ist", "{async_sgd: {local_steps: 2}}",
+                                   "{local_sgd: {average_state: true}}"}) {
+    CHECK(Errors(kJob, {muon, "method=" + method}).empty());
+  }
+  CHECK(Errors(kJob, {"train.optimizer={muon: {learning_rate: 0.02}}"}).find("adamw") !=
+        std::string::npos);
+}
+
+TEST_CASE("gradients are clipped by all methods but the one whose workers have halves",
+          "[job_check]") {
+  for (const std::string method : {"data_parallel", "local_sgd", "diloco", "ist", "slim_dp"}) {
+    CHECK(Errors(kJob, {"train.clip_norm=1", "method=" + method}).empty());
+  }
+  CHECK(
+      Errors(kJob, {"train.clip_norm=1.5", "method=layer_separation", "model.input=[1, 8, 8]",
+                    "model.layers=[{conv2d: {channels: 2, kernel: 3}}, {linear: {units: 10}}]"}) ==
+      "--set train.clip_norm: got 1.5, want 0 with method layer_separation: no worker has the "
+      "gradient of all parameters\n");
+}
+
+TEST_CASE("labels are smoothed for one loss alone", "[job_check]") {
+  CHECK(Errors(kJob, {"model.label_smoothing=0.1"}).empty());
+  for (const std::string loss : {"sigmoid_cross_entropy", "mean_squared_error"}) {
+    CHECK(Errors(kJob, {"model.loss=" + loss}).empty());
+    CHECK(Errors(kJob, {"model.loss=" + loss, "model.label_smoothing=0.1"}) ==
+          "--set model.label_smoothing: got 0.1, want 0 with " + loss +
+              ": it is for softmax_cross_entropy\n");
+  }
+}
+
+TEST_CASE("one output with the squared error learns numbers, where files can have them",
+          "[job_check]") {
+  const std::string one = "model.layers=[{linear: {units: 1}}]";
+  const std::string squares = "model.loss=mean_squared_error";
+  CHECK(Errors(kJob, {squares, one}) ==
+        "--set model.loss: got mean_squared_error with 1 output and data.format idx, whose labels "
+        "are classes, want a format whose labels may be numbers (csv, npy, libsvm), or more "
+        "outputs\n");
+  const std::string npy = "data.format=npy";
+  CHECK(Errors(kJob, {squares, one, npy}).empty());
+  CHECK(Errors(kJob, {squares, one, npy, "train.target_accuracy=0.9"}) ==
+        "--set train.target_accuracy: got 0.9, want 0 with mean_squared_error and 1 output: a "
+        "number is not right or wrong\n");
+  CHECK(Errors(kJob, {squares, "train.target_accuracy=0.9"}).empty());
 }
 
 TEST_CASE("a check is silent about keys that are wrong already", "[job_check]") {
-  CHECK(
-      Errors(kJob, {"data.format=cvs"}) ==
-      "--set data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy; did you mean "
-      "\"csv\"?\n");
+  CHECK(Errors(kJob, {"data.format=cvs"}) ==
+        "--set data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy, images; "
+        "did you mean \"csv\"?\n");
 }
 
 }  // namespace

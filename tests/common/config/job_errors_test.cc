@@ -91,8 +91,9 @@ TEST_CASE("a key that is wrong by itself gets its message", "[job_errors]") {
 TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
   CheckAll({
       {"format: idx", "format: cvs",
-       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy; did "
-       "you mean \"csv\"?\n"},
+       "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy, "
+       "images; "
+       "did you mean \"csv\"?\n"},
       {"format: idx", "format: csv",
        "x.yaml:6:35: data.train.labels: got \"b.gz\", want no such key: csv files carry their "
        "labels\n"
@@ -207,7 +208,7 @@ TEST_CASE("every mistake in the model gets its message", "[job_errors]") {
        "16777216]\n"},
       {"    - linear: {units: 10}", "    - linear: {units: 10}\n  loss: softmax",
        "x.yaml:15:9: model.loss: got \"softmax\", want one of softmax_cross_entropy, "
-       "sigmoid_cross_entropy; did you mean \"softmax_cross_entropy\"?\n"},
+       "sigmoid_cross_entropy, mean_squared_error; did you mean \"softmax_cross_entropy\"?\n"},
   });
 }
 
@@ -235,7 +236,7 @@ TEST_CASE("every mistake in training gets its message", "[job_errors]") {
        "x.yaml:17:20: train.target_accuracy: got \"1.5\", want a number in [0, 1]\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}", "optimizer: sgd",
        "x.yaml:18:14: train.optimizer: got \"sgd\", want a map with exactly one of sgd, adamw, "
-       "adagrad, adam\n"},
+       "adagrad, adam, rmsprop, muon\n"},
       {"optimizer: {sgd: {learning_rate: 0.1}}",
        "optimizer: {adamw: {learning_rate: 0.001, beta2: 1}}",
        "x.yaml:18:52: train.optimizer.adamw.beta2: got \"1\", want a number in [0, 1)\n"},
@@ -263,9 +264,23 @@ TEST_CASE("every mistake in training gets its message", "[job_errors]") {
       {"batch_size: 16", "batch_size: 16\n  schedule: {decay: {step: {factor: 0.5}}}",
        "x.yaml:17:22: train.schedule.decay.step.every: missing, want an integer in [1, "
        "1000000000000000]\n"},
-      {"batch_size: 16", "batch_size: 16\n  schedule: {decay: linear}",
-       "x.yaml:17:21: train.schedule.decay: got \"linear\", want exactly one of constant, step, "
-       "cosine\n"},
+      {"batch_size: 16", "batch_size: 16\n  schedule: {decay: quick}",
+       "x.yaml:17:21: train.schedule.decay: got \"quick\", want exactly one of constant, step, "
+       "cosine, milestones, linear\n"},
+      {"batch_size: 16",
+       "batch_size: 16\n  schedule: {decay: {milestones: {at: [100, 200, 200, 50]}}}",
+       "x.yaml:17:50: train.schedule.decay.milestones.at.2: got 200 behind 200, want ascending "
+       "numbers of examples\n"
+       "x.yaml:17:55: train.schedule.decay.milestones.at.3: got 50 behind 200, want ascending "
+       "numbers of examples\n"},
+      {"batch_size: 16",
+       "batch_size: 16\n  schedule: {warmup: 101, decay: {milestones: {at: [100, 200]}}}",
+       "x.yaml:17:22: train.schedule.warmup: got 101, want at most decay.milestones.at[0], which "
+       "is 100: the rate would drop before it is warm\n"},
+      {"batch_size: 16",
+       "batch_size: 16\n  schedule: {warmup: 101, decay: {linear: {examples: 100}}}",
+       "x.yaml:17:22: train.schedule.warmup: got 101, want at most decay.linear.examples, which is "
+       "100: the rate would be at its floor before it is warm\n"},
       {"batch_size: 16",
        "batch_size: 16\n  schedule: {warmup: 101, decay: {cosine: {examples: 100}}}",
        "x.yaml:17:22: train.schedule.warmup: got 101, want at most decay.cosine.examples, which is "

@@ -64,7 +64,7 @@ TEST_CASE("a bad override names itself as it was written", "[override]") {
        "once; it is item 0\n"},
       {"train.optimizer=sgd",
        "--set train.optimizer: got \"sgd\", want a map with exactly one of sgd, adamw, adagrad, "
-       "adam\n"},
+       "adam, rmsprop, muon\n"},
   };
   for (const Bad& bad : kBad) {
     INFO(bad.override_text);

@@ -388,9 +388,12 @@ TEST_CASE("momentum reaches the shard's rule", "[method]") {
 TEST_CASE("a method names as many states as its rule keeps", "[method]") {
   v1::Job job = WithSgd(0.5);
   v1::Optimizer& optimizer = *job.mutable_train()->mutable_optimizer();
-  switch (GENERATE(0, 1, 2, 3)) {
+  switch (GENERATE(0, 1, 2, 3, 4)) {
     case 1:
       optimizer.mutable_sgd()->set_momentum(0.9);
+      break;
+    case 4:
+      optimizer.mutable_rmsprop()->set_momentum(0.9);
       break;
     case 2:
       optimizer.mutable_adagrad();

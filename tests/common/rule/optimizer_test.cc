@@ -69,6 +69,8 @@ TEST_CASE("states have names, and momentum 0 keeps none", "[rule][optimizer]") {
   CHECK(StateNames(Parsed("adagrad {}")) == Names{"squares"});
   CHECK(StateNames(Parsed("adam {}")) == Names{"mean", "squares"});
   CHECK(StateNames(Parsed("adamw {}")) == Names{"mean", "squares"});
+  CHECK(StateNames(Parsed("rmsprop {}")) == Names{"mean_squares"});
+  CHECK(StateNames(Parsed("rmsprop { momentum: 0.5 }")) == Names{"mean_squares", "momentum"});
 }
 
 TEST_CASE("a momentum too small for f32 keeps no state and has no name", "[rule][optimizer]") {

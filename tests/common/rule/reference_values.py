@@ -10,7 +10,8 @@ import torch
 
 ENTRIES = 7
 UPDATES = 20
-NAMES = {"momentum_buffer": "momentum", "sum": "squares", "exp_avg": "mean", "exp_avg_sq": "squares"}
+NAMES = {"square_avg": "mean_squares", "momentum_buffer": "momentum", "sum": "squares", "exp_avg": "mean",
+         "exp_avg_sq": "squares"}
 
 # Name, optimizer as in a job (protobuf text), PyTorch's.
 CASES = [
@@ -35,6 +36,10 @@ CASES = [
     ("adamw, decay and a large epsilon",
      "adamw { learning_rate: 0.1 beta1: 0.7 beta2: 0.95 epsilon: 0.25 weight_decay: 0.2 }", torch.optim.AdamW,
      dict(lr=0.1, betas=(0.7, 0.95), eps=0.25, weight_decay=0.2)),
+    ("rmsprop", "rmsprop { learning_rate: 0.01 alpha: 0.99 epsilon: 1e-8 }", torch.optim.RMSprop, dict(lr=0.01)),
+    ("rmsprop, decay, momentum and a large epsilon",
+     "rmsprop { learning_rate: 0.05 alpha: 0.9 epsilon: 0.25 weight_decay: 0.1 momentum: 0.8 }", torch.optim.RMSprop,
+     dict(lr=0.05, alpha=0.9, eps=0.25, weight_decay=0.1, momentum=0.8)),
 ]
 
 

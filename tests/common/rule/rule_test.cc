@@ -17,6 +17,7 @@
 #include "common/rule/add.h"
 #include "common/rule/delayed_nesterov.h"
 #include "common/rule/negated.h"
+#include "common/rule/rmsprop.h"
 #include "common/rule/sgd.h"
 
 namespace tessera {
@@ -65,6 +66,17 @@ RuleCase Adam(const std::string& name, const AdamOptions& o) {
   return {name, MakeAdam(o), formula, 2};
 }
 
+RuleCase RmsProp(const std::string& name, const RmsPropOptions& o) {
+  const Formula formula = [o](const Update& update, double u, double w, double* s) {
+    const double g = u + o.weight_decay * w;
+    s[0] = o.alpha * s[0] + (1 - o.alpha) * g * g;
+    const double along = g / (std::sqrt(s[0]) + o.epsilon);
+    s[1] = o.momentum * s[1] + along;
+    return w - o.learning_rate * update.rate * s[1];
+  };
+  return {name, MakeRmsProp(o), formula, o.momentum == 0 ? 1 : 2};
+}
+
 // As Algorithm 3 of arXiv 2401.09135 counts.
 RuleCase DelayedNesterov(const std::string& name, const DelayedNesterovOptions& o) {
   const Formula formula = [o](const Update& update, double u, double w, double* s) {
@@ -102,6 +114,8 @@ std::vector<RuleCase> Optimizers() {
   cases.push_back(Adam("adam, decay", {0.05, 0.8, 0.9, 0.1, 0.1, false}));
   cases.push_back(Adam("adam without memory", {0.05, 0, 0, 0.1, 0, false}));
   cases.push_back(Adam("adamw", {0.05, 0.9, 0.999, 1e-8, 0.1, true}));
+  cases.push_back(RmsProp("rmsprop", {0.01f, 0.99, 1e-8f, 0, 0}));
+  cases.push_back(RmsProp("rmsprop, decay and momentum", {0.05f, 0.9, 0.1f, 0.05f, 0.8f}));
   cases.push_back(DelayedNesterov("delayed nesterov", {0.7f, 0.9f, 0, 4}));
   cases.push_back(DelayedNesterov("delayed nesterov, ahead", {0.7f, 0.9f, 0.25f, 3}));
   cases.push_back(DelayedNesterov("delayed nesterov, interval 1", {0.7f, 0.9f, 0, 1}));
@@ -281,6 +295,7 @@ TEST_CASE("entries that have seen no gradient stay, even with an epsilon that f3
           "[rule]") {
   std::vector<RuleCase> cases = Optimizers();
   cases.push_back(Adagrad("adagrad, no epsilon", {0.1f, 0, 0}));
+  cases.push_back(RmsProp("rmsprop, no epsilon", {0.1f, 0.99, 0, 0, 0}));
   cases.push_back(Adam("adam, no epsilon", {0.05, 0.9, 0.999, 1e-60, 0, false}));
   for (const RuleCase& c : cases) {
     CAPTURE(c.name);
@@ -290,6 +305,16 @@ TEST_CASE("entries that have seen no gradient stay, even with an epsilon that f3
     }
     CHECK(trained.w == std::vector<float>(33, 0.0f));
   }
+}
+
+TEST_CASE("rmsprop takes squares that averaging left below zero for zero", "[rule][rmsprop]") {
+  const auto rule = MakeRmsProp({0.1f, 0.999, 1e-3f, 0, 0.9f});
+  Trained below(*rule, Values(0, 33)), at(*rule, Values(0, 33));
+  below.states[0].assign(33, -1e-9f);
+  const std::vector<float> u(33, 0.0f);
+  below.InPlace(UpdateAt(5), u);
+  at.InPlace(UpdateAt(5), u);
+  CHECK(below.w == at.w);
 }
 
 TEST_CASE("adam takes squares that averaging left below zero for zero", "[rule][adam]") {

@@ -117,6 +117,10 @@ TEST_CASE("rates that never become what they should are noted", "[length_notes]"
   CHECK(InSteps(100, {"train.schedule={decay: {step: {every: 3201}}}"}) ==
         Said{"train.schedule.decay.step.every: is 3201, and the job learns from 3200 examples: "
              "the learning rate never drops"});
+  CHECK(InSteps(100, {"train.schedule={decay: {milestones: {at: [1600, 3200]}}}"}).empty());
+  CHECK(InSteps(100, {"train.schedule={decay: {milestones: {at: [1600, 3201]}}}"}) ==
+        Said{"train.schedule.decay.milestones.at: is 3201, and the job learns from 3200 examples: "
+             "the learning rate never drops there"});
   CHECK(Notes({"train.schedule={warmup: 2017}"}, 32 * 21).size() == 1);
 }
 

@@ -104,6 +104,20 @@ TEST_CASE("no line is wider than the terminal, whatever the width", "[cli][statu
   }
 }
 
+TEST_CASE("evaluations have the accuracy at 5 and 10 predictions, where it is told",
+          "[cli][status]") {
+  v1::JobStatus status = Busy();
+  CHECK(StatusText(status, 200).find("top-") == std::string::npos);
+  v1::HistoryEntry& last = *status.mutable_history()->rbegin();
+  for (const double share : {0.5, 0.625, 0.75}) last.add_top_k_accuracy(share);
+  CHECK(StatusText(status, 200).find("accuracy   top-5\n") != std::string::npos);
+  CHECK(StatusText(status, 200).find("0.5000  0.7500\n") != std::string::npos);
+  CHECK(StatusText(status, 40).find("top-5") == std::string::npos);
+  last.add_top_k_accuracy(0.875);
+  CHECK(StatusText(status, 200).find("accuracy   top-5  top-10\n") != std::string::npos);
+  CHECK(StatusText(status, 200).find("0.5000  0.7500  0.8750\n") != std::string::npos);
+}
+
 TEST_CASE("a narrow terminal keeps what matters most", "[cli][status]") {
   const std::string text = StatusText(Busy(), 40);
   CHECK(text.find("waits for worker 3, worker 14") != std::string::npos);

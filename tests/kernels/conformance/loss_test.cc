@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tests/kernels/conformance/backend_under_test.h"
+#include "tests/kernels/conformance/loss_values.h"
 
 namespace tessera {
 namespace {
@@ -20,23 +21,24 @@ void RequireSameBytes(const LossSums& without, const LossSums& with) {
 }
 
 Result Softmax(Backend& backend, const MatrixShape& s, const std::vector<float>& z,
-               const std::vector<int32_t>& labels, bool in_place = false) {
+               const std::vector<int32_t>& labels, bool in_place = false, float smoothing = 0) {
   const DeviceArray<float> logits(backend, z, 1), gradient(backend, s.size(), 1);
   const DeviceArray<int32_t> dev_labels(backend, labels, 1);
   const DeviceArray<LossSums> sums(backend, 1), without(backend, 1);
-  backend.loss().SoftmaxCrossEntropy(s, logits.data(), dev_labels.data(), {}, nullptr,
-                                     without.data());
+  const LossTargets want{dev_labels.data(), nullptr, smoothing};
+  backend.loss().SoftmaxCrossEntropy(s, logits.data(), want, {}, nullptr, without.data());
   const DeviceArray<float>& out = in_place ? logits : gradient;
-  backend.loss().SoftmaxCrossEntropy(s, logits.data(), dev_labels.data(), {}, out.data(),
-                                     sums.data());
+  backend.loss().SoftmaxCrossEntropy(s, logits.data(), want, {}, out.data(), sums.data());
   const Result result{sums.Read()[0], out.Read()};
   RequireSameBytes(without.Read()[0], result.sums);
   return result;
 }
 
-Result Sigmoid(Backend& backend, const MatrixShape& s, const std::vector<float>& z,
-               const std::vector<int32_t>* labels, const std::vector<float>* targets,
-               bool in_place = false) {
+// Sigmoid's cross entropy, or the squared error.
+using LossOfTargets = decltype(&LossKernel::SigmoidCrossEntropy);
+Result OfTargets(Backend& backend, LossOfTargets loss, const MatrixShape& s,
+                 const std::vector<float>& z, const std::vector<int32_t>* labels,
+                 const std::vector<float>* targets, bool in_place) {
   const DeviceArray<float> logits(backend, z, 1), gradient(backend, s.size(), 1);
   const DeviceArray<int32_t> dev_labels(backend,
                                         labels == nullptr ? std::vector<int32_t>() : *labels, 1);
@@ -47,11 +49,23 @@ Result Sigmoid(Backend& backend, const MatrixShape& s, const std::vector<float>&
   LossTargets want;
   if (labels != nullptr) want.labels = dev_labels.data();
   if (targets != nullptr) want.targets = dev_targets.data();
-  backend.loss().SigmoidCrossEntropy(s, logits.data(), want, {}, nullptr, without.data());
-  backend.loss().SigmoidCrossEntropy(s, logits.data(), want, {}, out.data(), sums.data());
+  (backend.loss().*loss)(s, logits.data(), want, {}, nullptr, without.data());
+  (backend.loss().*loss)(s, logits.data(), want, {}, out.data(), sums.data());
   const Result result{sums.Read()[0], out.Read()};
   RequireSameBytes(without.Read()[0], result.sums);
   return result;
+}
+
+Result Sigmoid(Backend& backend, const MatrixShape& s, const std::vector<float>& z,
+               const std::vector<int32_t>* labels, const std::vector<float>* targets,
+               bool in_place = false) {
+  return OfTargets(backend, &LossKernel::SigmoidCrossEntropy, s, z, labels, targets, in_place);
+}
+
+Result Squares(Backend& backend, const MatrixShape& s, const std::vector<float>& z,
+               const std::vector<int32_t>* labels, const std::vector<float>* targets,
+               bool in_place = false) {
+  return OfTargets(backend, &LossKernel::MeanSquaredError, s, z, labels, targets, in_place);
 }
 
 // Indices by falling logit, equal ones by rising index.
@@ -75,6 +89,17 @@ void CheckCounts(const MatrixShape& s, const std::vector<float>& z, const LossSu
     }
   }
   for (int d = 0; d < 3; ++d) REQUIRE(got.hits[d] == hits[d]);
+}
+
+// How many rows have their label among the first 10 predictions.
+int64_t TopHits(const MatrixShape& s, const std::vector<float>& z,
+                const std::vector<int32_t>& labels) {
+  int64_t hits = 0;
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const std::vector<int64_t> order = Ranked(&z[r * s.columns], s.columns);
+    for (int64_t i = 0; i < std::min<int64_t>(10, s.columns); ++i) hits += order[i] == labels[r];
+  }
+  return hits;
 }
 
 const std::vector<MatrixShape>& Shapes() {
@@ -116,6 +141,113 @@ TEST_CASE("softmax cross entropy equals its f64 formula, with its gradient and c
     REQUIRE(std::fabs(got.sums.loss - loss) <= tolerance + 1e-12 * std::fabs(loss));
     CheckCounts(s, z, got.sums, [&](int64_t r, int64_t j) { return labels[r] == j; });
     REQUIRE(got.sums.correct == got.sums.hits[0]);
+    REQUIRE(got.sums.top_hits == TopHits(s, z, labels));
+  }
+}
+
+TEST_CASE("losses and gradients are PyTorch's", "[loss]") {
+  const auto backend = BackendUnderTest(1);
+  for (const LossCase& of : LossCases()) {
+    CAPTURE(static_cast<int>(of.kind), of.smoothing, of.columns);
+    const MatrixShape s{kLossRows, of.columns};
+    std::vector<float> z(s.size()), numbers(s.size());
+    std::vector<int32_t> labels(kLossRows);
+    for (int i = 0; i < static_cast<int>(s.size()); ++i) {
+      z[i] = static_cast<float>(i * 7 % 23 - 11) / 4;
+      numbers[i] = static_cast<float>(i * 5 % 17 - 8) / 2;
+    }
+    for (int r = 0; r < kLossRows; ++r) labels[r] = static_cast<int32_t>((5 * r + 2) % of.columns);
+    for (const bool in_place : {false, true}) {
+      const Result got = of.kind == LossKind::kSoftmax ? Softmax(*backend, s, z, labels, in_place,
+                                                                 static_cast<float>(of.smoothing))
+                         : of.kind == LossKind::kSquareOfLabels
+                             ? Squares(*backend, s, z, &labels, nullptr, in_place)
+                             : Squares(*backend, s, z, nullptr, &numbers, in_place);
+      CHECK(got.sums.loss / kLossRows == Approx(of.loss).epsilon(1e-6));
+      for (int64_t i = 0; i < s.size(); ++i) {
+        CHECK(std::fabs(got.gradient[i] - of.gradient[i]) <= 2e-7);
+      }
+    }
+  }
+}
+
+TEST_CASE("smoothed targets equal their f64 formula, in rows of any length", "[loss]") {
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  const float smoothing = GENERATE(0.1f, 0.75f, 1.0f);
+  for (const MatrixShape& s : Shapes()) {
+    CAPTURE(s.rows, s.columns, smoothing);
+    const std::vector<float> z = RandomValues(s.size(), 3, 4, 4);
+    std::vector<int32_t> labels(s.rows);
+    for (int64_t r = 0; r < s.rows; ++r) labels[r] = static_cast<int32_t>((7 * r + 3) % s.columns);
+    const Result got = Softmax(*backend, s, z, labels, s.rows % 2 == 1, smoothing);
+    const auto n = static_cast<double>(s.columns), even = static_cast<double>(smoothing);
+    double loss = 0;
+    for (int64_t r = 0; r < s.rows; ++r) {
+      const float* row = &z[r * s.columns];
+      const double largest = *std::max_element(row, row + s.columns);
+      double sum = 0, of_targets = 0;
+      for (int64_t j = 0; j < s.columns; ++j) {
+        const double t = (labels[r] == j ? 1 - even : 0) + even / n;
+        sum += std::exp(row[j] - largest);
+        of_targets += t * (row[j] - largest);
+      }
+      loss += std::log(sum) - of_targets;
+      for (int64_t j = 0; j < s.columns; ++j) {
+        const double p = std::exp(row[j] - largest) / sum;
+        const double t = (labels[r] == j ? 1 - even : 0) + even / n;
+        const double error = kRoundoff * (p * (12 + 2 * (largest - row[j])) + 4 * t) + 1e-37;
+        REQUIRE(std::fabs(got.gradient[r * s.columns + j] - (p - t) / s.rows) <= error / s.rows);
+      }
+    }
+    REQUIRE(std::fabs(got.sums.loss - loss) <= 16 * kRoundoff * s.rows + 1e-12 * loss);
+    // What is counted does not change.
+    const LossSums plain = Softmax(*backend, s, z, labels).sums;
+    REQUIRE(got.sums.correct == plain.correct);
+    REQUIRE(got.sums.top_hits == plain.top_hits);
+    for (int d = 0; d < 3; ++d) REQUIRE(got.sums.hits[d] == plain.hits[d]);
+  }
+}
+
+TEST_CASE("the squared error equals its f64 formula, and a label its one-hot target", "[loss]") {
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  for (const MatrixShape& s : Shapes()) {
+    CAPTURE(s.rows, s.columns);
+    const std::vector<float> z = RandomValues(s.size(), 3, 4);
+    std::vector<float> t = RandomValues(s.size(), 4);
+    const bool in_place = s.rows % 2 == 1;
+    const auto check = [&](const Result& got) {
+      double loss = 0;
+      for (int64_t i = 0; i < s.size(); ++i) {
+        const double distance = double{z[i]} - double{t[i]};
+        loss += distance * distance / s.columns;
+        REQUIRE(std::fabs(got.gradient[i] - 2 * distance / static_cast<double>(s.size())) <=
+                8 * kRoundoff * (std::fabs(z[i]) + std::fabs(t[i])) / s.size());
+      }
+      REQUIRE(std::fabs(got.sums.loss - loss) <= 8 * kRoundoff * (loss + s.rows));
+    };
+    const Result of_numbers = Squares(*backend, s, z, nullptr, &t, in_place);
+    check(of_numbers);
+    // Numbers are no predictions.
+    REQUIRE(of_numbers.sums.correct + of_numbers.sums.hits[2] + of_numbers.sums.top_hits == 0);
+    std::vector<int32_t> labels(s.rows);
+    t.assign(s.size(), 0.0f);
+    for (int64_t r = 0; r < s.rows; ++r) {
+      labels[r] = static_cast<int32_t>((7 * r + 3) % std::max<int64_t>(s.columns, 9));
+      if (s.columns > 1) labels[r] = static_cast<int32_t>(labels[r] % s.columns);
+      t[s.columns == 1 ? r : r * s.columns + labels[r]] =
+          s.columns == 1 ? static_cast<float>(labels[r]) : 1.0f;
+    }
+    const Result of_labels = Squares(*backend, s, z, &labels, nullptr, in_place);
+    check(of_labels);
+    REQUIRE(of_labels.gradient == Squares(*backend, s, z, nullptr, &t).gradient);
+    if (s.columns == 1) {
+      REQUIRE(of_labels.sums.correct + of_labels.sums.hits[2] + of_labels.sums.top_hits == 0);
+      continue;
+    }
+    const LossSums counts = Softmax(*backend, s, z, labels).sums;
+    REQUIRE(of_labels.sums.correct == counts.correct);
+    REQUIRE(of_labels.sums.top_hits == counts.top_hits);
+    for (int d = 0; d < 3; ++d) REQUIRE(of_labels.sums.hits[d] == counts.hits[d]);
   }
 }
 
@@ -135,22 +267,21 @@ TEST_CASE("pieces of a minibatch have its gradients, and their sums add up to it
     garbage.loss = NAN;
     garbage.correct = 77;
     const DeviceArray<LossSums> sums(*backend, {garbage});
-    for (const bool softmax : {true, false}) {
-      const Result whole =
-          softmax ? Softmax(*backend, s, z, labels) : Sigmoid(*backend, s, z, nullptr, &t);
+    for (const LossOfTargets loss :
+         {&LossKernel::SoftmaxCrossEntropy, &LossKernel::SigmoidCrossEntropy,
+          &LossKernel::MeanSquaredError}) {
+      const bool softmax = loss == &LossKernel::SoftmaxCrossEntropy;
+      const Result whole = softmax ? Softmax(*backend, s, z, labels, false, 0.25f)
+                                   : OfTargets(*backend, loss, s, z, nullptr, &t, false);
       const int64_t rows = (s.rows + 2) / 3;
       for (int64_t row = 0; row < s.rows; row += rows) {
         const MatrixShape part{std::min(rows, s.rows - row), s.columns};
         const LossPiece piece{s.rows, row == 0 ? WriteMode::kOverwrite : WriteMode::kAdd};
         const int64_t at = row * s.columns;
-        if (softmax) {
-          backend->loss().SoftmaxCrossEntropy(part, logits.data() + at, dev_labels.data() + row,
-                                              piece, gradient.data() + at, sums.data());
-        } else {
-          backend->loss().SigmoidCrossEntropy(part, logits.data() + at,
-                                              {nullptr, targets.data() + at}, piece,
-                                              gradient.data() + at, sums.data());
-        }
+        LossTargets want{nullptr, targets.data() + at};
+        if (softmax) want = {dev_labels.data() + row, nullptr, 0.25f};
+        (backend->loss().*loss)(part, logits.data() + at, want, piece, gradient.data() + at,
+                                sums.data());
       }
       // A row is computed by itself; only the order in which f64 sums are added may differ.
       CHECK(gradient.Read() == whole.gradient);
@@ -159,6 +290,7 @@ TEST_CASE("pieces of a minibatch have its gradients, and their sums add up to it
             static_cast<double>(s.rows) * 0x1p-52 * std::fabs(whole.sums.loss));
       CHECK(got.correct == whole.sums.correct);
       for (int d = 0; d < 3; ++d) CHECK(got.hits[d] == whole.sums.hits[d]);
+      CHECK(got.top_hits == whole.sums.top_hits);
     }
   }
 }
@@ -283,6 +415,9 @@ TEST_CASE("a label of sigmoid cross entropy equals its one-hot target", "[loss]"
   CHECK(by_label.sums.loss == Approx(by_target.sums.loss).epsilon(1e-12));
   CHECK(by_label.sums.correct == by_target.sums.correct);
   CHECK(by_label.sums.hits[2] == by_target.sums.hits[2]);
+  // Only of single labels.
+  CHECK(by_label.sums.top_hits == TopHits(s, z, labels));
+  CHECK(by_target.sums.top_hits == 0);
 }
 
 TEST_CASE("the loss of very many sigmoids neither overflows nor loses digits", "[loss]") {

@@ -34,6 +34,14 @@ std::vector<v1::Optimizer> AllOptimizers() {
   all.emplace_back().mutable_adagrad()->set_learning_rate(0.1);
   all.back().mutable_adagrad()->set_epsilon(1e-10);
   all.back().mutable_adagrad()->set_weight_decay(0.05);
+  for (const double momentum : {0.0, 0.9}) {
+    v1::RmsProp& rmsprop = *all.emplace_back().mutable_rmsprop();
+    rmsprop.set_learning_rate(0.1);
+    rmsprop.set_alpha(0.99);
+    rmsprop.set_epsilon(1e-8);
+    rmsprop.set_momentum(momentum);
+    rmsprop.set_weight_decay(momentum / 10);
+  }
   SetAdam(0.9, 0.999, 1e-8, 0, all.emplace_back().mutable_adam());
   SetAdam(0.7, 0.9, 0.1, 0.2, all.emplace_back().mutable_adam());
   SetAdam(0.9, 0.999, 1e-8, 0.2, all.emplace_back().mutable_adamw());

@@ -38,6 +38,68 @@ TEST_CASE("axpy and add add and subtract subtracts, at every length", "[vector]"
   }
 }
 
+TEST_CASE("a blend is the sum of both arrays, each times its number, at every length", "[vector]") {
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  const int64_t shift = GENERATE(0, 1);
+  for (const int64_t n : Sizes()) {
+    CAPTURE(n, shift);
+    const std::vector<float> x = RandomValues(n, 1), y = RandomValues(n, 2);
+    const DeviceArray<float> dev_x(*backend, x, shift), dev_y(*backend, y, 2 * shift);
+    backend->vector().Blend(n, -0.37f, dev_x.data(), 0.9f, dev_y.data());
+    const std::vector<float> got = dev_y.Read();
+    for (int64_t i = 0; i < n; ++i) {
+      const double a = double{-0.37f} * x[i], b = double{0.9f} * y[i];
+      REQUIRE(std::fabs(got[i] - (a + b)) <= 2 * kRoundoff * (std::fabs(a) + std::fabs(b)));
+    }
+  }
+}
+
+TEST_CASE("a norm limits what an array is multiplied by, in the same bits for any threads",
+          "[vector]") {
+  constexpr float kNone = std::numeric_limits<float>::infinity();
+  const int64_t shift = GENERATE(0, 1);
+  std::vector<int64_t> sizes = Sizes();
+  sizes.insert(sizes.end(), {65535, 65536, 65537, 300001});
+  for (const int64_t n : sizes) {
+    CAPTURE(n, shift);
+    const std::vector<float> x = RandomValues(n, 1, 1, 3);
+    double squares = 0;
+    for (const float value : x) squares += double{value} * value;
+    const double norm = std::sqrt(squares);
+    const NormLimit limits[] = {{0.5f, 1e-6f, 1}, {1, 1e-7f, kNone}, {1e30f, 1e-6f, 1}};
+    for (const NormLimit& limit : limits) {
+      const double wanted = std::min<double>(limit.factor_max, limit.most / (norm + limit.epsilon));
+      std::vector<float> first;
+      for (const int threads : ThreadsUnderTest()) {
+        const auto backend = BackendUnderTest(threads);
+        const DeviceArray<float> dev_x(*backend, x, shift), factor(*backend, 1);
+        backend->vector().NormFactor(n, dev_x.data(), limit, factor.data());
+        const float got = factor.Read()[0];
+        REQUIRE(std::fabs(got - wanted) <= 2 * kRoundoff * wanted);
+        REQUIRE(dev_x.Read() == x);
+        backend->vector().ScaleBy(n, factor.data(), dev_x.data());
+        const std::vector<float> scaled = dev_x.Read();
+        for (int64_t i = 0; i < n; ++i) REQUIRE(scaled[i] == x[i] * got);
+        if (first.empty()) first = scaled;
+        REQUIRE(scaled == first);
+      }
+    }
+  }
+}
+
+TEST_CASE("the norm of what is no number limits to no number", "[vector]") {
+  const auto backend = BackendUnderTest(1);
+  const DeviceArray<float> x(*backend, {1, NAN, 2}), factor(*backend, 1);
+  backend->vector().NormFactor(3, x.data(), {1, 1e-6f, 1}, factor.data());
+  CHECK(std::isnan(factor.Read()[0]));
+  const DeviceArray<float> endless(*backend, {1, INFINITY, 2});
+  backend->vector().NormFactor(3, endless.data(), {1, 1e-6f, 1}, factor.data());
+  CHECK(factor.Read()[0] == 0);
+  // Nothing is as long as nothing.
+  backend->vector().NormFactor(0, x.data(), {1, 0.5f, 1}, factor.data());
+  CHECK(factor.Read()[0] == 1);
+}
+
 TEST_CASE("column sums are exact where f32 sums would drift", "[vector]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   for (const MatrixShape& s :

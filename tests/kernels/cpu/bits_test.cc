@@ -49,7 +49,7 @@ uint64_t HashOfKernels(int threads) {
 
   const DeviceArray<int32_t> labels(backend, std::vector<int32_t>(s.rows, 17));
   const DeviceArray<LossSums> sums(backend, 1);
-  backend.loss().SoftmaxCrossEntropy(s, x.data(), labels.data(), {}, dx.data(), sums.data());
+  backend.loss().SoftmaxCrossEntropy(s, x.data(), {labels.data()}, {}, dx.data(), sums.data());
   hash = HashOf(dx.Read(), hash);
   backend.loss().SigmoidCrossEntropy(s, x.data(), {labels.data(), nullptr}, {}, dx.data(),
                                      sums.data());
@@ -68,11 +68,36 @@ uint64_t HashOfKernels(int threads) {
   return hash;
 }
 
-// Five updates of each optimizer that takes roots and quotients, and of Nesterov.
-uint64_t HashOfOptimizers(int threads) {
+// Of smoothed labels, squared distances and the norm of an array.
+uint64_t HashOfSums(int threads) {
   const auto made = CreateBackend("cpu", threads);
   REQUIRE(made.ok());
   Backend& backend = **made;
+  const MatrixShape s{131, 1013};
+  const DeviceArray<float> x(backend, Values(s.size(), 1, 3)), t(backend, Values(s.size(), 2, 1)),
+      dx(backend, s.size()), factor(backend, 1);
+  const DeviceArray<int32_t> labels(backend, std::vector<int32_t>(s.rows, 17));
+  const DeviceArray<LossSums> sums(backend, 1);
+  uint64_t hash = 0xcbf29ce484222325u;
+  const auto add = [&] {
+    hash = HashOf(dx.Read(), hash);
+    hash = HashOf({static_cast<float>(sums.Read()[0].loss)}, hash);
+  };
+  backend.loss().SoftmaxCrossEntropy(s, x.data(), {labels.data(), nullptr, 0.1f}, {}, dx.data(),
+                                     sums.data());
+  add();
+  backend.loss().MeanSquaredError(s, x.data(), {labels.data()}, {}, dx.data(), sums.data());
+  add();
+  backend.loss().MeanSquaredError(s, x.data(), {nullptr, t.data()}, {}, dx.data(), sums.data());
+  backend.vector().NormFactor(s.size(), dx.data(), {0.01f, 1e-6f, 1}, factor.data());
+  backend.vector().ScaleBy(s.size(), factor.data(), dx.data());
+  backend.vector().Blend(s.size(), 0.3f, x.data(), 0.7f, dx.data());
+  add();
+  return hash;
+}
+
+// Optimizers that take roots and quotients, and Nesterov.
+std::vector<v1::Optimizer> Optimizers() {
   std::vector<v1::Optimizer> optimizers(4);
   optimizers[0].mutable_sgd()->set_learning_rate(0.1);
   optimizers[0].mutable_sgd()->set_momentum(0.9);
@@ -91,6 +116,27 @@ uint64_t HashOfOptimizers(int threads) {
   adamw->set_beta2(0.95);
   adamw->set_epsilon(1e-3);
   adamw->set_weight_decay(0.1);
+  return optimizers;
+}
+
+std::vector<v1::Optimizer> RmsProps() {
+  std::vector<v1::Optimizer> optimizers(2);
+  for (v1::Optimizer& optimizer : optimizers) {
+    v1::RmsProp* const rmsprop = optimizer.mutable_rmsprop();
+    rmsprop->set_learning_rate(0.01);
+    rmsprop->set_alpha(0.99);
+    rmsprop->set_epsilon(1e-8);
+    rmsprop->set_weight_decay(0.1);
+  }
+  optimizers[1].mutable_rmsprop()->set_momentum(0.9);
+  return optimizers;
+}
+
+// Five updates of each.
+uint64_t HashOf(const std::vector<v1::Optimizer>& optimizers, int threads) {
+  const auto made = CreateBackend("cpu", threads);
+  REQUIRE(made.ok());
+  Backend& backend = **made;
   const int64_t n = 100003;
   uint64_t hash = 0xcbf29ce484222325u;
   for (const v1::Optimizer& optimizer : optimizers) {
@@ -159,8 +205,15 @@ TEST_CASE("norms within rows and functions have these very bits, with any number
   for (const int threads : {1, 2, 3, 7}) CHECK(HashOfRowKernels(threads) == 0x79a6b052b3ffcf5au);
 }
 
+TEST_CASE("sums of losses and norms are these very bits, with any number of threads", "[bits]") {
+  for (const int threads : {1, 2, 3, 7}) CHECK(HashOfSums(threads) == 0xbdd035f6ca098609u);
+}
+
 TEST_CASE("the optimizers' results are these very bits, with any number of threads", "[bits]") {
-  for (const int threads : {1, 2, 3, 7}) CHECK(HashOfOptimizers(threads) == 0x2d78322e222ea537u);
+  for (const int threads : {1, 2, 3, 7}) {
+    CHECK(HashOf(Optimizers(), threads) == 0x2d78322e222ea537u);
+    CHECK(HashOf(RmsProps(), threads) == 0x3cb51c4c730e9f57u);
+  }
 }
 
 }  // namespace tessera

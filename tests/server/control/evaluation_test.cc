@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <map>
 #include <vector>
 
+#include "nlohmann/json.hpp"
+#include "server/control/report.h"
 #include "tests/server/control/control_fixture.h"
 
 namespace tessera {
@@ -101,6 +104,7 @@ TEST_CASE("sums of an evaluation are added in rank order, whoever comes first", 
 TEST_CASE("where rows have one label the status has how often the first predictions have it",
           "[control]") {
   const bool single = GENERATE(true, false);
+  const bool ten = GENERATE(true, false);  // there are more than 10 outputs
   JobFacts facts = Fixture::Facts(1, 1);
   facts.single_labels = single;
   Fixture f(facts);
@@ -114,6 +118,7 @@ TEST_CASE("where rows have one label the status has how often the first predicti
     request.mutable_scores()->set_rows(8);
     request.mutable_scores()->set_correct(2);
     for (const double hits : {2, 6, 8}) request.mutable_scores()->add_precision_hits(hits);
+    if (ten) request.mutable_scores()->add_precision_hits(8);
     REQUIRE(f.Evaluate(request).ok());
   }
   const v1::JobStatus status = f.coordinator->Status(f.now);
@@ -122,11 +127,41 @@ TEST_CASE("where rows have one label the status has how often the first predicti
   REQUIRE(entry.precision_at_size() == 3);
   CHECK(entry.precision_at(1) == 0.25);
   CHECK(entry.precision_at(2) == 0.2);
-  REQUIRE(entry.top_k_accuracy_size() == (single ? 3 : 0));
+  REQUIRE(entry.top_k_accuracy_size() == (!single ? 0 : ten ? 4 : 3));
   if (!single) return;
   CHECK(entry.top_k_accuracy(0) == entry.test_accuracy());
   CHECK(entry.top_k_accuracy(1) == 0.75);
   CHECK(entry.top_k_accuracy(2) == 1);
+  if (ten) CHECK(entry.top_k_accuracy(3) == 1);
+}
+
+TEST_CASE("where the output is a number an evaluation has a loss, and nothing is right or wrong",
+          "[control]") {
+  JobFacts facts = Fixture::Facts(1, 1);
+  facts.predicts_classes = false;
+  Fixture f(facts);
+  f.Start(1);
+  for (const v1::EvaluateStage stage : {v1::ARRIVE, v1::CALIBRATE, v1::SCORE}) {
+    v1::EvaluateRequest request;
+    request.set_member(1);
+    request.set_stage(stage);
+    request.set_evaluation(1);
+    request.set_attempt(1);
+    request.mutable_scores()->set_rows(8);
+    request.mutable_scores()->set_loss_sum(2);
+    for (int i = 0; i < 3; ++i) request.mutable_scores()->add_precision_hits(0);
+    REQUIRE(f.Evaluate(request).ok());
+  }
+  const v1::JobStatus status = f.coordinator->Status(f.now);
+  REQUIRE(status.history_size() == 1);
+  CHECK(status.history(0).test_loss() == 0.25);
+  CHECK(std::isnan(status.history(0).test_accuracy()));
+  CHECK(status.history(0).precision_at_size() == 0);
+  CHECK(status.history(0).top_k_accuracy_size() == 0);
+  const auto report = nlohmann::json::parse(ReportJson(status));
+  CHECK(report["final"]["test_accuracy"].is_null());
+  CHECK(report["final"]["precision_at"]["1"].is_null());
+  CHECK(report["history"][0]["test_accuracy"].is_null());
 }
 
 TEST_CASE("an evaluation ends although a member is lost at any stage", "[control]") {

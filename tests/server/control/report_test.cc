@@ -99,16 +99,22 @@ TEST_CASE("how often the label is among the first predictions is told where rows
           "[control][report]") {
   v1::JobStatus status;
   const auto final_of = [&] { return nlohmann::json::parse(ReportJson(status))["final"]; };
-  for (const char* key : {"precision_at", "top_k_accuracy"}) {
-    CHECK(final_of()[key] == nlohmann::json({{"1", nullptr}, {"3", nullptr}, {"5", nullptr}}));
-  }
+  nlohmann::json none = {{"1", nullptr}, {"3", nullptr}, {"5", nullptr}};
+  CHECK(final_of()["precision_at"] == none);
+  none["10"] = nullptr;
+  CHECK(final_of()["top_k_accuracy"] == none);
   v1::HistoryEntry& entry = *status.add_history();
   for (double p : {0.5, 0.25, 0.125}) entry.add_precision_at(p);
   CHECK(final_of()["precision_at"]["5"] == 0.125);
   CHECK(final_of()["top_k_accuracy"]["5"].is_null());
   for (double p : {0.5, 0.75, 0.625}) entry.add_top_k_accuracy(p);
   CHECK(final_of()["precision_at"]["5"] == 0.125);
-  CHECK(final_of()["top_k_accuracy"] == nlohmann::json({{"1", 0.5}, {"3", 0.75}, {"5", 0.625}}));
+  nlohmann::json shares = {{"1", 0.5}, {"3", 0.75}, {"5", 0.625}, {"10", nullptr}};
+  CHECK(final_of()["top_k_accuracy"] == shares);
+  entry.add_top_k_accuracy(0.875);
+  shares["10"] = 0.875;
+  CHECK(final_of()["top_k_accuracy"] == shares);
+  CHECK(nlohmann::json::parse(ReportJson(status))["history"][0]["top_k_accuracy"] == shares);
 }
 
 TEST_CASE("a report names its job whole, and null where nobody said", "[control][report]") {

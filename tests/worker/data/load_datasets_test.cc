@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -66,6 +67,52 @@ TEST_CASE("data.normalize holds for all features and is off when absent", "[load
   REQUIRE(Features(LoadDatasets(with, {2, 3, false})->train, {0}) == Floats{0, 2});
   const v1::Data without = CsvJob("1,5,0\n", "3,3,0\n");
   REQUIRE(Features(LoadDatasets(without, {2, 3, false})->test, {0}) == Floats{3, 3});
+}
+
+TEST_CASE("labels of a model that learns numbers are read as they are", "[load_datasets]") {
+  ModelEnds ends{2, 1, false};
+  ends.numbers = true;
+  const auto check = [&](const v1::Data& data) {
+    CAPTURE(data.format());
+    const auto sets = LoadDatasets(data, ends);
+    REQUIRE(sets.ok());
+    CHECK_FALSE(sets->train.has_classes());
+    CHECK(Targets(sets->train, {2, 0, 1}) == Floats{1e3f, -2.5f, 7});
+    CHECK(Targets(sets->test, {0}) == Floats{0.125f});
+    CHECK(Features(sets->train, {0}) == Floats{1, 5});
+    CHECK(sets->notes.empty());
+    CHECK(sets->train.Sum() != sets->test.Sum());
+  };
+  check(CsvJob("1,5,-2.5\n3,5,7\n0,1,1e3\n", "5,6,0.125\n"));
+  WriteFile("train.svm", "-2.5 1:1 2:5\n7 1:3 2:5\n1e3 2:1\n");
+  WriteFile("test.svm", "0.125 1:5 2:6\n");
+  check(Job("format: 'libsvm' train { features: 'train.svm' } test { features: 'test.svm' }"));
+  const auto npy = [](const std::vector<float>& values, const std::string& shape) {
+    return Npy("<f4", shape,
+               {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  };
+  WriteFile("train.npy", npy({1, 5, 3, 5, 0, 1}, "(3, 2)"));
+  WriteFile("train_labels.npy", npy({-2.5f, 7, 1e3f}, "(3,)"));
+  WriteFile("test.npy", npy({5, 6}, "(1, 2)"));
+  WriteFile("test_labels.npy", npy({0.125f}, "(1, 1)"));
+  const v1::Data arrays = Job(
+      "format: 'npy' train { features: 'train.npy' labels: 'train_labels.npy' } test { features: "
+      "'test.npy' labels: 'test_labels.npy' }");
+  check(arrays);
+
+  const auto wrong = [&](const v1::Data& data) { return Wrong(data, ends); };
+  CHECK(wrong(CsvJob("1,5,nan\n", "5,6,0\n"))
+            .find("train.csv:1: label is \"nan\", want a finite number") != std::string::npos);
+  WriteFile("train.svm", "x 1:1\n");
+  CHECK(wrong(Job("format: 'libsvm' train { features: 'train.svm' } test { features: 'test.svm' }"))
+            .find("train.svm:1: label is \"x\", want a finite number") != std::string::npos);
+  WriteFile("train_labels.npy", npy({1, 2, 3, 4, 5, 6}, "(3, 2)"));
+  CHECK(wrong(arrays).find("train_labels.npy: labels have shape (3, 2), want (3,) or (3, 1): one "
+                           "number for each row") != std::string::npos);
+  WriteFile("train_labels.npy", npy({1, INFINITY, 3}, "(3,)"));
+  CHECK(wrong(arrays).find("train_labels.npy: row 1 value 0 is inf") != std::string::npos);
+  WriteFile("train_labels.npy", npy({1, 2}, "(2,)"));
+  CHECK(wrong(arrays).find("train_labels.npy: has 2 labels, want 3") != std::string::npos);
 }
 
 TEST_CASE("constants that would make inputs infinite are refused", "[load_datasets]") {

@@ -28,6 +28,11 @@ std::vector<v1::Optimizer> SomeOfEachKind() {
   std::vector<v1::Optimizer> all = {SgdOf(0.1, 0, 0.01), SgdOf(0.1, 0.9, 0.01)};
   all.emplace_back().mutable_adagrad()->set_learning_rate(0.1);
   all.back().mutable_adagrad()->set_epsilon(1e-3);
+  v1::RmsProp& rmsprop = *all.emplace_back().mutable_rmsprop();
+  rmsprop.set_learning_rate(0.01);
+  rmsprop.set_alpha(0.9);
+  rmsprop.set_epsilon(1e-3);
+  rmsprop.set_momentum(0.5);
   SetAdam(all.emplace_back().mutable_adam());
   SetAdam(all.emplace_back().mutable_adamw());
   return all;
@@ -167,7 +172,8 @@ TEST_CASE("a job without an optimizer is refused", "[optimizer]") {
   const auto network = NetworkOf(model, 4, *backend);
   const absl::Status status = LocalOptimizer::Create(v1::Optimizer(), *network, *backend).status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-  CHECK(status.message() == "train.optimizer: there is none, want sgd, adam, adamw or adagrad");
+  CHECK(status.message() ==
+        "train.optimizer: there is none, want sgd, adam, adamw, adagrad, rmsprop or muon");
 }
 
 }  // namespace tessera

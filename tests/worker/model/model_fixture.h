@@ -89,6 +89,11 @@ inline v1::Model ModelOf(const std::string& text) {
       model.add_layers()->mutable_relu();
     } else if (name == "drop") {
       model.add_layers()->mutable_dropout()->set_probability(std::stod(parts.at(1)));
+    } else if (name == "squares") {
+      model.set_loss("mean_squared_error");
+    } else if (name == "smooth") {
+      model.set_loss("softmax_cross_entropy");
+      model.set_label_smoothing(std::stod(parts.at(1)));
     } else if (name == "softmax" || name == "sigmoid") {
       model.set_loss(name + "_cross_entropy");
     } else {
@@ -127,6 +132,8 @@ struct Rows {
     for (int64_t i = 0; sigmoid && i < rows * shape->outputs(); ++i) {
       targets.push_back(random() % 3 == 0 ? 1.0f : 0.0f);
     }
+    const bool numbers = model.loss() == "mean_squared_error" && shape->outputs() == 1;
+    for (int64_t i = 0; numbers && i < rows; ++i) targets.push_back(3 * normal(random));
   }
   Batch batch() const {
     Batch batch;

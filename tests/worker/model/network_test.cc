@@ -35,6 +35,9 @@ const std::vector<std::string>& Models() {
       "2 7 6 relu drop:0.2 conv:3:7x6 linear:5 norm relu linear:1 sigmoid",
       "4 6 6 conv:3:2:3 softmax",
       "5 1 9 conv:6:1x3 max sigmoid",
+      "20 linear:40 norm relu linear:12 smooth:0.2",
+      "20 linear:40 norm relu linear:12 squares",
+      "9 linear:30 relu linear:1 squares",
   };
   return models;
 }

@@ -426,9 +426,18 @@ double ReferenceNetwork::Loss(const Matrix& logits, const Batch& batch, Matrix* 
     for (int64_t j = 0; j < n; ++j) {
       double slope;
       if (model_.loss() == "softmax_cross_entropy") {
-        const bool is_label = batch.labels[r] == j;
-        if (is_label) loss += (largest + std::log(sum) - z[j]) / rows;
-        slope = std::exp(z[j] - largest) / sum - (is_label ? 1.0 : 0.0);
+        // Smoothed in training alone.
+        const double even = gradient == nullptr ? 0 : model_.label_smoothing();
+        const double t = (batch.labels[r] == j ? 1 - even : 0) + even / static_cast<double>(n);
+        if (t != 0) loss += t * (largest + std::log(sum) - z[j]) / rows;
+        slope = std::exp(z[j] - largest) / sum - t;
+      } else if (model_.loss() == "mean_squared_error") {
+        const double t = batch.targets != nullptr ? batch.targets[r * n + j]
+                         : batch.labels[r] == j   ? 1.0
+                                                  : 0.0;
+        const auto outputs = static_cast<double>(n);
+        loss += (z[j] - t) * (z[j] - t) / outputs / rows;
+        slope = 2 * (z[j] - t) / outputs;
       } else {
         double t = n == 1 && batch.targets == nullptr ? batch.labels[r] : 0.0;
         if (n > 1 && batch.targets == nullptr) t = batch.labels[r] == j ? 1.0 : 0.0;

@@ -221,6 +221,70 @@ TEST_CASE("in pieces sparse rows teach what they do at once", "[pieces][device][
   }
 }
 
+TEST_CASE("what is clipped is the gradient of the whole minibatch, in pieces and on every device",
+          "[pieces][device][clip]") {
+  const std::string device = GENERATE("cpu", "cuda");
+  const bool sparse = GENERATE(false, true);
+  const PayloadKind payload = GENERATE(PayloadKind::kDelta, PayloadKind::kGradient);
+  CAPTURE(device, sparse);
+  v1::Job job = JobOf(
+      sparse ? "600 linear:8 relu linear:4 softmax" : "6 linear:8 relu drop:0.2 linear:4 softmax",
+      0);
+  const Result free = TrainOn("cpu", job, RecipeOf(payload), 3, sparse);
+  const auto norm_of = [](const Result& result) {
+    double squares = 0;
+    for (const auto& array : result.update) {
+      for (const float value : array) squares += double{value} * value;
+    }
+    return std::sqrt(squares);
+  };
+  constexpr double kClip = 0.05;
+  job.mutable_train()->set_clip_norm(kClip);
+  const Result want = TrainOn("cpu", job, RecipeOf(payload), 3, sparse);
+  if (payload == PayloadKind::kGradient) {
+    REQUIRE(norm_of(free) > 2 * kClip);
+    CHECK(norm_of(want) == Approx(kClip).epsilon(1e-4));
+  } else {
+    // Three steps of plain sgd, at most so long each.
+    REQUIRE(norm_of(free) > 0.05 * kClip * (1 + 1 / 2.0 + 1 / 3.0));
+    CHECK(norm_of(want) <= 0.05 * kClip * (1 + 1 / 2.0 + 1 / 3.0) * 1.0001);
+  }
+  for (const int64_t piece : {0, 5, 7}) {
+    CAPTURE(piece);
+    job.mutable_train()->set_micro_batch(piece);
+    CheckNear(TrainOn(device, job, RecipeOf(payload), 3, sparse), want, 1e-4);
+  }
+  // A bound that nothing reaches changes no bit of what is sent.
+  job.mutable_train()->set_clip_norm(1e6);
+  job.mutable_train()->set_micro_batch(0);
+  v1::Job unclipped = job;
+  unclipped.mutable_train()->set_clip_norm(0);
+  if (sparse) return;  // Columns are stepped in another order.
+  CHECK(TrainOn(device, job, RecipeOf(payload), 3).update ==
+        TrainOn(device, unclipped, RecipeOf(payload), 3).update);
+}
+
+TEST_CASE("muon's steps are the same on every device, in pieces too", "[pieces][device][muon]") {
+  const std::string device = GENERATE("cpu", "cuda");
+  const std::string model = GENERATE("6 linear:8 relu linear:4 softmax",
+                                     "2 6 6 conv:5:3 relu linear:20 relu linear:4 softmax");
+  v1::Job job = JobOf(model, 0);
+  v1::Muon& muon = *job.mutable_train()->mutable_optimizer()->mutable_muon();
+  muon.set_learning_rate(0.02);
+  muon.set_momentum(0.9);
+  muon.set_iterations(5);
+  muon.mutable_adamw()->set_learning_rate(0.01);
+  muon.mutable_adamw()->set_beta1(0.8);
+  muon.mutable_adamw()->set_beta2(0.9);
+  muon.mutable_adamw()->set_epsilon(1e-3);
+  const Result want = TrainOn("cpu", job, RecipeOf(PayloadKind::kDelta));
+  for (const int64_t piece : {0, 5}) {
+    CAPTURE(device, model, piece);
+    job.mutable_train()->set_micro_batch(piece);
+    CheckNear(TrainOn(device, job, RecipeOf(PayloadKind::kDelta)), want, 2e-3);
+  }
+}
+
 TEST_CASE("bf16 in pieces stays as near as its factors", "[pieces][device]") {
   const std::string device = GENERATE("cpu", "cuda");
   if (!On(device)->linear_bf16().ok()) return;

@@ -102,6 +102,30 @@ TEST_CASE("a job on the whole model learns on a GPU as it does on the CPU", "[de
   CheckSame(LocalJob({method, model, optimizer, "train.steps=50"}, 2, workers), 2, workers);
 }
 
+TEST_CASE("a job whose gradients are clipped learns on a GPU as it does on the CPU",
+          "[device][train]") {
+  const std::string method =
+      GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
+               "method={ist: {local_steps: 7}}");
+  const std::string pieces = GENERATE("train.micro_batch=0", "train.micro_batch=5");
+  CAPTURE(method, pieces);
+  CheckSame(
+      LocalJob({method, kMomentum, kMixed, pieces, "train.clip_norm=0.3", "train.steps=50"}, 2, 2),
+      2, 2);
+}
+
+TEST_CASE("a job with muon or rmsprop learns on a GPU as it does on the CPU", "[device][train]") {
+  const std::string method = GENERATE("method={local_sgd: {local_steps: 7}}",
+                                      "method={local_sgd: {local_steps: 7, average_state: true}}",
+                                      "method={ist: {local_steps: 7}}");
+  const std::string optimizer = GENERATE(
+      "train.optimizer={muon: {learning_rate: 0.005, adamw: {learning_rate: 0.001, "
+      "epsilon: 0.001}}}",
+      "train.optimizer={rmsprop: {learning_rate: 0.0005, epsilon: 0.01, momentum: 0.5}}");
+  CAPTURE(method, optimizer);
+  CheckSame(LocalJob({method, optimizer, kMixed, "train.steps=50"}, 2, 2), 2, 2);
+}
+
 TEST_CASE("a job with dropout drops the same on a GPU as on the CPU, step after step",
           "[device][train]") {
   const std::string method =
