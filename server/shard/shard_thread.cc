@@ -142,7 +142,7 @@ void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {
     view.counters = shard.counters();
     view.waits_for = shard.WaitsFor();
     view.parked_reads = served_->parked_reads();
-    view.reserved_bytes = shard.reserved_bytes();
+    view.reserved_bytes = shard.stage().reserved_bytes();
     view.core_report = served_->core_report();
     if (with_hash) view.parameters_hash = shard.ParametersHash();
     done(std::move(view));
