@@ -13,6 +13,7 @@ bool ReplicaCopying::IsUnheard(MemberId member) const {
   return found != nullptr && !found->heard_from.has_value();
 }
 
+// A small model's limit would be reached by a few pushes, and members would be sent away again and again.
 int64_t ReplicaCopying::kept_bytes_max() const {
   return std::max(kKeptBytesLeast, state_.limits.staging_bytes + state_.traits.slices.bytes());
 }
@@ -61,6 +62,7 @@ absl::Status ReplicaCopying::TakeCopy(const ReplicaTable& table, absl::Span<cons
   const auto lacks = [](const std::string& what) {
     return absl::UnavailableError(absl::StrCat("copy of a replica: lacks ", what));
   };
+  // What this table shows to be done may go, whether or not the values will do.
   DropContained(table);
   const Generation plan = state_.members.plan().generation;
   if (table.plan < plan) {
@@ -91,6 +93,7 @@ absl::Status ReplicaCopying::TakeCopy(const ReplicaTable& table, absl::Span<cons
     member->folded = folded;
     member->accepted = std::max(member->accepted, folded);
   }
+  // From here on the server is a replica like the others.
   awaits_copy_ = false;
   copied_ = true;
   state_.counters.copied = true;

@@ -97,6 +97,7 @@ void ServedShard::Accept(ReceivedPush push,
                          std::function<void(absl::StatusOr<PushAccepted>)> done) {
   const MemberId member = push.member;
   const Exchange exchange = push.exchange;
+  // The shard takes the push: what the log is to have of it is kept apart. Both refer to one copy of the bytes.
   std::optional<ReceivedPush> logged;
   if (gate_.records_pushes()) logged = push.Share();
   absl::StatusOr<PushAccepted> accepted = shard_->Accept(std::move(push));
@@ -173,6 +174,7 @@ void ServedShard::Order(const CopyOrder& order,
   TakeCopy();
 }
 
+// Whoever waited has been refused (ShardThread::AwaitReplacement): only the gate refers to the old shard.
 void ServedShard::Replace(std::unique_ptr<Shard> shard) {
   shard->CountOn(shard_->counters());
   shard_ = std::move(shard);

@@ -80,10 +80,10 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
     ++counters.duplicates;
     return PushAccepted{/*duplicate=*/true, counters.version};
   }
+  // In front of the checks that cost more: a joining server may be sent far more than it can keep.
   TESSERA_RETURN_IF_ERROR(replica_.CheckKept(push));
   absl::StatusOr<ExchangeForm::Found> of = state_.form->EntriesOf(push);
-  if (of.ok() && of->needs_keys)
-    return PushAccepted{false, state_.counters.version, /*need_keys=*/true};
+  if (of.ok() && of->needs_keys) return PushAccepted{false, counters.version, /*need_keys=*/true};
   absl::Status status = of.ok() ? Validate(&push, *of) : of.status();
   if (status.ok() && push.exchange != member->accepted.Next() && !replica_.IsUnheard(push.member)) {
     status = absl::FailedPreconditionError(
@@ -114,6 +114,7 @@ bool Shard::Reserve(MemberId member, int64_t bytes) {
   return state_.stage.Reserve(member, bytes, /*has_place=*/replica_.IsUnheard(member));
 }
 
+// A form that must know who is in an exchange before it begins lets the one in front of it end no earlier, either.
 bool Shard::IsHeld(Exchange exchange) const {
   if (state_.policy->Collecting() == Exchange(0)) return false;
   const Exchange last = state_.form->knows_members() ? exchange.Next() : exchange;
@@ -253,6 +254,7 @@ int64_t Shard::memory_bytes() const {
   return state_.traits.slices.bytes() + state_.form->memory_bytes();
 }
 
+// Plans come again with every connection to the coordinator: one that is not newer changes nothing.
 std::vector<Shard::Removed> Shard::SetPlan(const Plan& next) {
   if (next.generation <= plan().generation) return {};
   std::vector<Removed> removed = state_.members.SetPlan(next);

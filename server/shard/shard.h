@@ -64,6 +64,9 @@ struct ShardCopy {
 // A standby is told of a shard by a ShardRecorder, and follows it with a ShardFollower (log/). Where placement is
 // replicated every server's shard is the whole model, and all fold the same pushes, whatever becomes of their senders:
 // a push that was accepted is folded although its sender was removed (replica_copying.h).
+//
+// It has a few more public methods than other classes, as it says what its parts know where everybody asks: plan(),
+// WaitsFor(), slices(), layout_hash().
 class Shard {
  public:
   using Options = ShardOptions;

@@ -34,11 +34,13 @@ std::vector<RemovedMember> ShardMembers::SetPlan(const Plan& plan) {
     states_.erase(m.member);
   }
   removed_.insert(removed_.end(), removed.begin(), removed.end());
+  // An acknowledgement that got lost is sent again with all of them; older removals have long been heard of.
   while (removed_.size() > kRemovedMax) removed_.pop_front();
   for (const PlanMember& m : plan.members) {
     if (states_.contains(m.member)) continue;
     const Exchange before(m.first_exchange.value() - 1);
     states_[m.member] = {m.first_exchange, before, before};
+    // A plan with somebody new settles what was promised: one member is added at a time.
     proposals_.clear();
   }
   plan_ = plan;
@@ -53,6 +55,7 @@ void ShardMembers::Withdraw(uint64_t proposal) {
       proposals_.end());
 }
 
+// A push is a word by itself: whoever makes one has gone on, even if the notice that says so is still on its way.
 void ShardMembers::OnAccepted(MemberId id, Exchange exchange, ShardMember* member) {
   member->accepted = exchange;
   if (!member->heard_from.has_value()) member->heard_from = exchange;
@@ -92,6 +95,7 @@ std::map<MemberId, Exchange> ShardMembers::Folded() const {
 
 void ShardMembers::SetDepartedFolded(MemberId member, Exchange folded) {
   departed_[member] = folded;
+  // The lowest numbers joined first, and nobody can still send a push of theirs.
   if (departed_.size() > kDepartedMax) departed_.erase(departed_.begin());
 }
 

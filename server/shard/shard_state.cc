@@ -40,6 +40,7 @@ ShardState::ShardState(ShardOptions options)
     FillInitial(traits.shape, traits.slices, traits.seed, &store);
     counters.initial_hash = HashOf(store, traits.slices);
   }
+  // Forms see members through these functions only, and cannot change them.
   FormContext context;
   context.traits = &traits;
   context.policy = policy.get();
@@ -64,6 +65,7 @@ ShardState::ShardState(ShardOptions options)
   form = MakeForm(context, options);
 }
 
+// Replicas have no standbys, and without a barrier there is no sum that all members are in.
 bool ShardState::CombinesPushes() const {
   return policy->Collecting() != Exchange(0) && form->sums_pushes() && !is_replica;
 }
@@ -79,6 +81,7 @@ Verdict ShardState::BeginFold(const PushFacts& push, bool has_base) {
     counters.staleness_sum = SavedSum(counters.staleness_sum, staleness);
     counters.staleness_max = std::max(counters.staleness_max, staleness);
   }
+  // Examples count once the update is committed, so that schedules and checkpoints go by what is in the parameters.
   pending_examples += push.examples;
   ++open_folds;
   return policy->OnPush(push);

@@ -47,6 +47,7 @@ absl::Status ShardFollower::Apply(ShardEvent event) {
   return std::visit([this](auto& happened) { return Follow(std::move(happened)); }, event);
 }
 
+// The leader accepted this push, so that the same shard here must accept it, too: anything else is another history.
 absl::Status ShardFollower::Follow(PushEvent push) {
   if (state_.CombinesPushes()) return Contradicts("has a push, want folds and their sum");
   const std::string which =
@@ -79,6 +80,7 @@ absl::Status ShardFollower::Follow(const PlanEvent& plan) {
 }
 
 absl::Status ShardFollower::Follow(const ProposeEvent& proposal) {
+  // The promise was the leader's to make: it is taken as it is, and not worked out again.
   if (state_.members.proposals().size() >= kOpenProposalsMax) {
     return Contradicts("has too many proposals");
   }
@@ -103,11 +105,13 @@ absl::Status ShardFollower::Follow(const CoreQuestionEvent& core) {
   return absl::OkStatus();
 }
 
+// The copy itself was lost with the leader, if that is lost: an order to make it again is refused (CopyOrders::Order).
 absl::Status ShardFollower::Follow(const CopiedEvent& copied) {
   state_.copies.SetMadeElsewhere(copied.order);
   return absl::OkStatus();
 }
 
+// Counts what Shard::AdvancePushes counts for a push. The values come with the sum.
 absl::Status ShardFollower::Follow(const FoldEvent& fold) {
   ShardMember* const member = state_.members.Find(fold.member);
   const Version now = state_.counters.version;
@@ -133,6 +137,7 @@ absl::Status ShardFollower::Follow(const CommitEvent& commit) {
     return Contradicts(absl::StrCat("has a sum of ", commit.sum.size(), " bytes, want ", bytes));
   }
   std::optional<float> scale = std::exchange(scale_, std::nullopt);
+  // No fold completed the update: a removal or the time did.
   if (!scale.has_value()) scale = state_.policy->CommitDue(commit.time);
   if (!scale.has_value()) return Contradicts("has a commit, and none is due");
   TESSERA_CHECK(shard_.log_ == nullptr);
@@ -177,6 +182,7 @@ absl::Status ShardFollower::Follow(const ImageEvent& image) {
   shard_.SetPlan(image.plan);
   state_.policy->SetState(image.policy);
   state_.members.SetImage(image);
+  // Counters are the leader's, but for the hash of what this process began with.
   const uint64_t initial_hash = state_.counters.initial_hash;
   state_.counters = image.counters;
   state_.counters.initial_hash = initial_hash;

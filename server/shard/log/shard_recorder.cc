@@ -33,6 +33,7 @@ void ShardRecorder::OnCommit(absl::Time now) {
   recorded_.push_back(std::move(commit));
 }
 
+// Where pushes are not combined the standby has them, and needs no more than the time at which something was due.
 void ShardRecorder::OnAdvance(absl::Time now) {
   if (!CombinesPushes(shard_)) recorded_.push_back(AdvanceEvent{now});
 }
@@ -48,6 +49,7 @@ std::vector<ShardEvent> ShardRecorder::StagedPushesOf(const Shard& shard) {
 
 std::optional<ImageEvent> ShardRecorder::ImageOf(Shard* shard) {
   ShardState& state = shard->state_;
+  // Replicas are each other's standbys.
   TESSERA_CHECK(!state.is_replica);
   if (state.open_folds > 0) return std::nullopt;
   // Who follows would ask for the keys; it is folded in a moment.
@@ -58,6 +60,7 @@ std::optional<ImageEvent> ShardRecorder::ImageOf(Shard* shard) {
   state.members.TakeImage(&image);
   image.policy = state.policy->State();
   image.counters = state.counters;
+  // Staged pushes follow the image as events, which count them.
   image.counters.pushes -= state.stage.pushes().size();
   image.copied = state.copies.made();
   const auto snapshot = state.store.TakeSnapshot();

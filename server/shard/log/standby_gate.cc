@@ -145,7 +145,7 @@ void StandbyGate::OnMembers() {
     unsaid_.erase(push.member);
     pushes_.erase(pushes_.begin() + static_cast<int64_t>(i));
     push.answer(shard_->members().NotMember(absl::StrCat("push from member ", push.member.value(),
-                                               " exchange ", push.exchange.value())));
+                                                         " exchange ", push.exchange.value())));
   }
 }
 

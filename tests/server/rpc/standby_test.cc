@@ -203,8 +203,9 @@ TEST_CASE(
       CHECK(copy->counters().version == run.shard().counters().version);
       CHECK(copy->counters().examples == run.shard().counters().examples);
       CHECK(ValuesOf(*copy->ReadNow().snapshot) == ValuesOf(*run.shard().ReadNow().snapshot));
-      if (ShardRecorder::ImageOf(copy.get()) && ShardRecorder::ImageOf(&run.shard()))
+      if (ShardRecorder::ImageOf(copy.get()) && ShardRecorder::ImageOf(&run.shard())) {
         CHECK(All(copy.get()) == All(&run.shard()));
+      }
       CHECK(copy->counters().version.value() > 3);
     }
   }
