@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include <google/protobuf/util/json_util.h>
@@ -17,6 +21,7 @@
 #include "deploy/cli/how_far.h"
 #include "deploy/cli/staleness_bars.h"
 #include "deploy/cli/wrap.h"
+#include "server/control/status_fields.h"
 
 namespace tessera {
 namespace {
@@ -190,6 +195,21 @@ std::string Workers(const v1::JobStatus& status, int width) {
   return table.Text(width);
 }
 
+// The words of the status fields that stand in this place and are not 0.
+std::vector<std::string> FieldWords(const v1::JobStatus& status, StatusField::Words::Place place) {
+  std::vector<std::string> words;
+  for (const StatusField& field : StatusFields()) {
+    if (field.words.place != place) continue;
+    const std::optional<StatusField::Value> value = field.value(status);
+    const uint64_t count = value ? std::get<uint64_t>(*value) : 0;
+    if (count == 0) continue;
+    const char* const name = count == 1 ? field.words.one : field.words.several;
+    words.push_back(place == StatusField::Words::Place::kLine ? absl::StrCat(name, " ", count)
+                                                              : absl::StrCat(count, " ", name));
+  }
+  return words;
+}
+
 // What the parameters have learned from, how late updates were, who pauses. One line or several.
 std::vector<std::string> Consistency(const v1::JobStatus& status, int width) {
   std::vector<std::string> lines;
@@ -212,13 +232,7 @@ std::vector<std::string> Consistency(const v1::JobStatus& status, int width) {
       lines.push_back(absl::StrCat("  ", StalenessBars(staleness, width - 2)));
     }
   }
-  std::vector<std::string> pauses;
-  if (const uint64_t pulls = status.parked_pulls(); pulls > 0) {
-    pauses.push_back(absl::StrCat(pulls, pulls == 1 ? " pull waits" : " pulls wait"));
-  }
-  if (const uint64_t resting = status.resting(); resting > 0) {
-    pauses.push_back(absl::StrCat(resting, resting == 1 ? " worker rests" : " workers rest"));
-  }
+  const std::vector<std::string> pauses = FieldWords(status, StatusField::Words::Place::kPauses);
   if (!pauses.empty()) lines.push_back(absl::StrJoin(pauses, ", "));
   return lines;
 }
@@ -313,10 +327,6 @@ std::string StandbyLine(const v1::JobStatus& status) {
                       Seconds(status.takeover_seconds(status.takeover_seconds_size() - 1)));
 }
 
-}  // namespace
-
-namespace {
-
 // The lines that stand above the lists.
 std::string Head(const v1::JobStatus& status, int width) {
   std::string text;
@@ -368,7 +378,7 @@ std::string Head(const v1::JobStatus& status, int width) {
   for (const std::string& line : CheckpointLines(status)) say_all(line);
   if (!status.owners().empty()) say(StandbyLine(status));
   for (const std::string& line : CoordinatorLines(status)) say_all(line);
-  if (status.refused_pushes() > 0) say(absl::StrCat("refused pushes ", status.refused_pushes()));
+  for (const std::string& line : FieldWords(status, StatusField::Words::Place::kLine)) say(line);
   return text;
 }
 

@@ -33,6 +33,7 @@ std::string Describe(const CheckpointParameter& parameter) {
 }
 
 // What the servers' states mean, in words; the job that made the checkpoint tells.
+// The manifest has the number of states; their names follow from the job, so that a refusal can say what they mean.
 std::string StatesIn(const Manifest& manifest) {
   if (manifest.states == 0) return "none";
   const absl::StatusOr<Recipe> recipe = RecipeFor(JobOfText(manifest.job_text));
@@ -73,6 +74,8 @@ std::string DifferencesOfModel(const Manifest& saved, const Manifest& model) {
 }  // namespace
 
 absl::Status CheckRestorable(const Manifest& saved, const Manifest& model) {
+  // States come first: where they differ the parameters often are the same, and to go on with them alone would train in
+  // another way than before.
   const std::string were = StatesIn(saved), are = StatesIn(model);
   if (were != are) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -118,11 +121,13 @@ absl::Status CheckFolder(const std::string& directory, const Manifest* restored)
   const std::vector<ListedCheckpoint>& listed = *found;
   if (listed.empty()) return absl::OkStatus();
   const uint64_t newest = listed.front().step;
+  // Otherwise a job that begins anew would write among the checkpoints of another, and prune them as its own.
   if (restored == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         "checkpoint.directory: \"", directory, "\" has checkpoints already, the newest of step ",
         newest, "; set checkpoint.restore to go on from there, or name an empty folder"));
   }
+  // Checkpoints are kept by their age in steps: earlier ones that were written now would be the first to go.
   if (newest > restored->step && listed.front().status.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("checkpoint.directory: \"", directory, "\" has a later checkpoint, of step ",
@@ -184,6 +189,7 @@ absl::Status LoadShard(const Checkpoint& checkpoint, const std::function<bool()>
   for (const Slice& slice : shard->slices().slices) {
     rows.push_back({slice.parameter, slice.row_begin, slice.row_end});
   }
+  // All sums are checked before the first row is read into the shard: a shard that is half loaded is of no use.
   TESSERA_RETURN_IF_ERROR(checkpoint.VerifyRows(rows, goes_on));
   TESSERA_ASSIGN_OR_RETURN(SavedShard saved,
                            SavedShardOf(checkpoint.manifest(), checkpoint.path(), shard->slices()));

@@ -135,9 +135,9 @@ void CheckpointDriver::Fill(absl::Time now, bool is_running, v1::JobStatus* stat
   if (!on_.facts.checkpoints && on_.facts.restored == nullptr) return;
   v1::CheckpointStatus& shown = *status->mutable_checkpoint();
   on_.checkpoints.Fill(now, &shown);
-  if (is_running && on_.checkpoints.try_last_at()) {
+  if (is_running && on_.checkpoints.last_of_all().try_at()) {
     const absl::Duration pause =
-        std::max(*on_.checkpoints.try_last_at() - now, absl::ZeroDuration());
+        std::max(*on_.checkpoints.last_of_all().try_at() - now, absl::ZeroDuration());
     absl::StrAppend(shown.mutable_failure(), "; it is the last one, tried again in ",
                     absl::FormatDuration(absl::Ceil(pause, absl::Seconds(1))));
   }

@@ -46,31 +46,30 @@ void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
 
 bool Checkpoints::BeginLast(const MemberRecord& member, uint64_t step, bool writes_again,
                             absl::Time now) {
-  if (finished_.insert(member.member).second) ++changes_;
-  if (!writes_again && !std::exchange(writes_once_, true)) ++changes_;
-  if (is_last_ || last_made_) return true;
+  if (last_of_all_.OnFinished(member.member, writes_again)) ++changes_;
+  if (last_of_all_.begun() || last_of_all_.over()) return true;
   const bool is_busy = stage_ == Stage::kCommitting || stage_ == Stage::kBeginning ||
                        (stage_ == Stage::kWriting && !files_.IsUntouched());
   if (is_busy) return false;
   const auto is_there = [step](const CheckpointMember& saved) { return saved.step == step; };
   if (last_ != nullptr &&
       std::all_of(last_->manifest.members.begin(), last_->manifest.members.end(), is_there)) {
-    last_made_ = true;
+    last_of_all_.SetOver();
     ++changes_;
     return true;
   }
-  is_last_ = true;
+  last_of_all_.Begin();
   asked_ = false;
   Begin(std::max(done_step_, folder_step_) + 1, Exchange(0), now);
   return true;
 }
 
 void Checkpoints::DriveLast(absl::Time now) {
-  if (!try_last_at_ || now < *try_last_at_) return;
-  try_last_at_.reset();
-  if (!writes_once_) return Begin(std::max(done_step_, folder_step_) + 1, Exchange(0), now);
-  last_made_ = true;
-  ++changes_;
+  const bool was_over = last_of_all_.over();
+  if (last_of_all_.TakeTry(now)) {
+    return Begin(std::max(done_step_, folder_step_) + 1, Exchange(0), now);
+  }
+  if (last_of_all_.over() != was_over) ++changes_;
 }
 
 void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::Time now) {
@@ -104,7 +103,7 @@ v1::CheckpointOrder Checkpoints::OnAgreed(Exchange first) {
   *order_->mutable_mark() = mark();
   // Nobody may come any more to complete what is half collected at the end: where members are in lockstep, too,
   // one that had begun later is sent away with the job's end, and its push may have been folded.
-  order_->set_after_exchange(is_last_ ? kCopyAtOnce.value() : after_.value());
+  order_->set_after_exchange(last_of_all_.begun() ? kCopyAtOnce.value() : after_.value());
   return *order_;
 }
 
@@ -122,7 +121,7 @@ void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, bool 
   }
   if (task.kind != DiskTask::Kind::kCommit || stage_ != Stage::kCommitting) return;
   stage_ = Stage::kIdle;
-  last_made_ = last_made_ || is_last_;
+  if (last_of_all_.begun()) last_of_all_.SetOver();
   last_ = std::move(open_state_);
   done_step_ = std::max(done_step_, last_->manifest.step);
   record_.OnWhole(number_, last_->manifest, files_.copied_at(), now);
@@ -144,20 +143,13 @@ void Checkpoints::Fail(absl::string_view why, absl::Time now) {
   tasks_.push_back({DiskTask::Kind::kAbandon, number_, folder_step_, {}});
   if (open_state_ != nullptr) tasks_.back().manifest = open_state_->manifest;
   open_state_.reset();
-  std::string next = is_last_ ? "the job ends without it" : "training goes on";
-  if (is_last_ && !writes_once_ && ++last_failures_ < kLastTries) {
-    try_last_at_ = now + kLastPause;
-    next = absl::StrCat("it is the last one, tried again in ", absl::FormatDuration(kLastPause),
-                        ", ", last_failures_ + 1, " of ", kLastTries);
-  } else {
-    last_made_ = last_made_ || is_last_;
-  }
+  const std::string next = last_of_all_.OnFailed(now);
   Log(LogLevel::kWarning,
       absl::StrCat("checkpoint: failed number=", number_, " why=\"", why, "\"; ", next));
 }
 
 void Checkpoints::GoBack(uint64_t step, absl::Time now) {
-  finished_.clear();
+  last_of_all_.GoBack();
   ++changes_;
   Fail("the job goes back to an earlier one", now);
   done_step_ = step;
@@ -187,7 +179,7 @@ void Checkpoints::OnSaved(const MemberRecord& member, const v1::SavedRequest& re
 bool Checkpoints::IsAwaited(const MemberRecord& member) const {
   if (member.state != MemberState::kAdmitted) return false;
   if (files_.HasFileOf(member)) return false;
-  if (!is_last_ && finished_.count(member.member) > 0) return false;
+  if (!last_of_all_.begun() && last_of_all_.HasFinished(member.member)) return false;
   // One that begins after the exchange, or was told that this one is not its to write.
   if (facts_.synchronous && after_ != Exchange(0)) return member.first_exchange <= after_;
   return member.told_checkpoint.has_value() && *member.told_checkpoint < number_;
@@ -263,9 +255,7 @@ v1::CheckpointsState Checkpoints::Save(SavedStates* saved) const {
   state.set_number(number_);
   state.set_folder_step(folder_step_);
   state.set_after(after_.value());
-  state.set_is_last(is_last_);
-  for (MemberId member : finished_) state.add_finished(member.value());
-  state.set_last_made(last_made_);
+  last_of_all_.Save(&state);
   state.set_asked(asked_);
   if (order_) *state.mutable_order() = *order_;
   files_.Save(&state);
@@ -273,9 +263,6 @@ v1::CheckpointsState Checkpoints::Save(SavedStates* saved) const {
   state.set_open_state(saved->Add(open_state_));
   state.set_last(saved->Add(last_));
   record_.Save(&state);
-  state.set_writes_once(writes_once_);
-  state.set_last_failures(static_cast<uint32_t>(last_failures_));
-  state.set_try_last_at(try_last_at_ ? absl::ToUnixNanos(*try_last_at_) : 0);
   return state;
 }
 
@@ -287,19 +274,11 @@ absl::Status Checkpoints::Load(const v1::CheckpointsState& state, const SavedSta
                                                    " with ", state.parts_size(), " parts and ",
                                                    state.saved_size(), " files"));
   }
-  const bool is_over = state.is_last() && state.stage() == static_cast<uint32_t>(Stage::kIdle);
-  if (state.last_failures() > kLastTries || (state.try_last_at() != 0 && !is_over)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "last checkpoint has failed ", state.last_failures(), " times, in stage ", state.stage()));
-  }
   stage_ = static_cast<Stage>(state.stage());
+  TESSERA_RETURN_IF_ERROR(last_of_all_.Load(state, /*is_idle=*/stage_ == Stage::kIdle));
   number_ = state.number();
   folder_step_ = state.folder_step();
   after_ = Exchange(state.after());
-  is_last_ = state.is_last();
-  finished_.clear();
-  for (const uint64_t member : state.finished()) finished_.insert(MemberId(member));
-  last_made_ = state.last_made();
   asked_ = state.asked();
   order_.reset();
   if (state.has_order()) order_ = state.order();
@@ -311,10 +290,6 @@ absl::Status Checkpoints::Load(const v1::CheckpointsState& state, const SavedSta
     return absl::InvalidArgumentError("checkpoint is being committed, and there is none");
   }
   record_.Load(state);
-  writes_once_ = state.writes_once();
-  last_failures_ = static_cast<int>(state.last_failures());
-  try_last_at_.reset();
-  if (state.try_last_at() != 0) try_last_at_ = absl::FromUnixNanos(state.try_last_at());
   tasks_.clear();
   return absl::OkStatus();
 }

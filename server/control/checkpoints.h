@@ -10,15 +10,14 @@
 //            (DiskTask::kCommit)
 //
 // One at a time. What goes wrong on the way ends that one; the next is begun when it is due. After the last
-// one none is: it is tried kLastTries times in all, each kLastPause after the failure before. Where the job
-// goes back during a commit, that is undone (DiskTask::kAbandon).
+// one none is: it is tried several times (last_checkpoint.h). Where the job goes back during a commit, that is undone
+// (DiskTask::kAbandon).
 #ifndef TESSERA_SERVER_CONTROL_CHECKPOINTS_H_
 #define TESSERA_SERVER_CONTROL_CHECKPOINTS_H_
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +33,7 @@
 #include "server/control/checkpoint_record.h"
 #include "server/control/exchange_steps.h"
 #include "server/control/job_facts.h"
+#include "server/control/last_checkpoint.h"
 #include "server/control/members/member_table.h"
 #include "server/control/saved_job.h"
 #include "server/control/saved_states.h"
@@ -57,14 +57,10 @@ struct DiskTask {
 
 // Pure: events and the time come in; what the disk has to do comes out of TakeTasks.
 //
-// It has more public methods and fields than other classes: the last checkpoint of all is tried again by rules of
-// its own, and has yet to become a class.
+// It has more public methods than other classes: members, servers and the disk each have their events for it, and what
+// it says of the open checkpoint is asked for by each of them.
 class Checkpoints {
  public:
-  // Long enough for somebody who makes room on a disk; everybody waits meanwhile.
-  static constexpr int kLastTries = 3;
-  static constexpr absl::Duration kLastPause = absl::Seconds(5);
-
   // `facts` outlives it.
   explicit Checkpoints(const JobFacts& facts)
       : facts_(facts), steps_(facts.local_steps, nullptr), files_(facts) {}
@@ -96,8 +92,7 @@ class Checkpoints {
   Exchange first_promised() const { return after_; }
   // All have promised `first`, and what it brings is taken. 0, without lockstep: now. Returns what to tell the servers.
   v1::CheckpointOrder OnAgreed(Exchange first);
-  bool needs_agreement() const { return facts_.synchronous && !is_last_; }
-  bool is_last() const { return is_last_; }
+  bool needs_agreement() const { return facts_.synchronous && !last_of_all_.begun(); }
 
   // `may_prune`: nobody has yet to read its file of an earlier one.
   void OnDisk(const DiskTask& task, const absl::Status& status, bool may_prune, absl::Time now);
@@ -136,9 +131,8 @@ class Checkpoints {
   // The last whole one; nullptr: none.
   const std::shared_ptr<const SavedState>& last() const { return last_; }
   void SetLast(std::shared_ptr<const SavedState> last);
-  bool has_last_of_all() const { return last_made_; }
-  // The last one of all has failed, and is tried again then.
-  const std::optional<absl::Time>& try_last_at() const { return try_last_at_; }
+  // The one that the job ends with.
+  const LastCheckpoint& last_of_all() const { return last_of_all_; }
 
   std::vector<DiskTask> TakeTasks();
   void Fill(absl::Time now, v1::CheckpointStatus* status) const;
@@ -163,12 +157,7 @@ class Checkpoints {
   uint64_t number_ = 0;
   uint64_t folder_step_ = 0;
   Exchange after_;
-  bool is_last_ = false;
-  std::set<MemberId> finished_;  // they write no more but to the last one
-  bool last_made_ = false;       // the last one of all is whole, or has failed for good
-  bool writes_once_ = false;     // some member that has finished
-  int last_failures_ = 0;
-  std::optional<absl::Time> try_last_at_;
+  LastCheckpoint last_of_all_;
   bool asked_ = false;
   std::optional<v1::CheckpointOrder> order_;
   CheckpointFiles files_;  // of the open one

@@ -50,6 +50,7 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
 }
 
 absl::Status Coordinator::Attach(const v1::ServerHello& hello, absl::Time now) {
+  // A server that was started again has lost its parameters, and nobody need wait for its lease to end first.
   const bool is_replaced = end_.running() && membership_.started() &&
                            membership_.losses().CanGoBack() &&
                            membership_.servers().IsReplaced(hello);
@@ -65,6 +66,7 @@ void Coordinator::Detach(ShardId server, uint64_t life, absl::Time now) {
 }
 
 void Coordinator::OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now) {
+  // The connection of one that was given up may still stand.
   if (!membership_.Hears(server)) return;
   membership_.OnShardMessage(server, message, now);
   if (message.has_part()) checkpoints_.OnPart(server, message.part(), now);
@@ -162,6 +164,7 @@ absl::StatusOr<v1::RenewReply> Coordinator::Renew(const v1::RenewRequest& reques
   const MemberId member(request.member());
   TESSERA_RETURN_IF_ERROR(end_.Refusal(member));
   const MemberRecord* record = membership_.members().Find(member);
+  // Its lease is not renewed: the member is none, and its worker joins as another one.
   if (record != nullptr && MayRejoin(record->state)) {
     v1::RenewReply reply;
     reply.set_rejoin(true);
@@ -237,6 +240,7 @@ absl::Status Coordinator::Leave(const v1::LeaveRequest& request, absl::Time now)
   if (record == nullptr) {
     return absl::NotFoundError(absl::StrCat("member ", member.value(), ": there is none"));
   }
+  // The first report counts: a repeated request may come once the worker has gone on.
   if (request.has_report() && !record->report) members.SetReport(member, request.report());
   end_.OnTold(member);
   if (IsLive(record->state)) {
@@ -266,7 +270,7 @@ absl::StatusOr<v1::SavedReply> Coordinator::Saved(const v1::SavedRequest& reques
   if (!facts_.checkpoints || !evaluation_.stop() || !evaluation_.Takes(*member)) return reply;
   const bool has_begun = checkpoint_driver_.BeginLast(*member, request.writes_again(), now);
   Settle(now);
-  if (has_begun && checkpoints_.has_last_of_all()) return reply;
+  if (has_begun && checkpoints_.last_of_all().over()) return reply;
   if (has_begun && checkpoints_.stage() == Checkpoints::Stage::kWriting) {
     *reply.mutable_mark() = checkpoints_.mark();
   } else {
@@ -360,6 +364,7 @@ void Coordinator::GiveUp(absl::string_view why, absl::Time now) {
   Fail(why, now);
 }
 
+// Workers that wait for an evaluation wait for all others, who may never come now: they are answered first.
 void Coordinator::Fail(absl::string_view why, absl::Time now) {
   if (!end_.running()) return;
   Log(LogLevel::kError, absl::StrCat("control: job ", end_.is_stopped() ? "stopped" : "failed",

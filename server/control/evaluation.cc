@@ -23,6 +23,7 @@ bool Evaluation::IsParked(const MemberRecord& member) const {
   return open() && seat != nullptr && seat->parked;
 }
 
+// While nobody has come yet all are still at work, and the job waits for none of them.
 std::vector<Rank> Evaluation::Missing() const {
   std::vector<Rank> missing;
   if (!open()) return missing;
@@ -83,6 +84,7 @@ bool Evaluation::IsExpected(const MemberRecord& member) const {
   return !facts_.synchronous || !member.BeginsAfter(due_step_);
 }
 
+// Under a barrier the members of one evaluation stand at one step: who begins behind it has its first one later.
 void Evaluation::DropLater(const MemberTable& members) {
   for (auto it = seats_.begin(); it != seats_.end();) {
     const Seat& seat = it->second;
@@ -127,6 +129,7 @@ absl::Status Evaluation::OnRequest(const v1::EvaluateRequest& request, const Mem
     due_step_ = request.progress().step();
     DropLater(members);
   }
+  // The last evaluation takes all members, those that began late, too: seats are looked at anew.
   if (ending && !ending_) {
     ending_ = true;
     seen_ = 0;
@@ -206,6 +209,7 @@ void Evaluation::OnPlans(bool applied_by_all, absl::Time now) {
   if (open() && !was && applied_by_all) Advance(now);
 }
 
+// The parts of the test rows were dealt out among those who sat here before: scores of other parts do not add up.
 void Evaluation::Restart() {
   ++changes_;
   stage_ = Stage::kArriving;
@@ -227,6 +231,7 @@ void Evaluation::Restart() {
 
 void Evaluation::Advance(absl::Time now) {
   if (stage_ == Stage::kArriving) {
+    // A server that has yet to hear of a removal may commit once more, and readers would see two versions.
     if (!plans_applied_) return;
     for (const auto& [rank, seat] : seats_) {
       if (!seat.arrived) return;
@@ -236,6 +241,8 @@ void Evaluation::Advance(absl::Time now) {
     ++changes_;
     clock_->Pause(now);
   }
+  // Whoever has arrived gets its part of the rows; whoever waits for batch norms' constants gets those that the first
+  // seat has made; whoever has scored waits for the result.
   bool scored = true;
   size_t next_place = 0;
   for (auto& [rank, seat] : seats_) {
@@ -387,6 +394,7 @@ absl::Status Evaluation::Load(const v1::EvaluationState& state, const MemberTabl
   return absl::OkStatus();
 }
 
+// Requests end with the process that they came to, and come again: until then nobody is parked.
 void Evaluation::Reconnect() {
   for (auto& [rank, seat] : seats_) seat.parked = false;
 }

@@ -23,6 +23,8 @@ namespace tessera {
 
 struct SavedState;  // saved_job.h
 
+// What the coordinator knows of its job before anything happens. It has more fields than other types: it is a list of
+// facts that follow from the job's file, each read by the part that it concerns, and changed by nobody.
 struct JobFacts {
   std::string name;
   std::string method;
@@ -30,7 +32,7 @@ struct JobFacts {
   std::string method_description;
   // SHA-256 of the job, hexadecimal.
   std::string digest;
-  // What it is of; empty: that is too long to be sent (common/config/job_difference.h).
+  // The text that the digest is of; empty: that is too long to be sent (common/config/job_difference.h).
   std::string job_text;
   // Empty where nobody said.
   v1::JobOrigin origin;

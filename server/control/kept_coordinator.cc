@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// So many takeovers ago nobody was connected last.
+// Terms that are remembered: whoever was connected that many takeovers ago has heard of a later one by now.
 constexpr int kTermsMax = 1000;
 
 }  // namespace

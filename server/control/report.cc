@@ -17,6 +17,7 @@
 #include "common/metrics/staleness.h"
 #include "nlohmann/json.hpp"
 #include "server/control/status_fields.h"
+#include "server/control/traffic_sum.h"
 
 namespace tessera {
 namespace {
@@ -67,52 +68,37 @@ Json Entry(const v1::HistoryEntry& entry) {
 }
 
 Json Final(const v1::JobStatus& status) {
-  Json result = {{"train_loss", nullptr}, {"test_loss", nullptr}, {"test_accuracy", nullptr}};
-  if (status.history_size() > 0) {
-    const v1::HistoryEntry& last = status.history(status.history_size() - 1);
-    result["train_loss"] = Number(last.train_loss());
-    result["test_loss"] = Number(last.test_loss());
-    result["test_accuracy"] = Number(last.test_accuracy());
-  }
-  const v1::HistoryEntry last =
-      status.history().empty() ? v1::HistoryEntry() : *status.history().rbegin();
+  const bool has_any = !status.history().empty();
+  const v1::HistoryEntry last = has_any ? *status.history().rbegin() : v1::HistoryEntry();
+  const auto number = [has_any](double value) { return has_any ? Number(value) : Json(nullptr); };
+  Json result = {{"train_loss", number(last.train_loss())},
+                 {"test_loss", number(last.test_loss())},
+                 {"test_accuracy", number(last.test_accuracy())}};
   result["precision_at"] = AtFirst(last.precision_at(), {"1", "3", "5"});
   result["top_k_accuracy"] = TopAccuracy(last);
   return result;
 }
 
-Json TrafficOf(const v1::WorkerReport& worker) {
-  return {{"pull_payload_bytes", worker.pull_payload_bytes()},
-          {"push_payload_bytes", worker.push_payload_bytes()},
-          {"pull_wire_bytes", worker.pull_wire_bytes()},
-          {"push_wire_bytes", worker.push_wire_bytes()},
-          {"other_payload_bytes", worker.other_payload_bytes()},
-          {"exchanges", worker.exchanges()}};
+Json TrafficEntry(const v1::Traffic& traffic) {
+  return {{"pull_payload_bytes", traffic.pull_payload_bytes()},
+          {"push_payload_bytes", traffic.push_payload_bytes()},
+          {"pull_wire_bytes", traffic.pull_wire_bytes()},
+          {"push_wire_bytes", traffic.push_wire_bytes()},
+          {"other_payload_bytes", traffic.other_payload_bytes()},
+          {"exchanges", traffic.exchanges()}};
 }
 
 Json Traffic(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
-  v1::WorkerReport sum;
-  const v1::Traffic& lost = status.unreported();
-  sum.set_exchanges(lost.exchanges());
-  sum.set_pull_payload_bytes(lost.pull_payload_bytes());
-  sum.set_push_payload_bytes(lost.push_payload_bytes());
-  sum.set_pull_wire_bytes(lost.pull_wire_bytes());
-  sum.set_push_wire_bytes(lost.push_wire_bytes());
+  v1::Traffic sum = TrafficOf(status);
   // What went between servers is nobody's of the workers.
-  sum.set_other_payload_bytes(lost.other_payload_bytes() + status.replication_payload_bytes());
+  sum.set_other_payload_bytes(sum.other_payload_bytes() + status.replication_payload_bytes());
   Json by_worker = Json::array();
   for (const v1::WorkerReport& worker : workers) {
-    sum.set_pull_payload_bytes(sum.pull_payload_bytes() + worker.pull_payload_bytes());
-    sum.set_push_payload_bytes(sum.push_payload_bytes() + worker.push_payload_bytes());
-    sum.set_pull_wire_bytes(sum.pull_wire_bytes() + worker.pull_wire_bytes());
-    sum.set_push_wire_bytes(sum.push_wire_bytes() + worker.push_wire_bytes());
-    sum.set_other_payload_bytes(sum.other_payload_bytes() + worker.other_payload_bytes());
-    sum.set_exchanges(sum.exchanges() + worker.exchanges());
     Json entry = {{"worker", worker.rank()}, {"member", MemberOf(worker)}};
-    entry.update(TrafficOf(worker));
+    entry.update(TrafficEntry(TrafficOf(worker)));
     by_worker.push_back(std::move(entry));
   }
-  Json traffic = TrafficOf(sum);
+  Json traffic = TrafficEntry(sum);
   traffic["by_worker"] = std::move(by_worker);
   return traffic;
 }

@@ -25,7 +25,7 @@ namespace tessera {
 // Training rows of one worker: with data.partition local those of all of them add up.
 constexpr uint64_t kMemberRowsMax = uint64_t{1} << 31;
 
-// Of one checkpoint.
+// Epoch cuts that one checkpoint may have.
 constexpr size_t kSavedCutsMax = 1 << 16;
 
 // Whose rows were whose in an epoch that was not over.
@@ -48,7 +48,7 @@ struct SavedJob {
   std::optional<uint64_t> examples;
   // By epoch, without gaps.
   std::vector<SavedCut> cuts;
-  // Of the evaluations before the checkpoint's step.
+  // The evaluations before the checkpoint's step.
   std::vector<v1::HistoryEntry> history;
 };
 

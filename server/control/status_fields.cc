@@ -5,6 +5,7 @@ namespace {
 
 using Section = StatusField::Section;
 using Metric = StatusField::Metric;
+using Place = StatusField::Words::Place;
 using Value = std::optional<StatusField::Value>;
 using v1::JobStatus;
 
@@ -39,13 +40,22 @@ constexpr StatusField kFields[] = {
      [](const JobStatus& status) {
        return status.steps_planned() > 0 ? Count(status.steps_planned()) : std::nullopt;
      }},
-    {Section::kRest, "refused_pushes", Metric::kNone, nullptr, nullptr,
-     [](const JobStatus& status) { return Count(status.refused_pushes()); }},
-    {Section::kRest, "residuals_lost", Metric::kCounter, "tessera_job_residuals_lost_total",
+    {Section::kRest,
+     "refused_pushes",
+     Metric::kNone,
+     nullptr,
+     nullptr,
+     [](const JobStatus& status) { return Count(status.refused_pushes()); },
+     {Place::kLine, "refused pushes", "refused pushes"}},
+    {Section::kRest,
+     "residuals_lost",
+     Metric::kCounter,
+     "tessera_job_residuals_lost_total",
      "Workers that are gone with what their codec had held back.",
      [](const JobStatus& status) {
        return status.has_residuals_lost() ? Count(status.residuals_lost()) : std::nullopt;
-     }},
+     },
+     {Place::kLine, "residuals lost", "residuals lost"}},
     {Section::kRest, "parameter_examples", Metric::kCounter, "tessera_job_parameter_examples_total",
      "Rows whose updates are in the parameters, on the server that is furthest behind. Falls when "
      "the job goes back to a checkpoint.",
@@ -69,12 +79,20 @@ constexpr StatusField kFields[] = {
      [](const JobStatus& status) {
        return status.has_rate_factor() ? Number(status.rate_factor()) : std::nullopt;
      }},
-    {Section::kNone, nullptr, Metric::kGauge, "tessera_job_parked_pulls",
+    {Section::kNone,
+     nullptr,
+     Metric::kGauge,
+     "tessera_job_parked_pulls",
      "Pulls that wait, over all servers.",
-     [](const JobStatus& status) { return Count(status.parked_pulls()); }},
-    {Section::kNone, nullptr, Metric::kGauge, "tessera_job_resting_workers",
+     [](const JobStatus& status) { return Count(status.parked_pulls()); },
+     {Place::kPauses, "pull waits", "pulls wait"}},
+    {Section::kNone,
+     nullptr,
+     Metric::kGauge,
+     "tessera_job_resting_workers",
      "Workers at an evaluation or at their end, for whom no server waits.",
-     [](const JobStatus& status) { return Count(status.resting()); }},
+     [](const JobStatus& status) { return Count(status.resting()); },
+     {Place::kPauses, "worker rests", "workers rest"}},
     {Section::kNone, nullptr, Metric::kGauge, "tessera_job_lease_timeout_seconds",
      "Silence after which a process counts as lost.",
      [](const JobStatus& status) { return Number(status.lease_timeout_seconds()); }},

@@ -22,4 +22,12 @@ v1::Traffic TrafficOf(const v1::WorkerReport& report) {
   return traffic;
 }
 
+v1::Traffic TrafficOf(const v1::JobStatus& status) {
+  v1::Traffic sum = status.unreported();
+  for (const v1::WorkerReport& report : status.worker_reports()) {
+    AddTraffic(TrafficOf(report), &sum);
+  }
+  return sum;
+}
+
 }  // namespace tessera

@@ -4,11 +4,14 @@
 
 #include "proto/coordinator.pb.h"
 #include "proto/progress.pb.h"
+#include "proto/status.pb.h"
 
 namespace tessera {
 
 void AddTraffic(const v1::Traffic& traffic, v1::Traffic* sum);
 v1::Traffic TrafficOf(const v1::WorkerReport& report);
+// Adds up what all workers that there ever were have moved, by their reports or, without one, by what they told last.
+v1::Traffic TrafficOf(const v1::JobStatus& status);
 
 }  // namespace tessera
 

@@ -27,12 +27,12 @@ class CoreSearch {
     // In the dense order, without gaps, and what keeps them.
     std::vector<SignificanceRun> runs;
     std::shared_ptr<const void> owner;
-    // Of the server. Must outlive this.
+    // The server's slices; they must outlive this.
     const ShardSlices* slices = nullptr;
     int parameters = 1;
-    // Of the whole model.
+    // Entries of the whole model.
     int64_t entries = 0;
-    // Of these runs, where there is a g: who writes g has them at hand.
+    // The sums over these runs, where there is a g: who writes g has them at hand.
     MagnitudeSums sums;
   };
 

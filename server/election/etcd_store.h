@@ -34,7 +34,8 @@ constexpr size_t kEtcdStateBytesMax = size_t{64} << 20;
 
 class EtcdStore final : public StateStore {
  public:
-  // Of the stay that `revision` names. `held_until` is asked by any thread. Both outlive it.
+  // The store of one coordinator, whose election `revision` names. `held_until` is asked by any thread. Both outlive
+  // it.
   EtcdStore(EtcdClient* etcd, std::string prefix, int64_t revision,
             std::function<absl::Time()> held_until);
 

@@ -30,7 +30,7 @@ class ServerElection {
     std::string prefix;
     // Where the others reach this server.
     std::string address;
-    // Of the lease, in whole seconds; etcd may make it longer.
+    // How long the lease is, in whole seconds; etcd may make it longer.
     absl::Duration ttl;
     // This server is the coordinator from now on; on an error it gives that up. Called on the election's
     // thread, as on_deposed.

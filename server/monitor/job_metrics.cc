@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "server/control/status_fields.h"
+#include "server/control/traffic_sum.h"
 
 namespace tessera {
 namespace {
@@ -29,15 +30,7 @@ void AddFields(const v1::JobStatus& status, MetricSet* set) {
 
 // The sum is the report's: of workers that have told their share, and of what the others told last.
 void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
-  v1::Traffic sum = status.unreported();
-  for (const v1::WorkerReport& worker : status.worker_reports()) {
-    sum.set_exchanges(sum.exchanges() + worker.exchanges());
-    sum.set_pull_payload_bytes(sum.pull_payload_bytes() + worker.pull_payload_bytes());
-    sum.set_push_payload_bytes(sum.push_payload_bytes() + worker.push_payload_bytes());
-    sum.set_pull_wire_bytes(sum.pull_wire_bytes() + worker.pull_wire_bytes());
-    sum.set_push_wire_bytes(sum.push_wire_bytes() + worker.push_wire_bytes());
-    sum.set_other_payload_bytes(sum.other_payload_bytes() + worker.other_payload_bytes());
-  }
+  const v1::Traffic sum = TrafficOf(status);
   constexpr absl::string_view kExchanges = "Pushes with the pull after each, of all workers.";
   constexpr absl::string_view kPayload =
       "Bytes of values that were moved: pulled, pushed, read beside that by workers (other), and "

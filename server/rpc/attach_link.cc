@@ -97,6 +97,8 @@ void AttachLink::Read() {
   }
 }
 
+// One connection, from hello to its end. Answers are queued by other threads all the while: the queue is open only for
+// as long as the connection stands, so that none is sent in front of the hello.
 absl::Status AttachLink::Converse() {
   v1::ShardMessage first;
   *first.mutable_hello() = hello_;
@@ -114,6 +116,7 @@ absl::Status AttachLink::Converse() {
       stream_.Cut();
       continue;
     }
+    // What comes behind a refusal is read and dropped, as gRPC ends the stream only once it has been.
     if (refusal.empty()) refusal = WhyToEnd(message);
     if (refusal.empty()) {
       Handle(message);
@@ -128,6 +131,7 @@ absl::Status AttachLink::Converse() {
   return status;
 }
 
+// A server that was leaving and is refused has been removed: it may end as if it had been told so.
 void AttachLink::AfterConnection(const std::string& refusal) {
   bool was_leaving, is_done;
   absl::Status job_outcome;
@@ -151,6 +155,7 @@ void AttachLink::AfterConnection(const std::string& refusal) {
   }
 }
 
+// The next hello says what was heard last: a coordinator that has not kept as much learns that it is behind.
 bool AttachLink::Heed(const v1::PlanMessage& message) {
   if (!contact_.Hear(message.has_word() ? &message.word() : nullptr)) return false;
   const v1::CoordinatorWord word = contact_.word();
@@ -180,6 +185,7 @@ std::string AttachLink::WhyToEnd(const v1::PlanMessage& message) const {
 void AttachLink::Handle(const v1::PlanMessage& message) {
   orders_->Follow(message);
   if (message.has_leave()) {
+    // The job cannot do without this server, which serves until the job, now drained, has ended.
     if (!message.leave().instead().empty()) {
       absl::MutexLock lock(&mutex_);
       leaving_ = false;
@@ -201,6 +207,7 @@ bool AttachLink::WriteNext(Stream::Stream* to) {
   v1::ShardMessage message;
   bool has_more = false;
   if (!answers_->Pop(&message, &has_more)) return false;
+  // The closing counters are the last word: the coordinator ends the connection once it has them.
   if (to->Write(message) && message.counters().closing()) {
     to->WritesDone();
     absl::MutexLock lock(&mutex_);
@@ -256,6 +263,7 @@ v1::JobStatus AttachLink::OwnStatus() const {
   v1::CoordinatorStatus& coordinator = *status.mutable_coordinator();
   coordinator.set_address(stream_.address());
   contact_.Fill(&coordinator);
+  // Nobody trains on without the coordinator for long, whatever this shard still waits for.
   if (coordinator.is_away()) {
     status.set_state("waiting");
     status.clear_waiting_for();

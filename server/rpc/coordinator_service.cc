@@ -17,7 +17,7 @@ namespace {
 
 // More plan messages than this wait for a server that does not read: its connection is cut.
 constexpr size_t kPlanQueueMax = 4096;
-// Of a refused worker's description, in the log.
+// Bytes of a refused worker's description that the log has.
 constexpr size_t kDescriptionLogged = 256;
 
 struct ServerPeer {

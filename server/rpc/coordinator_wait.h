@@ -15,7 +15,7 @@ namespace tessera {
 // One thread's.
 class CoordinatorWait {
  public:
-  // Of an attempt at the address `at` that has ended so: says it now and then.
+  // An attempt at the address `at` has ended so: the log says it now and then.
   void Tell(absl::string_view at, const absl::Status& ended) {
     if (!wait_.IsDue(SteadyNow())) return;
     const absl::string_view why =

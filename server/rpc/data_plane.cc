@@ -15,6 +15,7 @@ absl::Status DataPlane::CheckJob(absl::string_view where, const v1::Caller& call
                    "\", want \"", job_digest_, "\"; start both ends from the same job file"));
 }
 
+// These checks need no queue: a caller of another job, or of before a restore, costs the shard's thread nothing.
 absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& caller) const {
   TESSERA_RETURN_IF_ERROR(CheckJob(where, caller));
   if (away_.load(std::memory_order_relaxed)) {
@@ -48,6 +49,7 @@ void DataPlane::CountPush(int64_t payload_bytes, int64_t wire_bytes) {
   push_wire_bytes_.fetch_add(wire_bytes, std::memory_order_relaxed);
 }
 
+// The counts are of nearly the same moment, which is enough for a report.
 DataPlaneTraffic DataPlane::traffic() const {
   DataPlaneTraffic traffic;
   traffic.pull_payload_bytes = pull_payload_bytes_.load(std::memory_order_relaxed);
@@ -101,6 +103,7 @@ DataPlane* DataPlanes::Add(ShardThread* shard) {
   absl::MutexLock lock(&mutex_);
   std::unique_ptr<DataPlane>& plane = planes_[shard->traits().slices.shard];
   if (plane != nullptr) return plane.get();
+  // It learns what the process was told before the shard was here.
   plane = std::make_unique<DataPlane>(shard, job_digest_, generation_);
   plane->SetAway(away_.count(shard->traits().slices.shard) > 0);
   return plane.get();
@@ -110,6 +113,7 @@ absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
                                             const v1::Caller& caller) const {
   const ShardId shard = caller.has_shard() ? ShardId(caller.shard()) : own_;
   absl::MutexLock lock(&mutex_);
+  // A worker that was told of the process before this one, at the same address, must hear that it has gone.
   if (caller.life() != 0 && life_ != 0 && caller.life() != life_) {
     return absl::UnavailableError(
         absl::StrCat(where, ": another server process is here than the one that is meant"));

@@ -126,14 +126,14 @@ class DataPlanes {
   DataPlane* Add(ShardThread* shard);
   // kUnavailable: another server leads it, or another process is meant
   absl::StatusOr<DataPlane*> Find(absl::string_view where, const v1::Caller& caller) const;
-  // Of this process, for callers that name one.
+  // This process's number, for callers that name one.
   void SetLife(uint64_t life);
-  // Of all that there are and will be.
+  // The generation of all shards that there are and will be.
   void SetGeneration(Generation generation);
-  // Of one shard, whether or not it is there yet: each has a link of its own, and one that hears the coordinator
-  // does not speak for the others.
+  // The coordinator is away for one shard, whether or not that is here yet: each has a link of its own, and one that
+  // hears the coordinator does not speak for the others.
   void SetAway(ShardId shard, bool away);
-  // Of all shards, and of one.
+  // What has been moved for all shards, and for one.
   DataPlaneTraffic traffic() const;
   DataPlaneTraffic traffic(ShardId shard) const;
   // Pushes whose header has not come and that may have to give way, by host (NumberOfHost).

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Of entries between the first fold of an update and its sum: far more than a plan for each of all members.
+// Bytes of entries between the first fold of an update and its sum: far more than a plan for each of all members.
 constexpr size_t kHeldBytesMax = size_t{64} << 20;
 
 }  // namespace
@@ -27,10 +27,10 @@ absl::StatusOr<uint64_t> FollowedShard::Take(const v1::LogChunk& chunk, Payload 
           absl::InvalidArgumentError("log of a shard: an entry begins before the last one ends");
       break;
     }
-    if (entry.payload_bytes() > static_cast<uint64_t>(shard_->event_bytes_max())) {
+    if (entry.payload_bytes() > static_cast<uint64_t>(follower_.event_bytes_max())) {
       status = absl::InvalidArgumentError(
           absl::StrCat("log of a shard: entry ", entry.position(), " has ", entry.payload_bytes(),
-                       " bytes of values, want at most ", shard_->event_bytes_max()));
+                       " bytes of values, want at most ", follower_.event_bytes_max()));
       break;
     }
     if (entry.payload_bytes() > 0) {
@@ -89,7 +89,7 @@ absl::Status FollowedShard::Apply(const v1::LogEntry& entry, Payload payload, ab
   }
   held_bytes_ = 0;
   for (auto& [held, change] : std::exchange(held_, {})) {
-    TESSERA_RETURN_IF_ERROR(shard_->Apply(std::move(change)));
+    TESSERA_RETURN_IF_ERROR(follower_.Apply(std::move(change)));
     // Folds and what comes between say the version before their commit.
     const bool is_told = !held.has_fold();
     if (is_told && shard_->counters().version != Version(held.version())) {

@@ -21,6 +21,7 @@
 #include "common/base/ids.h"
 #include "common/codec/payload.h"
 #include "proto/replication.pb.h"
+#include "server/shard/log/shard_follower.h"
 #include "server/shard/shard.h"
 
 namespace tessera {
@@ -28,7 +29,8 @@ namespace tessera {
 // One shard that is followed, in one term. Any thread.
 class FollowedShard {
  public:
-  explicit FollowedShard(std::unique_ptr<Shard> shard) : shard_(std::move(shard)) {}
+  explicit FollowedShard(std::unique_ptr<Shard> shard)
+      : shard_(std::move(shard)), follower_(shard_.get()) {}
 
   // The next chunk of the log, at `now`. Returns the position up to which all is applied.
   //   kInvalidArgument     it does not fit what is here; the copy is of no use any more
@@ -48,6 +50,7 @@ class FollowedShard {
   absl::Mutex mutex_;
   std::optional<absl::Duration> clock_offset_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Shard> shard_ ABSL_GUARDED_BY(mutex_);
+  ShardFollower follower_ ABSL_GUARDED_BY(mutex_);  // of use while shard_ is here
   uint64_t position_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<v1::LogEntry> partial_ ABSL_GUARDED_BY(mutex_);  // its values are still coming
   Payload received_ ABSL_GUARDED_BY(mutex_);                     // of them

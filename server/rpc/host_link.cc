@@ -11,7 +11,9 @@
 namespace tessera {
 namespace {
 
+// A host says at least so often that it lives; shorter leases have it say so four times in each.
 constexpr absl::Duration kInterval = absl::Milliseconds(250);
+// Between one attempt at the coordinator and the next: it may have been started a moment too late.
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 
 }  // namespace
@@ -20,6 +22,7 @@ HostLink::HostLink(Options options)
     : options_(std::move(options)),
       stream_(options_.coordinator, options_.find_coordinator, options_.open_channel),
       contact_(options_.lease_timeout, SteadyNow()) {
+  // A number that no other process of this rank has; never 0, which means none.
   std::random_device device;
   options_.hello.set_life((uint64_t{device()} << 32) | device() | 1);
   reader_ = std::thread([this] { Read(); });
@@ -64,6 +67,8 @@ bool HostLink::Heed(const v1::HostOrder& order) {
   return contact_.Hear(order.has_word() ? &order.word() : nullptr, SteadyNow());
 }
 
+// One connection, from hello to its end. The hello has the word that this host heard last, so that a coordinator of an
+// earlier term learns that it is none any more.
 absl::Status HostLink::Converse() {
   v1::HostMessage first = options_.message();
   *first.mutable_hello() = options_.hello;
@@ -80,6 +85,7 @@ absl::Status HostLink::Converse() {
     if (!refusal.empty() || !Heed(order)) break;
     options_.on_order(order);
   }
+  // A coordinator that is no longer believed would go on sending.
   stream_.Cut();
   const absl::Status status = stream_.Finish();
   if (!refusal.empty()) {
@@ -116,6 +122,7 @@ void HostLink::Write() {
       silence = contact_.Silence(SteadyNow());
       waited = contact_.patience();
     }
+    // Half a lease is left to find the coordinator where it has gone.
     if (silence > options_.lease_timeout / 2) stream_.LookElsewhere();
     if (silence > waited) {
       End(absl::UnavailableError(absl::StrCat(

@@ -14,6 +14,7 @@
 namespace tessera {
 namespace {
 
+// Whoever waited for an answer is told this: what was asked may or may not hold with the next coordinator.
 absl::Status NotKept() {
   return absl::UnavailableError("the coordinator could not keep its state");
 }
@@ -33,6 +34,7 @@ absl::StatusOr<std::unique_ptr<LiveCoordinator>> LiveCoordinator::Create(JobFact
 LiveCoordinator::LiveCoordinator(absl::Duration lease_timeout, absl::Duration state_age_max)
     : lease_timeout_(lease_timeout),
       state_age_max_(state_age_max),
+      // Several ticks per lease, so that a lease that is over is noticed soon after.
       tick_(std::clamp(lease_timeout / 8, absl::Milliseconds(10), absl::Milliseconds(250))) {
   ticker_ = std::thread([this] { Tick(); });
   keeper_ = std::thread([this] { Keep(); });
@@ -130,6 +132,7 @@ LiveCoordinator::Answers LiveCoordinator::Release() {
     clients_.TellAllServers(heard);
   }
   for (KeptCoordinator::Batch& batch : told.batches) Send(std::move(batch), &answers);
+  // Callers are answered in the order in which they asked.
   const auto kept = std::stable_partition(
       unkept_.begin(), unkept_.end(), [this](const Unkept& unkept) ABSL_NO_THREAD_SAFETY_ANALYSIS {
         return !kept_->MayBeTold(unkept.changes);
@@ -142,6 +145,7 @@ LiveCoordinator::Answers LiveCoordinator::Release() {
   return answers;
 }
 
+// Disk tasks leave with the messages, as a folder may be touched only by a coordinator whose state is kept.
 void LiveCoordinator::Send(KeptCoordinator::Batch batch, Answers* answers) {
   clients_.Send(&batch, WordNow(), answers);
   for (DiskTask& task : batch.tasks) {
@@ -163,6 +167,8 @@ void LiveCoordinator::WhenKept(const Ticket& ticket, StatusDone then) {
   then(kept);
 }
 
+// The writer's thread. The store is slow (a disk, or a quorum of etcd), so that events go on while it writes: each
+// write has all that has happened until it began, and whatever comes meanwhile is in the next one.
 void LiveCoordinator::Keep() {
   while (true) {
     Answers answers;
@@ -184,6 +190,7 @@ void LiveCoordinator::Keep() {
       written = store->Write(state);
       mutex_.Lock();
       is_writing_ = false;
+      // Vacated in the meantime: the state that was written is nobody's any more.
       if (kept_ == nullptr) continue;
       if (written.ok()) {
         const bool was_late = kept_->is_late();
@@ -193,6 +200,7 @@ void LiveCoordinator::Keep() {
         }
         answers = Release();
       } else {
+        // Without a store it could promise things that its successor would not know of.
         Clear();
         teller_ = std::this_thread::get_id();
       }
@@ -212,6 +220,7 @@ void LiveCoordinator::WatchStore() {
     if (kept_ == nullptr || store_ == nullptr) return;
     const absl::Duration taken = SteadyNow() - write_began_;
     if (!is_writing_) {
+      // Renewals are no changes that are kept for; a state that is written now and then has them nearly.
       is_old_ = taken > state_age_max_;
       return;
     }
@@ -270,6 +279,8 @@ void LiveCoordinator::Deliver(Answers answers) {
 void LiveCoordinator::Attach(const v1::ServerHello& hello, const void* connection, PlanSink sink,
                              StatusDone done) {
   const ShardId server(hello.rank());
+  // What was said to the connection before this one is void, and the new one hears the word first: a server that is
+  // told of a later term takes nothing from an earlier one.
   const auto attach = [&](Coordinator& coordinator, absl::Time now)
                           ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
     TESSERA_RETURN_IF_ERROR(kept_->CheckHello(ClaimOf(hello), now));
@@ -362,6 +373,7 @@ void LiveCoordinator::Evaluate(const v1::EvaluateRequest& request, const void* c
   const absl::Status asked = Post(
       request.run(),
       [&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        // In front of the event, which may answer at once.
         clients_.AddWaiter(member, call, kept_->events(), std::move(done), &refused);
         is_waiting = true;
         const absl::Status status = coordinator.Evaluate(request, now);
@@ -402,6 +414,7 @@ bool LiveCoordinator::AwaitEnd(absl::Time deadline) {
     {
       absl::MutexLock lock(&mutex_);
       if (kept_ == nullptr) return false;
+      // The end, too, is told only once it is kept: otherwise the next coordinator would go on with the job.
       if (kept_->coordinator().ended() && kept_->MayBeTold(kept_->changes())) return true;
     }
     if (!end_.WaitUntil(deadline)) return false;

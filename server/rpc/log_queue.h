@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-// Of one stream, in one term. One thread at a time.
+// The queue of one stream, in one term. One thread at a time.
 class LogQueue {
  public:
   struct Entry {

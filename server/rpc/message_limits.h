@@ -16,7 +16,7 @@ namespace tessera {
 // values, and have the limit of a message.
 constexpr size_t kTextBytesMax = size_t{16} << 10;
 
-// Of what a worker says of its end the coordinator keeps, and logs, so many bytes.
+// Bytes that the coordinator keeps, and logs, of what a worker says of its end.
 constexpr size_t kEndWhyBytesMax = 2048;
 
 // Refusals of one kind of caller that are logged in each kRefusalsInterval; of the others their number.

@@ -26,7 +26,7 @@ class ParameterService {
   // message of memory. Another one makes the oldest give way.
   ParameterService(ShardThread* shard, std::string job_digest, Generation generation,
                    int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost);
-  // Of no shard yet. Who names none means `own`.
+  // Serves no shard yet. Who names none means `own`.
   ParameterService(ShardId own, std::string job_digest,
                    int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost);
   ~ParameterService();

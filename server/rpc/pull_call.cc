@@ -130,7 +130,7 @@ absl::Status PullCall::AskCopy(const v1::PullRequest& request) {
   outside_exchange_ = true;
   copies_ = true;
   plane_->shard().Ask(
-      [](ServedShard& served, auto done) { done(served.shard().CopyReplica(SteadyNow())); },
+      [](ServedShard& served, auto done) { done(served.shard().replica().MakeCopy(SteadyNow())); },
       [self = shared_from_this()](absl::StatusOr<ReplicaCopy> copy) {
         self->Answer(std::move(copy));
       });

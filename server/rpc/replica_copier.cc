@@ -49,11 +49,12 @@ void ReplicaCopier::CopyFrom(const std::string& donor) {
 bool ReplicaCopier::WantsCopy() {
   absl::Notification answered;
   bool wants = false;
-  shard_.Ask([](ServedShard& served, const auto& done) { done(served.shard().WantsCopy()); },
-             [&](const absl::StatusOr<bool>& now) {
-               wants = now.ok() && *now;
-               answered.Notify();
-             });
+  shard_.Ask(
+      [](ServedShard& served, const auto& done) { done(served.shard().replica().WantsCopy()); },
+      [&](const absl::StatusOr<bool>& now) {
+        wants = now.ok() && *now;
+        answered.Notify();
+      });
   answered.WaitForNotification();
   return wants;
 }
@@ -129,12 +130,14 @@ absl::Status ReplicaCopier::CopyOnce(const std::string& donor) {
   }
   absl::Status taken;
   absl::Notification done;
-  shard_.Ask([&](ServedShard& served,
-                 const auto& answer) { answer(served.shard().TakeCopy(TableOf(header), values)); },
-             [&](absl::Status result) {
-               taken = std::move(result);
-               done.Notify();
-             });
+  shard_.Ask(
+      [&](ServedShard& served, const auto& answer) {
+        answer(served.shard().replica().TakeCopy(TableOf(header), values));
+      },
+      [&](absl::Status result) {
+        taken = std::move(result);
+        done.Notify();
+      });
   done.WaitForNotification();
   return taken;
 }

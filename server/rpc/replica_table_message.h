@@ -3,7 +3,7 @@
 #define TESSERA_SERVER_RPC_REPLICA_TABLE_MESSAGE_H_
 
 #include "proto/parameter_server.pb.h"
-#include "server/shard/replica_copying.h"
+#include "server/shard/replica_table.h"
 
 namespace tessera {
 

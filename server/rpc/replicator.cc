@@ -81,6 +81,7 @@ std::shared_ptr<Replicator> Replicator::Make(Options options) {
   return std::shared_ptr<Replicator>(new Replicator(std::move(options)));
 }
 
+// The gate is the shard thread's, which begins with this standby when no update is half collected.
 void Replicator::Start() {
   options_.shard->Post(
       [self = shared_from_this()](ServedShard& served) { served.gate().SetStandby(self); });
@@ -142,6 +143,7 @@ void Replicator::OnEnded(const std::string& why) {
   options_.on_change();
 }
 
+// The call ends later, on a thread of gRPC, which holds it until then.
 void Replicator::EndBroken() {
   if (queue_.broken() && call_ != nullptr) std::exchange(call_, nullptr)->End();
 }
@@ -150,6 +152,7 @@ void Replicator::OnAck(uint64_t position) {
   {
     absl::MutexLock lock(&mutex_);
     if (queue_.broken()) return;
+    // The gate asks who acknowledges, as another standby may have come meanwhile.
     if (queue_.OnAcknowledged(position, SteadyNow())) {
       return options_.shard->Post([self = shared_from_this(), position](ServedShard& served) {
         served.gate().OnAcknowledged(self.get(), position);
@@ -167,6 +170,7 @@ void Replicator::OnWritten(bool ok) {
   if (ok) WriteNext();  // Otherwise the read that fails tells.
 }
 
+// One write is under way at a time, as gRPC wants it; its values are sent from where the shard keeps them.
 void Replicator::WriteNext() {
   if (writing_) return;
   std::optional<LogQueue::Message> next = queue_.Next(kChunkBytes);

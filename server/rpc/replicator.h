@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "proto/replication.pb.h"
 #include "server/rpc/log_queue.h"
-#include "server/shard/log_sink.h"
+#include "server/shard/log/log_sink.h"
 #include "server/shard/shard_thread.h"
 
 namespace tessera {
@@ -33,7 +33,7 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
     v1::LogHeader header;
     // Outlives the stream: End comes before its end.
     ShardThread* shard = nullptr;
-    // Of values that wait to be sent; past that the standby is too slow.
+    // Bytes of values that may wait to be sent; past that the standby is too slow.
     int64_t queue_bytes_max = 0;
     // For so long the standby may take nothing of what is there for it, and say nothing.
     absl::Duration silence_max = absl::InfiniteDuration();

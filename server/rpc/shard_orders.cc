@@ -9,10 +9,12 @@
 
 namespace tessera {
 
+// The parts of one message are carried out in the order in which they build on each other: parameters first, then who
+// takes part, then what was promised to whom.
 void ShardOrders::Follow(const v1::PlanMessage& message) {
   if (message.has_restore()) Restore(message.restore());
   if (!message.copy_from().empty()) {
-    options_.shard->Post([](ServedShard& served) { served.shard().AwaitCopy(); });
+    options_.shard->Post([](ServedShard& served) { served.shard().replica().AwaitCopy(); });
     if (options_.copy_from) options_.copy_from(message.copy_from());
   }
   if (message.has_plan()) FollowPlan(message.plan());
@@ -55,6 +57,8 @@ void ShardOrders::FollowPlan(const v1::Plan& message) {
   options_.shard->PostOfPlan(apply);
 }
 
+// A number is answered once, whatever connection it comes over: a second promise of the same proposal could be of
+// another exchange.
 void ShardOrders::Promise(const v1::Proposal& proposal) {
   const uint64_t number = proposal.proposal();
   {
@@ -126,6 +130,8 @@ void ShardOrders::Restore(const v1::RestoreOrder& order) {
   done(absl::FailedPreconditionError("it has no way to read checkpoints"));
 }
 
+// One report at a time: a shard that is busy for long would otherwise answer a queue of them. The last one, with the
+// hash of all parameters, is made besides.
 void ShardOrders::Report(bool is_last) {
   {
     absl::MutexLock lock(&mutex_);

@@ -84,7 +84,7 @@ class BlockStore {
 
   // References to all blocks as they are now.
   std::shared_ptr<const Snapshot> TakeSnapshot();
-  // The same for whoever cannot begin again, however long it takes: it is no reader, and never revoked.
+  // References for whoever cannot begin again, however long it takes: it is no reader, and never revoked.
   std::shared_ptr<const Snapshot> TakeKeptSnapshot();
 
   // Bytes of blocks that only readers still hold, and the most there ever were.

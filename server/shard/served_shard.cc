@@ -9,7 +9,7 @@ ServedShard::ServedShard(std::unique_ptr<Shard> shard)
 
 bool ServedShard::Work(bool had_events, absl::Time now) {
   const bool worked = shard_->Advance(now);
-  if (worked || had_events) gate_.Settle(worked, now);
+  if (worked || had_events) gate_.Settle();
   // Before anybody reads: whoever is told of a checkpoint must find that it has been made.
   TakeCopy();
   if (worked || had_events) {
@@ -70,7 +70,7 @@ std::optional<CoreReport> ServedShard::core_report() const {
 // By their turns, so that the room beside the next push goes to the one that is folded after it.
 void ServedShard::GrantReservations() {
   if (reservations_.size() > 1) {
-    for (ParkedReserve& r : reservations_) r.pushes_before = shard_->PushesBefore(r.member);
+    for (ParkedReserve& r : reservations_) r.pushes_before = shard_->stage().PushesBefore(r.member);
     std::stable_sort(reservations_.begin(), reservations_.end(),
                      [](const ParkedReserve& a, const ParkedReserve& b) {
                        return a.pushes_before < b.pushes_before;
@@ -84,7 +84,7 @@ void ServedShard::GrantReservations() {
     }
     const ParkedReserve reserve = std::move(reservations_[i]);
     reservations_.erase(reservations_.begin() + i);
-    reserve.granted(is_member ? absl::OkStatus() : shard_->NotMember(""));
+    reserve.granted(is_member ? absl::OkStatus() : shard_->members().NotMember(""));
   }
 }
 
@@ -97,6 +97,7 @@ void ServedShard::Accept(ReceivedPush push,
                          std::function<void(absl::StatusOr<PushAccepted>)> done) {
   const MemberId member = push.member;
   const Exchange exchange = push.exchange;
+  // The shard takes the push: what the log is to have of it is kept apart. Both refer to one copy of the bytes.
   std::optional<ReceivedPush> logged;
   if (gate_.records_pushes()) logged = push.Share();
   absl::StatusOr<PushAccepted> accepted = shard_->Accept(std::move(push));
@@ -126,7 +127,7 @@ void ServedShard::ReadOutside(MemberId member, Exchange after, RestWord word, ab
     }
   }
   Rest(member, after, word);
-  shard_->FoldAccepted(now);
+  shard_->replica().FoldAccepted(now);
   gate_.Say([done = std::move(done), read = shard_->ReadNow()](const absl::Status& status) {
     if (!status.ok()) return done(status);
     done(read);
@@ -137,7 +138,8 @@ std::vector<Shard::Removed> ServedShard::SetPlan(const Plan& plan) {
   shard_->SetPlan(plan);
   gate_.Append(PlanEvent{plan});
   gate_.OnMembers();
-  return {shard_->removed().begin(), shard_->removed().end()};
+  const std::deque<Shard::Removed>& removed = shard_->members().removed();
+  return {removed.begin(), removed.end()};
 }
 
 Exchange ServedShard::Propose(uint64_t proposal, Exchange first) {
@@ -172,6 +174,7 @@ void ServedShard::Order(const CopyOrder& order,
   TakeCopy();
 }
 
+// Whoever waited has been refused (ShardThread::AwaitReplacement): only the gate refers to the old shard.
 void ServedShard::Replace(std::unique_ptr<Shard> shard) {
   shard->CountOn(shard_->counters());
   shard_ = std::move(shard);

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/shard/log/standby_gate.h"
 #include "server/shard/shard.h"
-#include "server/shard/standby_gate.h"
 
 namespace tessera {
 
@@ -50,7 +50,7 @@ class ServedShard {
   // --- control plane ---
 
   // Returns all members that were ever removed, so that an acknowledgement which got lost costs nothing:
-  // Shard::removed.
+  // ShardMembers::removed.
   std::vector<Shard::Removed> SetPlan(const Plan& plan);
   Exchange Propose(uint64_t proposal, Exchange first);
   void Withdraw(uint64_t proposal);

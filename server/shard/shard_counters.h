@@ -27,7 +27,7 @@ struct ShardCounters {
   uint64_t examples = 0;
   // Members that rest: nobody waits for them.
   uint64_t resting = 0;
-  // Of the parameters before the first update (ParametersHash).
+  // The hash of the parameters before the first update (ParametersHash).
   uint64_t initial_hash = 0;
   // The replica was copied from another one.
   bool copied = false;

@@ -3,7 +3,7 @@
 //
 // A shard is a function of its events, so that nothing else need be said of it. Where all members make the
 // same exchange together and pushes of all entries are summed, the pushes themselves are left out: of those there are
-// the folds, and of the update its sum (Shard::CombinesPushes).
+// the folds, and of the update its sum (ShardState::CombinesPushes).
 #ifndef TESSERA_SERVER_SHARD_SHARD_EVENT_H_
 #define TESSERA_SERVER_SHARD_SHARD_EVENT_H_
 

@@ -33,7 +33,7 @@ int64_t SharedSums(const NeuronGroups& groups, const ShardSlices& slices) {
 int64_t LargestPush(const ModelShape& shape, const NeuronGroups& groups, const ShardSlices& slices,
                     int64_t sites, double part) {
   const double fraction = part / static_cast<double>(sites);
-  // Of so many neurons or rows, the site's.
+  // How many of so many neurons or rows are the site's.
   const auto owned = [&](int64_t count) {
     return std::min(count, static_cast<int64_t>(std::ceil(static_cast<double>(count) * fraction)));
   };

@@ -48,7 +48,7 @@ struct ShardNeeds {
   int64_t workers = 1;
   // Set: subnets are trained, and nothing else.
   const NeuronGroups* groups = nullptr;
-  // Of the largest part, as a multiple of the mean.
+  // The size of the largest part, as a multiple of the mean.
   double part = 1;
 };
 

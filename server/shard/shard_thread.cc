@@ -37,6 +37,8 @@ void ShardThread::Add(Event event) {
   wakeup_.Notify();
 }
 
+// Events are taken all at once and run in order; then one piece of work is done, so that an event waits for one fold at
+// most. The thread sleeps when there is neither, until the next event or deadline.
 void ShardThread::Run() {
   std::vector<Event> events;
   bool idle = false, stopping = false;
@@ -96,6 +98,7 @@ void ShardThread::Replace(uint64_t number, absl::StatusOr<std::unique_ptr<Shard>
   Add({[this, number, shard = std::move(shard), done = std::move(done)]() mutable {
     if (number != awaited_ || refusal_.ok()) return;
     const absl::Status status = shard.status();
+    // The old shard stays where the new one could not be made: its parameters are those that the job last agreed on.
     if (shard.ok()) Place(*std::move(shard));
     if (served_ != nullptr) {
       refusal_ = absl::OkStatus();
@@ -119,6 +122,7 @@ void ShardThread::PostOfPlan(absl::AnyInvocable<void(ServedShard&)> event) {
        Event::When::kAfterwardsOfPlan});
 }
 
+// The call may come after the shard that gave the place has gone: then it is a place of nobody, and Release knows that.
 void ShardThread::Release(MemberId member, int64_t bytes) {
   Add({[this, member, bytes] {
     if (served_ != nullptr) served_->shard().Release(member, bytes);
@@ -142,7 +146,7 @@ void ShardThread::Inspect(bool with_hash, std::function<void(View)> done) {
     view.counters = shard.counters();
     view.waits_for = shard.WaitsFor();
     view.parked_reads = served_->parked_reads();
-    view.reserved_bytes = shard.reserved_bytes();
+    view.reserved_bytes = shard.stage().reserved_bytes();
     view.core_report = served_->core_report();
     if (with_hash) view.parameters_hash = shard.ParametersHash();
     done(std::move(view));

@@ -18,6 +18,7 @@
 #include "common/base/log.h"
 #include "common/rpc/chunk.h"
 #include "server/rpc/followed_shards.h"
+#include "server/shard/log/shard_recorder.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_leader.h"
 
@@ -265,7 +266,7 @@ class Events {
     leader.Work(now_);
     leader.served().shard().ReadNow();
     leader.served().shard().WaitsFor();
-    leader.served().shard().TakeImage();
+    ShardRecorder::ImageOf(&leader.served().shard());
     TESSERA_CHECK(leader.served().shard().counters().staged_bytes >= 0);
   }
 

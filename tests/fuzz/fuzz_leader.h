@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "server/core/core_agreement.h"
 #include "server/rpc/log_queue.h"
-#include "server/shard/log_sink.h"
+#include "server/shard/log/log_sink.h"
 #include "server/shard/served_shard.h"
 #include "tests/fuzz/fuzz_job.h"
 

@@ -219,7 +219,7 @@ class Events {
   }
 
   void Replicate() {
-    if (in_.Bit()) shard_->AwaitCopy();
+    if (in_.Bit()) shard_->replica().AwaitCopy();
     v1::ChunkHeader header;
     const absl::string_view piece = in_.Piece();
     if (!header.ParseFromArray(piece.data(), static_cast<int>(piece.size()))) return;
@@ -227,8 +227,8 @@ class Events {
     const ReplicaTable table = TableOf(header);
     const size_t wanted = static_cast<size_t>(shard_->slices().size);
     const std::vector<float> values(in_.Bit() ? wanted : in_.Below(2 * wanted));
-    (void)shard_->TakeCopy(table, values);
-    const auto copy = shard_->CopyReplica(now_);
+    (void)shard_->replica().TakeCopy(table, values);
+    const auto copy = shard_->replica().MakeCopy(now_);
     if (!copy.ok()) return;
     // What a table says survives its message.
     v1::ChunkHeader sent;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "server/shard/log/shard_recorder.h"
 #include "tests/sim/checker.h"
 
 namespace tessera {
@@ -57,7 +58,7 @@ void Checker::OnCounters(CopyId copy, const v1::ServerCounters& counters) {
   };
   compare("versions", counters.version(), ledger.version);
   // Those of removed members, too, that were never folded.
-  const uint64_t accepted = ledger.pushes + ledger.copy->StagedPushes().size();
+  const uint64_t accepted = ledger.pushes + ShardRecorder::StagedPushesOf(*ledger.copy).size();
   compare("pushes", std::max(counters.pushes(), accepted), counters.pushes());
   compare("versions late in all", counters.staleness_sum(), ledger.staleness_sum);
   compare("versions late at most", counters.staleness_max(), ledger.staleness_max);

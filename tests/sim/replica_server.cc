@@ -78,7 +78,7 @@ void ReplicaServer::Leave() {
 void ReplicaServer::OnPlanMessage(const v1::PlanMessage& message) {
   if (!message.refuse().empty()) return world_.network->Kill(node_);
   if (!message.copy_from().empty()) {
-    shard_.AwaitCopy();
+    shard_.replica().AwaitCopy();
     donor_ = message.copy_from();
     if (!copying_) {
       copying_ = true;
@@ -130,7 +130,7 @@ void ReplicaServer::TryCopy() {
     world_.network->After(node_, absl::Milliseconds(20), [this] { TryCopy(); });
   };
   uint64_t life = 0;
-  if (closed_ || (!shard_.WantsCopy() && !world_.network->dice().Chance(0.3)) ||
+  if (closed_ || (!shard_.replica().WantsCopy() && !world_.network->dice().Chance(0.3)) ||
       !absl::SimpleAtoi(donor_, &life)) {
     return again();
   }
@@ -138,7 +138,8 @@ void ReplicaServer::TryCopy() {
   world_.network->Call<absl::StatusOr<Copy>>(
       node_, donor->node(),
       [donor](auto answer) {
-        absl::StatusOr<ReplicaCopy> copy = donor->shard_.CopyReplica(donor->world_.network->now());
+        absl::StatusOr<ReplicaCopy> copy =
+            donor->shard_.replica().MakeCopy(donor->world_.network->now());
         if (!copy.ok()) return answer(copy.status());
         answer(Copy{*std::move(copy), donor->folded_});
         donor->AnswerReads();
@@ -156,7 +157,7 @@ void ReplicaServer::TakeCopy(const Copy& copy) {
   if (world_.mutation == ReplicaMutation::kForgetsTable) {
     for (auto& [member, folded] : table.folded) folded = Exchange(folded.value() - 1);
   }
-  if (!shard_.TakeCopy(table, ValuesOf(*copy.copy.read.snapshot)).ok()) return;
+  if (!shard_.replica().TakeCopy(table, ValuesOf(*copy.copy.read.snapshot)).ok()) return;
   if (!folded_.empty()) world_.Violate("a joiner folded pushes before it had a copy");
   folded_ = copy.pushes;
   CheckValues("after its copy");
@@ -208,7 +209,7 @@ void ReplicaServer::Work() {
 }
 
 const ReplicaServer::Pushes& ReplicaServer::Settled() {
-  shard_.FoldAccepted(world_.network->now());
+  shard_.replica().FoldAccepted(world_.network->now());
   CheckValues("at the end");
   return folded_;
 }

@@ -19,7 +19,7 @@
 #include "common/keyset/subnet.h"
 #include "proto/coordinator.pb.h"
 #include "server/rpc/answer_payload.h"
-#include "server/shard/log_sink.h"
+#include "server/shard/log/log_sink.h"
 #include "server/shard/checkpoint_mark.h"
 #include "server/shard/served_shard.h"
 #include "server/shard/shard.h"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/shard/log/shard_recorder.h"
 #include "tests/sim/checker.h"
 
 namespace tessera {
@@ -62,7 +63,7 @@ bool Checker::Has(const Ledger& ledger, MemberId member, Exchange exchange) cons
   if (ledger.applied.count({member, exchange}) > 0) return true;
   // Dropped with its member, or by one that will be told so.
   if (ledger.plan.Find(member) == nullptr) return true;
-  for (const ShardEvent& event : ledger.copy->StagedPushes()) {
+  for (const ShardEvent& event : ShardRecorder::StagedPushesOf(*ledger.copy)) {
     const auto& push = std::get<PushEvent>(event).push;
     if (push.member == member && push.exchange == exchange) return true;
   }

@@ -43,6 +43,9 @@ inline bool IsLost(MemberState state) {
          state == MemberState::kMissed;
 }
 
+// What the coordinator knows of one worker: what it said as it joined, what it says as it goes on, what it was told.
+// It has more fields than other types because each of these is written by another part, and all are saved together.
+//
 // Kept after the member's end until many others have ended since.
 struct MemberRecord {
   MemberId member;

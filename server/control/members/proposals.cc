@@ -15,12 +15,15 @@ void Proposals::Open(Purpose purpose, Exchange from, MemberId joiner,
                      std::optional<Parts::Shares> shares) {
   open_ = Proposal{purpose, joiner, std::move(shares),
                    Agreement(servers_.count(), ++last_number_, from)};
+  // Replicas that are not here promise nothing, and nobody waits for them.
   for (int i = 0; i < servers_.count(); ++i) {
     if (!servers_.IsHere(ShardId(i))) open_->agreement.Drop(ShardId(i));
   }
   Send(0);
 }
 
+// One message withdraws the old proposal and makes the new one: between two messages a server could go past the
+// exchange that is to be held.
 void Proposals::TurnIntoHold(Exchange from, v1::PlanMessage message) {
   message.set_withdraw(open_->agreement.number());
   open_ = Proposal{Purpose::kHold, MemberId(), std::nullopt,
@@ -39,6 +42,8 @@ bool Proposals::OnServerLost(ShardId server) {
 }
 
 bool Proposals::Conclude(Agreement::Outcome outcome) {
+  // Some server could only promise a later exchange: all are asked for that one, under a new number, so that promises
+  // of the old one cannot be taken for it.
   if (outcome == Agreement::Outcome::kRaised) {
     const uint64_t replaced = open_->agreement.number();
     open_->agreement = open_->agreement.Raised(++last_number_);
@@ -79,6 +84,8 @@ v1::Proposal Proposals::Text() const {
   return proposal;
 }
 
+// A server that connects anew may hold promises of any earlier proposal: it is told that all before the open one are
+// void.
 void Proposals::Fill(v1::PlanMessage* message) const {
   if (!open_) return FillWithdrawn(message);
   *message->mutable_propose() = Text();
@@ -129,6 +136,7 @@ absl::Status Proposals::Load(const v1::MembershipState& state, bool is_closed) {
     open_ = Proposal{purpose, MemberId(open.joiner()), std::move(shares),
                      Agreement::Load(open, servers_.count())};
   }
+  // The two halves of a state are saved together, and contradict each other only where it was damaged.
   const auto& all = members_.all();
   const bool is_proposed = std::any_of(all.begin(), all.end(), [](const auto& member) {
     return member.second.state == MemberState::kProposed;

@@ -87,6 +87,8 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
           absl::StrCat(who, ": another process at ", record.address, " holds this rank"));
     }
     if (started && !facts_.replicated && !record.handed_over) {
+      // Only a process that comes in the place of another tells that the parameters are lost: a connection that ended
+      // may be made anew.
       record.gone = true;
       ++changes_;
       return absl::FailedPreconditionError(absl::StrCat(
@@ -128,9 +130,11 @@ void ServerTable::OnCounters(ShardId server, const v1::ServerCounters& counters,
     uint64_t& known = replication_payload_bytes_[record.life];
     known = std::max(known, sent);
   }
+  // The last counters have the hash of all parameters; a report that was under way when they were made does not.
   if (record.counters.closing()) return;
   record.counters = counters;
   record.counters.DiscardUnknownFields();
+  // A process counts from 0, and the job goes on: what those before it had refused stays refused.
   SetLeft(LeftOf(counters), record.before, &record.counters);
   Cut(kStalenessEntries, record.counters.mutable_staleness_histogram());
   Cut(kRankEnd, record.counters.mutable_waits_for_ranks());
@@ -181,6 +185,7 @@ bool ServerTable::IsReplaced(const v1::ServerHello& hello) const {
   return record.known && (!record.attached || record.left) && record.life != hello.life();
 }
 
+// A server that was missed may only have been silent: what it says shows that it is there, with its parameters.
 bool ServerTable::OnHeard(ShardId server, absl::Time now) {
   ServerRecord& record = records_[server.value()];
   record.last_heard = now;
@@ -190,6 +195,7 @@ bool ServerTable::OnHeard(ShardId server, absl::Time now) {
   return is_back;
 }
 
+// Replicas that are gone have been dealt with, and are waited for by nobody.
 std::vector<ShardId> ServerTable::Expired(absl::Time now) const {
   std::vector<ShardId> expired;
   for (size_t i = 0; i < records_.size(); ++i) {
@@ -246,6 +252,7 @@ std::vector<ShardId> ServerTable::Behind(Generation generation) const {
   return behind;
 }
 
+// Whoever is lost has no last counters to send.
 bool ServerTable::AllClosed() const {
   return std::all_of(records_.begin(), records_.end(), [](const ServerRecord& record) {
     return !record.known || record.gone || record.counters.closing();

@@ -56,6 +56,9 @@ struct ServerRecord {
 // Where servers are replicas, those that are gone or have not come count for nothing in what follows,
 // and another one may take a rank that is free, or the next.
 //
+// It has more public methods than other classes: a server comes, goes, is lost and comes back, each an event of its
+// own, and about half answer what one part of Membership asks of all servers at once.
+//
 // Time comes in as an argument; nothing here locks or sleeps.
 class ServerTable {
  public:

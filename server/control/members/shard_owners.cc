@@ -46,6 +46,7 @@ void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl:
   for (const v1::ShardOrder& follows : message.follows()) {
     if (follows.shard() >= shards_.size()) continue;
     ShardOwnership& shard = shards_[follows.shard()];
+    // What is said of an earlier term is of a copy that is of no use any more.
     if (shard.standby != host || shard.term != follows.term() || shard.IsReady()) continue;
     shard.ready_term = shard.term;
     ++changes_;
@@ -59,6 +60,7 @@ void ShardOwners::OnMessage(uint32_t host, const v1::HostMessage& message, absl:
       Log(LogLevel::kWarning, absl::StrCat("standby: lost shard=", report.shard(), " host=",
                                            *shard.standby, " why=\"", report.broken(), "\""));
       DropStandby(report.shard());
+      // A host that has failed would fail again at once where its memory or its network is what failed.
       shard.retry = now + kRetryPause;
     } else if (report.in_sync() && !shard.in_sync) {
       shard.in_sync = true;
@@ -102,6 +104,7 @@ void ShardOwners::DropStandby(size_t s) {
   ++changes_;
 }
 
+// The standby that there was follows the leader before: it is dropped, and another one begins with an image.
 void ShardOwners::Lead(size_t s, uint32_t host) {
   DropStandby(s);
   shards_[s].leader = host;
@@ -151,6 +154,8 @@ void ShardOwners::Forget(uint32_t h, absl::string_view why, absl::Time now) {
     ShardOwnership& shard = shards_[s];
     if (shard.standby == h) DropStandby(s);
     if (shard.leader != h) continue;
+    // A standby that is not in sync lacks something that was acknowledged; parameters that forget it are worse than
+    // those of a checkpoint, as nobody could say what is missing.
     const bool is_safe = shard.standby && shard.in_sync && hosts_.at(*shard.standby).known;
     if (is_safe) {
       Lead(s, *shard.standby);
@@ -184,9 +189,11 @@ std::optional<uint32_t> ShardOwners::FollowerFor(size_t s, uint32_t leader) cons
 void ShardOwners::Assign(absl::Time now) {
   if (ended_) return;
   const auto is_led = [](const ShardOwnership& shard) { return shard.leader.has_value(); };
+  // A host that comes for a shard that nobody leads is not to be busy with following another.
   if (!std::all_of(shards_.begin(), shards_.end(), is_led)) return;
   for (size_t s = 0; s < shards_.size(); ++s) {
     ShardOwnership& shard = shards_[s];
+    // A new leader first learns the plan: until then it has nothing to tell a standby.
     if (shards_[s].noticed || shards_[s].retry > now) continue;
     const std::optional<uint32_t> follower = FollowerFor(s, *shard.leader);
     if (!follower.has_value()) continue;
@@ -209,6 +216,7 @@ void ShardOwners::SetLeaving(std::optional<uint32_t> host, absl::Time now) {
 
 std::vector<std::string> ShardOwners::LeavingWaitsFor(absl::Time now) const {
   std::vector<std::string> names;
+  // What others lead is safe without it; that they have a standby again is worth a while, and not the end of the wait.
   const bool is_patient = now - leaving_since_ < kPatienceLeases * facts_.lease_timeout;
   for (size_t s = 0; started_ && s < shards_.size(); ++s) {
     const ShardOwnership& shard = shards_[s];
@@ -346,6 +354,7 @@ v1::HostOrder ShardOwners::OrderFor(uint32_t host) const {
   return order;
 }
 
+// Whoever is refused or let go hears that and no orders; the others hear one order each, of where things stand now.
 std::vector<HostOutgoing> ShardOwners::TakeOutbox() {
   std::vector<HostOutgoing> outbox;
   for (auto& [host, why] : std::exchange(refusals_, {})) {

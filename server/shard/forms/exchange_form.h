@@ -67,6 +67,9 @@ struct StagedPush : ReceivedPush {
 // "push from member 3 exchange 7", for messages.
 std::string Where(const ReceivedPush& push);
 
+// It has more methods than other interfaces, most of which are empty here: a form overrides those that its kind of
+// exchange needs, and the shard asks no form what kind it is.
+//
 // The shard's thread.
 class ExchangeForm {
  public:

@@ -50,6 +50,23 @@ v1::JobStatus Busy() {
   return status;
 }
 
+TEST_CASE("counts of the table of status fields are told while they are not 0", "[cli][status]") {
+  v1::JobStatus status;
+  status.set_residuals_lost(0);
+  const std::string before = StatusText(status, 80);
+  for (const char* const name : {"refused pushes", "residuals lost", "pull", "rest"}) {
+    INFO(name);
+    CHECK(before.find(name) == std::string::npos);
+  }
+  status.set_refused_pushes(3);
+  status.set_residuals_lost(1);
+  status.set_parked_pulls(2);
+  status.set_resting(1);
+  const std::string text = StatusText(status, 80);
+  CHECK(absl::StrContains(text, "\n2 pulls wait, 1 worker rests\n"));
+  CHECK(absl::StrContains(text, "\nrefused pushes 3\nresiduals lost 1\n"));
+}
+
 TEST_CASE("it says which shards have a standby, and what takeovers took", "[cli][status]") {
   v1::JobStatus status;
   CHECK(StatusText(status, 80).find("standbys") == std::string::npos);

@@ -179,7 +179,7 @@ TEST_CASE("the last checkpoint is made where somebody was behind in that of the 
   MemberRecord member;
   member.member = MemberId(1);
   REQUIRE(checkpoints.BeginLast(member, 100, /*writes_again=*/true, absl::UnixEpoch()));
-  CHECK(checkpoints.has_last_of_all() == (other == 100));
+  CHECK(checkpoints.last_of_all().over() == (other == 100));
   CHECK((checkpoints.stage() == Checkpoints::Stage::kIdle) == (other == 100));
   if (other == 100) return;
   // Nobody may come any more to complete a round, or the exchange that a late joiner began with.

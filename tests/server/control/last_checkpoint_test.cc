@@ -55,7 +55,7 @@ class Ended : public ControlFixture {
   uint64_t writes_once = 0;  // this member
 
   // Meanwhile all say that they live.
-  void Pause(absl::Duration pause = Checkpoints::kLastPause) {
+  void Pause(absl::Duration pause = LastCheckpoint::kPause) {
     Tick(pause);
     Heartbeat();
   }
@@ -126,7 +126,7 @@ TEST_CASE("the last checkpoint that fails is made at the next try, whatever it f
   job.FailBy(
       GENERATE(Fault::kFolder, Fault::kPart, Fault::kFile, Fault::kCommit, Fault::kTakeover));
   // Nobody goes, and the disk is left alone for a while.
-  job.Pause(Checkpoints::kLastPause - absl::Milliseconds(1));
+  job.Pause(LastCheckpoint::kPause - absl::Milliseconds(1));
   CHECK(job.Ask(1).wait());
   CHECK(job.Ask(2).wait());
   CHECK(job.tasks.empty());
@@ -170,7 +170,7 @@ TEST_CASE("the last checkpoint is given up after its last try, and the job ends"
   Ended job;
   // What was waited for before another process took over goes on.
   const bool restarts = GENERATE(false, true);
-  for (int failed = 1; failed <= Checkpoints::kLastTries; ++failed) {
+  for (int failed = 1; failed <= LastCheckpoint::kTries; ++failed) {
     job.FailBy(Fault::kPart);
     if (restarts) {
       job.Restart();
@@ -178,9 +178,9 @@ TEST_CASE("the last checkpoint is given up after its last try, and the job ends"
       job.StepAll();
     }
     for (const uint64_t member : {1, 2}) {
-      CHECK(job.MayGo(member) == (failed == Checkpoints::kLastTries));
+      CHECK(job.MayGo(member) == (failed == LastCheckpoint::kTries));
     }
-    if (failed < Checkpoints::kLastTries) job.Pause();
+    if (failed < LastCheckpoint::kTries) job.Pause();
   }
   job.Pause();
   CHECK(job.tasks.empty());
@@ -202,7 +202,7 @@ TEST_CASE("another clock's process waits as long for the next try", "[checkpoint
   const absl::Time there = job.now + absl::Hours(7);
   ShiftTimes({there, "another's", job.now}, absl::Hours(1), &state);
   CHECK(absl::FromUnixNanos(state.checkpoints().try_last_at()) ==
-        there + Checkpoints::kLastPause - absl::Seconds(2));
+        there + LastCheckpoint::kPause - absl::Seconds(2));
 }
 
 TEST_CASE("a state whose last checkpoint cannot be is refused", "[checkpoints]") {
@@ -215,7 +215,7 @@ TEST_CASE("a state whose last checkpoint cannot be is refused", "[checkpoints]")
   REQUIRE(Coordinator::Load(facts, state).ok());
   v1::CoordinatorState open = state, often = state;
   open.mutable_checkpoints()->set_stage(static_cast<uint32_t>(Checkpoints::Stage::kWriting));
-  often.mutable_checkpoints()->set_last_failures(Checkpoints::kLastTries + 1);
+  often.mutable_checkpoints()->set_last_failures(LastCheckpoint::kTries + 1);
   for (const v1::CoordinatorState& wrong : {open, often}) {
     CHECK_THAT(std::string(Coordinator::Load(facts, wrong).status().message()),
                Catch::Contains("last checkpoint has failed"));

@@ -53,6 +53,11 @@ TEST_CASE("every status field has a name of its own wherever it is shown, and a 
     if (field.name != nullptr) CHECK(names.insert(field.name).second);
     const auto value = field.value(NumberedStatus());
     REQUIRE(value.has_value());
+    // The view tells counts, one or several.
+    const bool has_words = field.words.place != StatusField::Words::Place::kNone;
+    CHECK(has_words == (field.words.one != nullptr));
+    CHECK(has_words == (field.words.several != nullptr));
+    if (has_words) CHECK(std::holds_alternative<uint64_t>(*value));
     CHECK(numbers.insert(AsDouble(*value)).second);
   }
 }

@@ -13,7 +13,7 @@
 
 #include "server/rpc/followed_shards.h"
 #include "server/rpc/shard_log_message.h"
-#include "server/shard/standby_gate.h"
+#include "server/shard/log/standby_gate.h"
 
 namespace tessera {
 
@@ -95,7 +95,7 @@ struct Leader {
   }
   bool Advance(absl::Time now) {
     const bool worked = shard->Advance(now);
-    gate.Settle(worked, now);
+    gate.Settle();
     return worked;
   }
 

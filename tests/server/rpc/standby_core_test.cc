@@ -15,6 +15,7 @@
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
 #include "server/core/core_agreement.h"
+#include "server/shard/log/shard_recorder.h"
 #include "tests/server/rpc/led_shard.h"
 #include "tests/server/shard/shard_fixture.h"
 
@@ -43,7 +44,7 @@ std::unique_ptr<Shard> ShardOf(const Kind& kind) {
 
 // All that there is of a shard, as bytes; nullopt: there is no image just now.
 std::optional<std::string> ImageOf(Shard* shard) {
-  std::optional<ImageEvent> image = shard->TakeImage();
+  std::optional<ImageEvent> image = ShardRecorder::ImageOf(shard);
   if (!image.has_value()) return std::nullopt;
   Payload payload;
   std::string bytes = ToMessage(*std::move(image), &payload).SerializeAsString();
@@ -323,7 +324,7 @@ absl::Status Taken(const std::function<void(v1::ShardImage*, std::string*)>& cha
          run.shard().cores()->questions().empty()) {
     run.Step();
   }
-  std::optional<ImageEvent> image = run.shard().TakeImage();
+  std::optional<ImageEvent> image = ShardRecorder::ImageOf(&run.shard());
   REQUIRE(image.has_value());
   Payload payload;
   v1::LogEntry entry = ToMessage(*std::move(image), &payload);

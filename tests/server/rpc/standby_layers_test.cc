@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "server/shard/log/shard_recorder.h"
 #include "tests/common/codec/all_codecs.h"
 #include "tests/server/rpc/led_shard.h"
 #include "tests/server/shard/cut_shard.h"
@@ -94,7 +95,7 @@ TEST_CASE(
     REQUIRE(run.in_sync());
     const Version version = run.shard().counters().version;
     const std::vector<float> values = ValuesOf(*run.shard().ReadNow().snapshot);
-    const std::optional<ImageEvent> image = run.shard().TakeImage();
+    const std::optional<ImageEvent> image = ShardRecorder::ImageOf(&run.shard());
     const std::vector<float> all = image.has_value() ? AllOf(&run.shard()) : std::vector<float>();
     CHECK(version.value() > 3);
     run.TakeOver();

@@ -17,6 +17,7 @@
 #include "common/consistency/ssp.h"
 #include "common/rule/add.h"
 #include "common/rule/sgd.h"
+#include "server/shard/log/shard_recorder.h"
 #include "tests/server/rpc/led_shard.h"
 #include "tests/server/shard/shard_fixture.h"
 
@@ -166,7 +167,7 @@ class Run {
 
 std::vector<float> All(Shard* shard) {
   std::vector<float> values = ValuesOf(*shard->ReadNow().snapshot);
-  const std::optional<ImageEvent> image = shard->TakeImage();
+  const std::optional<ImageEvent> image = ShardRecorder::ImageOf(shard);
   if (!image.has_value()) return values;
   std::string bytes;
   for (const Payload::Piece& piece : image->values.pieces()) {
@@ -202,7 +203,9 @@ TEST_CASE(
       CHECK(copy->counters().version == run.shard().counters().version);
       CHECK(copy->counters().examples == run.shard().counters().examples);
       CHECK(ValuesOf(*copy->ReadNow().snapshot) == ValuesOf(*run.shard().ReadNow().snapshot));
-      if (copy->TakeImage() && run.shard().TakeImage()) CHECK(All(copy.get()) == All(&run.shard()));
+      if (ShardRecorder::ImageOf(copy.get()) && ShardRecorder::ImageOf(&run.shard())) {
+        CHECK(All(copy.get()) == All(&run.shard()));
+      }
       CHECK(copy->counters().version.value() > 3);
     }
   }
@@ -264,11 +267,11 @@ TEST_CASE("a standby knows how far removed members were counted, before it began
     }
     REQUIRE(standby->in_sync);
     const std::unique_ptr<Shard> copy = standby->TakeOver();
-    REQUIRE(copy->removed().size() == 2);
-    CHECK(copy->removed()[0].member == MemberId(3));
-    CHECK(copy->removed()[0].last_exchange == Exchange(1));
-    CHECK(copy->removed()[1].member == MemberId(2));
-    CHECK(copy->removed()[1].last_exchange == Exchange(2));
+    REQUIRE(copy->members().removed().size() == 2);
+    CHECK(copy->members().removed()[0].member == MemberId(3));
+    CHECK(copy->members().removed()[0].last_exchange == Exchange(1));
+    CHECK(copy->members().removed()[1].member == MemberId(2));
+    CHECK(copy->members().removed()[1].last_exchange == Exchange(2));
   }
 }
 

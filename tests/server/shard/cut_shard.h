@@ -16,6 +16,7 @@
 #include "common/layout/layer_cut.h"
 #include "common/rule/sgd.h"
 #include "server/shard/forms/layer_parts.h"
+#include "server/shard/log/shard_recorder.h"
 #include "server/shard/shard.h"
 #include "tests/server/shard/shard_fixture.h"
 
@@ -117,7 +118,7 @@ inline void MustTake(Shard* shard, ReceivedPush push) {
 
 // Values, and behind them the rule's states.
 inline std::vector<float> AllOf(Shard* shard) {
-  const std::optional<ImageEvent> image = shard->TakeImage();
+  const std::optional<ImageEvent> image = ShardRecorder::ImageOf(shard);
   REQUIRE(image.has_value());
   std::vector<char> bytes;
   for (const Payload::Piece& piece : image->values.pieces()) {

@@ -7,6 +7,7 @@
 
 #include "common/consistency/barrier.h"
 #include "common/rule/add.h"
+#include "server/shard/log/shard_recorder.h"
 #include "server/shard/shard.h"
 #include "tests/server/shard/cut_shard.h"
 #include "tests/server/shard/shard_fixture.h"
@@ -110,7 +111,7 @@ TEST_CASE("every form's shard is one with the traits that were said of it", "[sh
     CHECK(shard.memory_bytes() >= shard.slices().bytes());
     CHECK((shard.cores() != nullptr) == (job.name == "a core"));
     // Only sums of all entries are sent to a standby in the pushes' place.
-    CHECK(shard.CombinesPushes() == (job.name == "dense"));
+    CHECK(ShardRecorder::CombinesPushes(shard) == (job.name == "dense"));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "common/consistency/softsync.h"
 #include "common/consistency/staleness_weight.h"
 #include "common/rule/sgd.h"
+#include "server/shard/log/shard_follower.h"
 #include "tests/server/shard/shard_fixture.h"
 
 namespace tessera {
@@ -113,7 +114,7 @@ TEST_CASE("a copy at once has what is committed, whatever is half collected", "[
 TEST_CASE("a copy that the leader before had made is refused, and the next one is made",
           "[shard][copies]") {
   ShardFixture s(ZeroMatrix(2, 2), MakeNone(1), Momentum());
-  REQUIRE(s.shard.Apply(CopiedEvent{{{3, 7}, Exchange(0)}}).ok());
+  REQUIRE(ShardFollower(&s.shard).Apply(CopiedEvent{{{3, 7}, Exchange(0)}}).ok());
   CHECK(absl::IsAborted(s.shard.Order(OrderOf(3, 0))));
   CHECK(s.shard.Order(OrderOf(2, 0)).ok());
   CHECK_FALSE(s.shard.TakeCopy().has_value());

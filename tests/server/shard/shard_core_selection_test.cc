@@ -12,6 +12,7 @@
 #include "common/consistency/none.h"
 #include "common/rule/add.h"
 #include "server/core/core_agreement.h"
+#include "server/shard/log/shard_follower.h"
 #include "server/shard/shard.h"
 
 namespace tessera {
@@ -185,6 +186,7 @@ TEST_CASE("a standby begins the selections that its leader begins, whenever eith
   constexpr CoreShare kShare{0.3, 0.1, 3, 2.0};
   const auto leader = std::make_unique<Shard>(OptionsOf(kShare, MakeNone(0.5f)));
   const auto standby = std::make_unique<Shard>(OptionsOf(kShare, MakeNone(0.5f)));
+  ShardFollower follower(standby.get());
   const auto work = [&] {
     while (leader->Advance(absl::UnixEpoch())) {
     }
@@ -192,7 +194,7 @@ TEST_CASE("a standby begins the selections that its leader begins, whenever eith
   const auto plan = [&](uint64_t generation, const std::vector<uint64_t>& members) {
     const Plan next = PlanOf(generation, members, 1);
     leader->SetPlan(next);
-    REQUIRE(standby->Apply(PlanEvent{next}).ok());
+    REQUIRE(follower.Apply(PlanEvent{next}).ok());
   };
   plan(1, {1, 2});
   work();
@@ -201,8 +203,8 @@ TEST_CASE("a standby begins the selections that its leader begins, whenever eith
   for (const auto& [member, exchange] : {std::pair{1, 1}, {2, 1}, {1, 2}, {1, 3}}) {
     REQUIRE(leader->Accept(PushOf(*leader, member, exchange, ones.data())).ok());
     work();
-    REQUIRE(standby->Apply(PushEvent{PushOf(*leader, member, exchange, ones.data())}).ok());
-    REQUIRE(standby->Apply(AdvanceEvent{absl::UnixEpoch()}).ok());
+    REQUIRE(follower.Apply(PushEvent{PushOf(*leader, member, exchange, ones.data())}).ok());
+    REQUIRE(follower.Apply(AdvanceEvent{absl::UnixEpoch()}).ok());
   }
   CoreAgreement agreement(
       {1, 1, kEntries, static_cast<uint64_t>(CoreCount(kShare, kEntries)), 2.0});
@@ -212,14 +214,14 @@ TEST_CASE("a standby begins the selections that its leader begins, whenever eith
     work();
     for (const auto& [to, question] : agreement.OnReport(ShardId(0), *leader->cores()->report())) {
       leader->cores()->Ask(question);
-      REQUIRE(standby->Apply(CoreQuestionEvent{question}).ok());
+      REQUIRE(follower.Apply(CoreQuestionEvent{question}).ok());
       last = question.stage;
     }
   }
   // Nobody is left who has yet to push all entries: the next core is of the values that there are.
   plan(2, {1});
   work();
-  REQUIRE(standby->Apply(RestEvent{}).ok());
+  REQUIRE(follower.Apply(RestEvent{}).ok());
   const std::optional<CoreReport> report = standby->cores()->report();
   REQUIRE(report);
   CHECK(report->core == 1);

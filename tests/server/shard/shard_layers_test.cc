@@ -12,6 +12,7 @@
 
 #include "common/codec/update_reader.h"
 #include "server/shard/forms/form_table.h"
+#include "server/shard/log/shard_recorder.h"
 #include "tests/common/codec/all_codecs.h"
 #include "tests/server/shard/cut_shard.h"
 
@@ -117,7 +118,7 @@ TEST_CASE(
   MustTake(shard.get(), LayersPush(*shard, 2, 1, kBack, Values(back, 10), 4));
   MustTake(shard.get(), LayersPush(*shard, 3, 1, kBack, Values(back, 6), 1));
   CHECK(shard->counters().version == Version(0));
-  CHECK_FALSE(shard->TakeImage().has_value());
+  CHECK_FALSE(ShardRecorder::ImageOf(shard.get()).has_value());
   // Two and three were folded; nothing comes of four.
   shard->SetPlan(PlanOf(2, {{1, 1}, {3, 1}}));
   Settle(shard.get());
@@ -352,7 +353,7 @@ TEST_CASE("a shard that is yet to be made is said to have the same layers", "[sh
     CHECK(a.forms().Find(Int8Codec())->bytes() == b.forms().Find(Int8Codec())->bytes());
   }
   CHECK(LayerPartsOf(after).front().run()->end == LayerPartsOf(after).back().run()->begin);
-  CHECK_FALSE(shard->CombinesPushes());
+  CHECK_FALSE(ShardRecorder::CombinesPushes(*shard));
 }
 
 }  // namespace

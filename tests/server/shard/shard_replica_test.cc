@@ -36,14 +36,14 @@ absl::Status Send(Shard* shard, uint64_t member, uint64_t exchange, float value)
 }
 
 Values ValuesAfter(Shard* shard) {
-  shard->FoldAccepted(absl::UnixEpoch());
+  shard->replica().FoldAccepted(absl::UnixEpoch());
   return ValuesOf(*shard->ReadNow().snapshot);
 }
 
-ReplicaCopy CopyOf(Shard* shard) { return shard->CopyReplica(absl::UnixEpoch()).value(); }
+ReplicaCopy CopyOf(Shard* shard) { return shard->replica().MakeCopy(absl::UnixEpoch()).value(); }
 
 absl::Status Take(Shard* joiner, const ReplicaCopy& copy) {
-  return joiner->TakeCopy(copy.table, ValuesOf(*copy.read.snapshot));
+  return joiner->replica().TakeCopy(copy.table, ValuesOf(*copy.read.snapshot));
 }
 
 TEST_CASE("a replica folds what it has accepted of a member that is removed", "[shard][replica]") {
@@ -78,7 +78,8 @@ TEST_CASE("a part of a model takes no push of a peer", "[shard][replica]") {
   ReceivedPush push = part.Good(1, 1, {1, 1});
   push.from_peer = true;
   CHECK(part.shard.Accept(std::move(push)).status().code() == absl::StatusCode::kInvalidArgument);
-  CHECK(part.shard.CopyReplica(part.now).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(part.shard.replica().MakeCopy(part.now).status().code() ==
+        absl::StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("a replica that has no plan yet asks to be pushed to again", "[shard][replica]") {
@@ -89,17 +90,17 @@ TEST_CASE("a replica that has no plan yet asks to be pushed to again", "[shard][
 TEST_CASE("a joiner has every push once, whatever its copy contains", "[shard][replica]") {
   const auto donor = MakeReplica(), joiner = MakeReplica();
   donor->SetPlan(PlanOfFirst(2));
-  joiner->AwaitCopy();
+  joiner->replica().AwaitCopy();
   joiner->SetPlan(PlanOfFirst(2));
-  CHECK_FALSE(joiner->HeardFromAll());
+  CHECK_FALSE(joiner->replica().HeardFromAll());
   CHECK(Send(donor.get(), 1, 1, 1).ok());
   CHECK(Send(donor.get(), 2, 1, 2).ok());
   // It is pushed to from the second exchange of 1 and the third of 2 on.
   CHECK(Send(joiner.get(), 1, 2, 10).ok());
-  CHECK_FALSE(joiner->HeardFromAll());
+  CHECK_FALSE(joiner->replica().HeardFromAll());
   CHECK(Send(donor.get(), 2, 2, 20).ok());
   CHECK(Send(joiner.get(), 2, 3, 200).ok());
-  CHECK(joiner->HeardFromAll());
+  CHECK(joiner->replica().HeardFromAll());
   // A repeated one and one that leaves out an exchange are what they always are.
   CHECK(joiner->Accept(PushOf(*joiner, 2, 3, {0, 0}))->duplicate);
   CHECK(Send(joiner.get(), 2, 5, 0).code() == absl::StatusCode::kFailedPrecondition);
@@ -118,14 +119,14 @@ TEST_CASE("a joiner has every push once, whatever its copy contains", "[shard][r
   CHECK(ValuesAfter(donor.get()) == ValuesAfter(joiner.get()));
   CHECK(joiner->counters().version == donor->counters().version);
   // The order to copy comes again with a new connection.
-  joiner->AwaitCopy();
+  joiner->replica().AwaitCopy();
   CHECK(joiner->Read(MemberId(1), Exchange(3))->has_value());
 }
 
 TEST_CASE("a joiner refuses a copy that would lose a push", "[shard][replica]") {
   const auto donor = MakeReplica(), joiner = MakeReplica();
   donor->SetPlan(PlanOfFirst(2));
-  joiner->AwaitCopy();
+  joiner->replica().AwaitCopy();
   joiner->SetPlan(PlanOf(2, {{1, 1}, {2, 1}}));
   CHECK(Send(joiner.get(), 1, 3, 1).ok());
   CHECK(Send(joiner.get(), 2, 1, 1).ok());
@@ -139,8 +140,10 @@ TEST_CASE("a joiner refuses a copy that would lose a push", "[shard][replica]") 
         "copy of a replica: lacks pushes of member 1");
   CHECK(Send(donor.get(), 1, 2, 1).ok());
   ReplicaCopy copy = CopyOf(donor.get());
-  CHECK(joiner->TakeCopy(copy.table, {1.0f}).code() == absl::StatusCode::kInvalidArgument);
-  CHECK(joiner->CopyReplica(absl::UnixEpoch()).status().code() == absl::StatusCode::kUnavailable);
+  CHECK(joiner->replica().TakeCopy(copy.table, {1.0f}).code() ==
+        absl::StatusCode::kInvalidArgument);
+  CHECK(joiner->replica().MakeCopy(absl::UnixEpoch()).status().code() ==
+        absl::StatusCode::kUnavailable);
   CHECK(Take(joiner.get(), copy).ok());
   CHECK(ValuesAfter(joiner.get()) == Values{4, -4});
 }
@@ -148,7 +151,7 @@ TEST_CASE("a joiner refuses a copy that would lose a push", "[shard][replica]") 
 TEST_CASE("a joiner has the pushes of a member that goes meanwhile", "[shard][replica]") {
   const auto donor = MakeReplica(), joiner = MakeReplica();
   donor->SetPlan(PlanOfFirst(2));
-  joiner->AwaitCopy();
+  joiner->replica().AwaitCopy();
   joiner->SetPlan(PlanOfFirst(2));
   CHECK(Send(donor.get(), 2, 1, 1).ok());
   for (uint64_t exchange : {2, 3}) CHECK(Send(joiner.get(), 2, exchange, 10).ok());
@@ -162,7 +165,7 @@ TEST_CASE("a joiner has the pushes of a member that goes meanwhile", "[shard][re
 TEST_CASE("what a joiner keeps is bounded, but for everybody's first push", "[shard][replica]") {
   constexpr int64_t kEntries = int64_t{1} << 21;
   const auto joiner = MakeReplica(kEntries, 1);
-  joiner->AwaitCopy();
+  joiner->replica().AwaitCopy();
   joiner->SetPlan(PlanOfFirst(2));
   const Values values(kEntries);
   uint64_t exchange = 1;
@@ -172,17 +175,17 @@ TEST_CASE("what a joiner keeps is bounded, but for everybody's first push", "[sh
   CHECK(exchange > 1);
   CHECK(joiner->counters().staged_bytes <= 4 * kEntries * 4);
   // The other member may be waiting for the first one: what any copy contains makes room.
-  CHECK(joiner->WantsCopy());
+  CHECK(joiner->replica().WantsCopy());
   const auto donor = MakeReplica(kEntries, 1), other = MakeReplica(kEntries, 1);
   for (Shard* const shard : {donor.get(), other.get()}) shard->SetPlan(PlanOfFirst(2));
   CHECK(donor->Accept(PushOf(*donor, 1, 1, values)).ok());
   CHECK(Take(joiner.get(), CopyOf(donor.get())).message() ==
         "copy of a replica: lacks pushes of member 2");
   CHECK(joiner->Accept(PushOf(*joiner, 1, exchange, values)).ok());
-  CHECK_FALSE(joiner->HeardFromAll());
+  CHECK_FALSE(joiner->replica().HeardFromAll());
   CHECK(joiner->Reserve(MemberId(2), kEntries * 4));
   CHECK(joiner->Accept(PushOf(*joiner, 2, 1, values)).ok());
-  CHECK(joiner->HeardFromAll());
+  CHECK(joiner->replica().HeardFromAll());
   // What was dropped must be in the copy, whichever replica it is of.
   CHECK(Take(joiner.get(), CopyOf(other.get())).message() ==
         "copy of a replica: lacks pushes of member 1");

@@ -12,6 +12,8 @@
 #include "common/consistency/barrier.h"
 #include "common/rule/adam.h"
 #include "common/rule/add.h"
+#include "server/shard/log/shard_follower.h"
+#include "server/shard/log/shard_recorder.h"
 #include "server/shard/shard_event.h"
 #include "tests/server/shard/shard_fixture.h"
 
@@ -47,9 +49,11 @@ TEST_CASE("a standby that is told of sums has the bits of its leader, with reade
   const ModelShape shape = ZeroMatrix(kRows, kColumns);
   ShardFixture leader(shape, MakeBarrier(), rule());
   ShardFixture standby(shape, MakeBarrier(), rule());
+  ShardRecorder recorder(&leader.shard);
+  ShardFollower follower(&standby.shard);
   leader.shard.SetPlan(PlanOfFirst(2));
-  REQUIRE(standby.shard.Apply(PlanEvent{PlanOfFirst(2)}).ok());
-  leader.shard.Record(true);
+  REQUIRE(follower.Apply(PlanEvent{PlanOfFirst(2)}).ok());
+  recorder.Record(true);
   std::mt19937 random(3);
   for (uint64_t exchange = 1; exchange <= 4; ++exchange) {
     for (const uint64_t member : {2, 1}) {
@@ -58,17 +62,17 @@ TEST_CASE("a standby that is told of sums has the bits of its leader, with reade
       leader.MustPush(member, exchange, update);
     }
     const ReadResult held = exchange % 2 == 0 ? standby.shard.ReadNow() : ReadResult();
-    for (ShardEvent& event : leader.shard.TakeRecords()) {
+    for (ShardEvent& event : recorder.TakeRecords()) {
       if (auto* const commit = std::get_if<CommitEvent>(&event)) {
         commit->sum = InPieces(commit->sum, &random);
       }
-      REQUIRE(standby.shard.Apply(std::move(event)).ok());
+      REQUIRE(follower.Apply(std::move(event)).ok());
     }
     REQUIRE(standby.version() == exchange);
     REQUIRE(standby.shard.ParametersHash() == leader.shard.ParametersHash());
   }
   // It goes on by itself, state included, whose update is collected and not read.
-  leader.shard.Record(false);
+  recorder.Record(false);
   for (ShardFixture* const s : {&leader, &standby}) {
     for (const uint64_t member : {1, 2}) {
       s->MustPush(member, 5, std::vector<float>(kRows * kColumns, 0.125f));
@@ -80,11 +84,12 @@ TEST_CASE("a standby that is told of sums has the bits of its leader, with reade
 
 TEST_CASE("a sum of another size is refused with both sizes", "[shard][standby]") {
   ShardFixture standby(ZeroMatrix(2, 3), MakeBarrier(), MakeAdd());
-  REQUIRE(standby.shard.Apply(PlanEvent{PlanOfFirst(1)}).ok());
-  REQUIRE(standby.shard.Apply(FoldEvent{MemberId(1), Exchange(1), Version(0), 1, {}}).ok());
+  ShardFollower follower(&standby.shard);
+  REQUIRE(follower.Apply(PlanEvent{PlanOfFirst(1)}).ok());
+  REQUIRE(follower.Apply(FoldEvent{MemberId(1), Exchange(1), Version(0), 1, {}}).ok());
   CommitEvent commit;
   commit.sum = PayloadOf({1, 2, 3, 4, 5});
-  CHECK(standby.shard.Apply(std::move(commit)).message() ==
+  CHECK(follower.Apply(std::move(commit)).message() ==
         "log of a shard: has a sum of 20 bytes, want 24");
 }
 

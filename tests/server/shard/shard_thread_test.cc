@@ -438,7 +438,7 @@ TEST_CASE("a shard's thread lives before its shard is made", "[shard_thread]") {
   CHECK(Inspect(*shard).counters.pushes == 0);
   Answer<absl::StatusOr<ReplicaCopy>> copy;
   shard->Ask([](ServedShard& served,
-                const auto& done) { done(served.shard().CopyReplica(absl::UnixEpoch())); },
+                const auto& done) { done(served.shard().replica().MakeCopy(absl::UnixEpoch())); },
              copy.Callback());
   CHECK(absl::IsUnavailable(copy.Wait().status()));
   SECTION("and after") {

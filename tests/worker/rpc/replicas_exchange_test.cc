@@ -284,7 +284,7 @@ TEST_CASE("a replica that joins is the same as the others from its copy on", "[r
   REQUIRE(at_b.PushPull(b.get(), 1).ok());
 
   replicas.Start();
-  replicas[2].thread->Post([](ServedShard& served) { served.shard().AwaitCopy(); });
+  replicas[2].thread->Post([](ServedShard& served) { served.shard().replica().AwaitCopy(); });
   replicas.SetMembers(2);
   ReplicaCopier copier(replicas[2].thread.get(), kDigest);
   copier.CopyFrom(replicas[1].grpc->address());
@@ -296,7 +296,7 @@ TEST_CASE("a replica that joins is the same as the others from its copy on", "[r
   bool heard = true;
   absl::Notification asked;
   replicas[2].thread->Post([&](ServedShard& served) {
-    heard = served.shard().WantsCopy();
+    heard = served.shard().replica().WantsCopy();
     asked.Notify();
   });
   asked.WaitForNotification();

@@ -1,6 +1,6 @@
 // Where a leading shard's events go.
-#ifndef TESSERA_SERVER_SHARD_LOG_SINK_H_
-#define TESSERA_SERVER_SHARD_LOG_SINK_H_
+#ifndef TESSERA_SERVER_SHARD_LOG_LOG_SINK_H_
+#define TESSERA_SERVER_SHARD_LOG_LOG_SINK_H_
 
 #include <cstdint>
 #include <string>
@@ -26,4 +26,4 @@ class LogSink {
 
 }  // namespace tessera
 
-#endif  // TESSERA_SERVER_SHARD_LOG_SINK_H_
+#endif  // TESSERA_SERVER_SHARD_LOG_LOG_SINK_H_

@@ -8,20 +8,22 @@
 //
 // A standby that is lost holds everything up until another, or none, is set: only the coordinator may decide that the
 // shard goes on without, as it may have decided that the standby takes over. A leader that ends before refuses it.
-#ifndef TESSERA_SERVER_SHARD_STANDBY_GATE_H_
-#define TESSERA_SERVER_SHARD_STANDBY_GATE_H_
+#ifndef TESSERA_SERVER_SHARD_LOG_STANDBY_GATE_H_
+#define TESSERA_SERVER_SHARD_LOG_STANDBY_GATE_H_
 
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/shard/log_sink.h"
+#include "server/shard/log/log_sink.h"
+#include "server/shard/log/shard_recorder.h"
 #include "server/shard/shard.h"
 
 namespace tessera {
@@ -46,8 +48,8 @@ class StandbyGate {
   bool records() const { return begun_; }
   bool records_pushes() const { return begun_ && !combines_; }
   void Append(ShardEvent event);
-  // After every event, and after every piece of work, `worked` at `now`.
-  void Settle(bool worked, absl::Time now);
+  // After every event, and after every piece of the shard's work.
+  void Settle();
 
   // --- answers ---
 
@@ -86,6 +88,7 @@ class StandbyGate {
   void Release();
 
   Shard* shard_ = nullptr;
+  std::optional<ShardRecorder> recorder_;  // of that shard
   bool combines_ = false;
   State state_ = State::kAlone;
   std::shared_ptr<LogSink> sink_;
@@ -105,4 +108,4 @@ class StandbyGate {
 
 }  // namespace tessera
 
-#endif  // TESSERA_SERVER_SHARD_STANDBY_GATE_H_
+#endif  // TESSERA_SERVER_SHARD_LOG_STANDBY_GATE_H_

@@ -1,4 +1,4 @@
-#include "server/shard/standby_gate.h"
+#include "server/shard/log/standby_gate.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,8 @@ void StandbyGate::Watch(Shard* shard) {
   if (sink_ != nullptr) sink_->Break("the shard was replaced, and its standby has the old one");
   begun_ = false;
   shard_ = shard;
-  combines_ = shard->CombinesPushes();
+  recorder_.emplace(shard);
+  combines_ = ShardRecorder::CombinesPushes(*shard);
   // What was acknowledged of exchanges that the job has gone back behind is none of this shard's.
   said_early_ = Exchange();
   early_is_over_ = false;
@@ -31,7 +32,7 @@ void StandbyGate::SetStandby(std::shared_ptr<LogSink> sink) {
 void StandbyGate::Detach() {
   sink_.reset();
   begun_ = false;
-  shard_->Record(false);
+  recorder_->Record(false);
   state_ = State::kAlone;
   Release();
 }
@@ -39,14 +40,14 @@ void StandbyGate::Detach() {
 void StandbyGate::TryBegin() {
   if (sink_ == nullptr || begun_ || state_ != State::kCopying) return;
   // As it began, but for what it was asked of its first core.
-  const bool copies = !shard_->is_as_made();
+  const bool copies = !ShardRecorder::IsAsMade(*shard_);
   std::optional<ImageEvent> image;
   if (copies) {
-    image = shard_->TakeImage();
+    image = ShardRecorder::ImageOf(shard_);
     if (!image.has_value()) return;
   }
   begun_ = true;
-  shard_->Record(true);
+  recorder_->Record(true);
   sink_->Begin(copies);
   if (!copies && shard_->cores() != nullptr) {
     for (const CoreQuestion& asked : shard_->cores()->questions()) {
@@ -55,7 +56,7 @@ void StandbyGate::TryBegin() {
   }
   if (image.has_value()) {
     Append(*std::move(image));
-    for (ShardEvent& push : shard_->StagedPushes()) Append(std::move(push));
+    for (ShardEvent& push : ShardRecorder::StagedPushesOf(*shard_)) Append(std::move(push));
   }
   image_position_ = position_;
 }
@@ -74,7 +75,7 @@ void StandbyGate::OnAcknowledged(const LogSink* from, uint64_t position) {
 void StandbyGate::TryFinish() {
   if (state_ != State::kClosing) return;
   if (!early_is_over_) {
-    if (combines_ && !shard_->IsOver(said_early_)) return;
+    if (combines_ && !recorder_->IsOver(said_early_)) return;
     early_is_over_ = true;
     early_position_ = position_;
   }
@@ -88,17 +89,13 @@ void StandbyGate::Append(ShardEvent event) {
   sink_->Add(++position_, shard_->counters().version, std::move(event));
 }
 
-void StandbyGate::Settle(bool worked, absl::Time now) {
-  if (combines_) {
-    for (ShardEvent& event : shard_->TakeRecords()) Append(std::move(event));
-  } else if (worked && shard_->advanced_pushes()) {
-    Append(AdvanceEvent{now});
-  }
+void StandbyGate::Settle() {
+  for (ShardEvent& event : recorder_->TakeRecords()) Append(std::move(event));
   TryBegin();
   TryFinish();
   // In the order of their arrival: updates are committed one after the other.
   for (size_t i = 0; i < pushes_.size();) {
-    if (waits() && !shard_->IsOver(pushes_[i].exchange)) {
+    if (waits() && !recorder_->IsOver(pushes_[i].exchange)) {
       ++i;
       continue;
     }
@@ -129,7 +126,7 @@ void StandbyGate::SayAccepted(MemberId member, Exchange exchange,
     said_early_ = std::max(said_early_, exchange);
     return answer(absl::OkStatus());
   }
-  if (combines_ && !shard_->IsOver(exchange)) {
+  if (combines_ && !recorder_->IsOver(exchange)) {
     if (!abdicated_.ok()) return answer(abdicated_);
     unsaid_[member] = exchange;
     pushes_.push_back({member, exchange, std::move(answer)});
@@ -147,8 +144,8 @@ void StandbyGate::OnMembers() {
     const WaitingPush push = std::move(pushes_[i]);
     unsaid_.erase(push.member);
     pushes_.erase(pushes_.begin() + static_cast<int64_t>(i));
-    push.answer(shard_->NotMember(absl::StrCat("push from member ", push.member.value(),
-                                               " exchange ", push.exchange.value())));
+    push.answer(shard_->members().NotMember(absl::StrCat("push from member ", push.member.value(),
+                                                         " exchange ", push.exchange.value())));
   }
 }
 
