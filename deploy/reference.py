@@ -134,12 +134,13 @@ def keys_of(schema, comments, message, path="", within=()):
 
 def job_keys(schema, comments, job):
     yield from ("# Job keys", "",
-                "All keys of the [job file](../job.md), in the order of its schema, `proto/job.proto` and `proto/model.proto`.", "",
+                "All keys of the [job file](../job.md), in the order of its schema, `proto/job.proto` and "
+                "`proto/model.proto`.", "",
                 "Durations are written `500ms`, `10s`, `1m30s`; sizes `4MiB`, `1GB` or a number of bytes. The file has "
                 "at most 1 MiB, a text in it 4096 bytes, and `model.layers` 256 layers. Keys that are *local* may "
                 "differ between the machines of one job ([same job](../starting.md#several-machines)). \"keys\" stands "
-                "where a key has keys below it; \"no keys\" where its name says all, as `relu`; \"layers\" where it is a "
-                "list of layers as `model.layers` is.", "")
+                "where a key has keys below it; \"no keys\" where its name says all, as `relu`; \"layers\" where it is "
+                "a list of layers as `model.layers` is.", "")
     yield from ("## The job itself", "")
     yield from table("key", "value", "default", "meaning")
     for field in job.fields:
