@@ -34,86 +34,99 @@ int64_t HeldFloats(const NetworkPlan& plan) {
 
 }  // namespace
 
-bool StreamedNetwork::Segment::normalises() const {
-  return std::any_of(behind.begin(), behind.end(),
+bool StreamedNetwork::Node::normalises() const {
+  return std::any_of(stages.begin(), stages.end(),
                      [](const StagePlan* stage) { return stage->constants() > 0; });
 }
 
-std::vector<StreamedNetwork::Segment> StreamedNetwork::SegmentsOf(const NetworkPlan& plan) {
-  std::vector<Segment> segments;
+std::vector<StreamedNetwork::Node> StreamedNetwork::NodesOf(const NetworkPlan& plan) {
+  std::vector<int> readers(plan.stages.size(), 0);
+  for (const StagePlan& stage : plan.stages) {
+    for (const int read : stage.reads) {
+      if (read != kNetworkInput) ++readers[read];
+    }
+  }
+  std::vector<Node> nodes;
+  std::vector<int> node_of;  // by stage
   int64_t constants = 0;
   for (const StagePlan& stage : plan.stages) {
-    const bool is_behind_linear =
-        segments.size() > 1 || (!segments.empty() && segments[0].linear != nullptr);
-    const bool wants_all = is_behind_linear && !stage.is_elementwise();
-    if (segments.empty() || stage.kind->works_by_rows || wants_all) {
-      Segment segment;
-      segment.inputs = stage.inputs;
-      segment.outputs = stage.outputs;
-      segment.constants = constants;
-      if (stage.kind->works_by_rows) segment.linear = &stage;
-      segments.push_back(segment);
+    const int first = stage.reads[0];
+    const int before = first == kNetworkInput ? kNetworkInput : node_of[first];
+    const bool joins_block = stage.is_elementwise() && before != kNetworkInput &&
+                             before + 1 == static_cast<int>(nodes.size()) &&
+                             nodes[before].linear != nullptr && readers[first] == 1;
+    if (!joins_block) {
+      Node& node = nodes.emplace_back();
+      for (const int read : stage.reads) {
+        node.reads.push_back(read == kNetworkInput ? kNetworkInput : node_of[read]);
+      }
+      node.inputs = stage.inputs;
+      node.constants = constants;
+      if (stage.kind->works_by_rows) node.linear = &stage;
     }
-    if (!stage.kind->works_by_rows) {
-      Segment& segment = segments.back();
-      segment.behind.push_back(&stage);
-      segment.outputs = stage.outputs;
-      segment.moves += stage.is_elementwise() ? 0 : 1;
-    }
+    Node& node = nodes.back();
+    node.outputs = stage.outputs;
+    if (node.linear != &stage) node.stages.push_back(&stage);
+    node_of.push_back(static_cast<int>(nodes.size()) - 1);
     constants += stage.constants();
   }
-  return segments;
+  return nodes;
 }
 
-std::vector<StreamedNetwork::Segment> StreamedNetwork::Calibrated(
-    const std::vector<Segment>& segments) {
-  std::vector<Segment> needed = segments;
+std::vector<StreamedNetwork::Node> StreamedNetwork::Calibrated(const std::vector<Node>& nodes) {
+  std::vector<Node> needed = nodes;
   while (!needed.empty() && !needed.back().normalises()) needed.pop_back();
   return needed;
 }
 
 // A multiple of 16 where there are as many: kernels work on so many neurons at a time.
-int64_t StreamedNetwork::BlockRows(const Options& options, const Segment& segment,
-                                   int64_t examples) {
-  const int64_t wider = std::max(segment.inputs, examples);
+int64_t StreamedNetwork::BlockRows(const Options& options, const Node& node, int64_t examples) {
+  const int64_t wider = std::max(node.inputs, examples);
   const int64_t rows = std::max<int64_t>(1, options.block_bytes / kFloatBytes / wider);
-  return std::min(segment.outputs, rows < 16 ? rows : rows / 16 * 16);
+  return std::min(node.outputs, rows < 16 ? rows : rows / 16 * 16);
 }
 
-StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Segment>& segments,
+int64_t StreamedNetwork::Sizes::floats() const {
+  int64_t values = 0;
+  for (const int64_t width : plan.widths) values += width;
+  return weights + sums + examples * values;
+}
+
+StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Node>& nodes,
                                                 const Options& options, int64_t examples,
                                                 bool keeps_last) {
   Sizes sizes;
-  for (size_t s = 0; s < segments.size(); ++s) {
-    const Segment& segment = segments[s];
-    if (keeps_last || s + 1 < segments.size() || segment.linear == nullptr) {
-      int64_t& activations = sizes.activations[s % 2];
-      activations = std::max(activations, examples * segment.outputs);
+  sizes.examples = examples;
+  std::vector<GraphNode> graph;
+  bool copies_inputs = false;
+  for (const Node& node : nodes) {
+    GraphNode& each = graph.emplace_back();
+    each.reads = node.reads;
+    each.width = node.outputs;
+    if (node.linear != nullptr) {
+      const int64_t rows = BlockRows(options, node, examples);
+      sizes.weights = std::max(sizes.weights, rows * node.inputs);
+      sizes.sums = std::max(sizes.sums, examples * rows);
+      continue;
     }
-    if (segment.linear == nullptr) {
-      size_t at = (s + static_cast<size_t>(segment.moves)) % 2;
-      int64_t width = segment.inputs;
-      for (const StagePlan* const stage : segment.behind) {
-        sizes.activations[at] = std::max(sizes.activations[at], examples * width);
-        if (!stage->is_elementwise()) at = 1 - at;
-        width = stage->outputs;
-      }
-    }
-    if (segment.linear == nullptr) continue;
-    const int64_t rows = BlockRows(options, segment, examples);
-    sizes.weights = std::max(sizes.weights, rows * segment.inputs);
-    sizes.sums = std::max(sizes.sums, examples * rows);
+    const StagePlan& stage = *node.stages.front();
+    each.is_identity = stage.is_off_in_evaluation();
+    each.in_place = stage.is_elementwise() || stage.kind->forward_in_place;
+    copies_inputs =
+        copies_inputs || std::count(node.reads.begin(), node.reads.end(), kNetworkInput) > 0;
   }
+  if (!keeps_last && !nodes.empty() && nodes.back().linear != nullptr) graph.back().width = 0;
+  sizes.plan = PlanForward(graph, copies_inputs ? nodes.front().inputs : 0);
   return sizes;
 }
 
 int64_t StreamedNetwork::MemoryNeeded(const NetworkPlan& plan, const Options& options,
                                       int64_t calibration_examples, int64_t score_examples) {
-  const std::vector<Segment> segments = SegmentsOf(plan);
+  const std::vector<Node> nodes = NodesOf(plan);
   const int64_t calibrates =
-      SizesOf(Calibrated(segments), options, calibration_examples, false).floats();
+      SizesOf(Calibrated(nodes), options, calibration_examples, false).floats();
   const int64_t examples = std::min(options.examples_max, score_examples);
-  const int64_t pass = std::max(calibrates, SizesOf(segments, options, examples, true).floats());
+  const int64_t pass = std::max(calibrates, SizesOf(nodes, options, examples, true).floats());
   const int64_t kept = KeptFloats(plan, options.batch_max, /*trains=*/false);
   return (HeldFloats(plan) + plan.constants + kept + pass) * kFloatBytes +
          static_cast<int64_t>(sizeof(LossSums));
@@ -133,11 +146,6 @@ absl::StatusOr<std::unique_ptr<StreamedNetwork>> StreamedNetwork::Create(const v
     return absl::InvalidArgumentError(
         "model.layers: the first is no linear layer, want one: no other reads sparse rows");
   }
-  // Segment by segment, each is read by the next one alone.
-  if (!IsChain(plan)) {
-    return absl::UnimplementedError(
-        "model.layers: evaluation in blocks wants a chain of layers, got branches");
-  }
   return std::unique_ptr<StreamedNetwork>(
       new StreamedNetwork(model, options, std::move(plan), backend));
 }
@@ -147,7 +155,7 @@ StreamedNetwork::StreamedNetwork(const v1::Model& model, const Options& options,
     : model_(model),
       options_(options),
       plan_(std::move(plan)),
-      segments_(SegmentsOf(plan_)),
+      nodes_(NodesOf(plan_)),
       backend_(backend),
       staging_(&backend.memory()) {}
 
@@ -194,19 +202,22 @@ const float* StreamedNetwork::Held(int parameter) const {
   return parameter < 0 ? nullptr : held_.data() + held_offsets_[parameter];
 }
 
-absl::StatusOr<StreamedNetwork::Buffers> StreamedNetwork::Allocate(
-    const std::vector<Segment>& segments, int64_t examples, bool keeps_last) {
-  const Sizes sizes = SizesOf(segments, options_, examples, keeps_last);
+absl::StatusOr<StreamedNetwork::Buffers> StreamedNetwork::Allocate(const std::vector<Node>& nodes,
+                                                                   int64_t examples,
+                                                                   bool keeps_last) {
+  const Sizes sizes = SizesOf(nodes, options_, examples, keeps_last);
   Memory& memory = backend_.memory();
   Buffers buffers;
   buffers.examples = examples;
+  buffers.plan = sizes.plan;
   TESSERA_ASSIGN_OR_RETURN(buffers.weights, Buffer<float>::Create(memory, sizes.weights));
   TESSERA_ASSIGN_OR_RETURN(buffers.weights_view,
                            HostView<float>::Create(memory, buffers.weights.data(), sizes.weights));
   TESSERA_ASSIGN_OR_RETURN(buffers.sums, Buffer<float>::Create(memory, sizes.sums));
-  for (int i = 0; i < 2; ++i) {
-    TESSERA_ASSIGN_OR_RETURN(buffers.activations[i],
-                             Buffer<float>::Create(memory, sizes.activations[i]));
+  for (const int64_t width : sizes.plan.widths) {
+    TESSERA_ASSIGN_OR_RETURN(Buffer<float> activations,
+                             Buffer<float>::Create(memory, examples * width));
+    buffers.activations.push_back(std::move(activations));
   }
   return buffers;
 }
@@ -217,9 +228,9 @@ absl::StatusOr<std::vector<float>> StreamedNetwork::Calibrate(ExampleSource* exa
   if (count == 0) {
     return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
   }
-  const std::vector<Segment> segments = Calibrated(segments_);
-  TESSERA_ASSIGN_OR_RETURN(Buffers buffers, Allocate(segments, count, /*keeps_last=*/false));
-  TESSERA_RETURN_IF_ERROR(Run(segments, {examples, 0, count, true, &buffers}).status());
+  const std::vector<Node> nodes = Calibrated(nodes_);
+  TESSERA_ASSIGN_OR_RETURN(Buffers buffers, Allocate(nodes, count, /*keeps_last=*/false));
+  TESSERA_RETURN_IF_ERROR(Run(nodes, {examples, 0, count, true, &buffers}).status());
   std::vector<float> constants(plan_.constants);
   backend_.memory().CopyOut(constants_.data(), constants_.bytes(), constants.data());
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
@@ -236,13 +247,12 @@ absl::StatusOr<Scores> StreamedNetwork::Score(ExampleSource* examples,
   const int64_t all = examples->count();
   const int64_t outputs = plan_.shape.outputs();
   TESSERA_ASSIGN_OR_RETURN(
-      Buffers buffers,
-      Allocate(segments_, std::min(options_.examples_max, all), /*keeps_last=*/true));
+      Buffers buffers, Allocate(nodes_, std::min(options_.examples_max, all), /*keeps_last=*/true));
   Scores scores;
   for (int64_t begin = 0; begin < all; begin += options_.examples_max) {
     const int64_t count = std::min(options_.examples_max, all - begin);
     TESSERA_ASSIGN_OR_RETURN(const float* const logits,
-                             Run(segments_, {examples, begin, count, false, &buffers}));
+                             Run(nodes_, {examples, begin, count, false, &buffers}));
     for (int64_t row = 0; row < count; row += options_.batch_max) {
       Batch batch = examples->Labelled(begin + row, std::min(options_.batch_max, count - row));
       batch.inputs = nullptr;
@@ -256,61 +266,72 @@ absl::StatusOr<Scores> StreamedNetwork::Score(ExampleSource* examples,
   return scores;
 }
 
-absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Segment>& segments,
+absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Node>& nodes,
                                                   const Pass& pass) {
-  const float* x = nullptr;  // null: the examples' own inputs
-  for (size_t s = 0; s < segments.size(); ++s) {
-    const Segment& segment = segments[s];
-    float* const y = pass.buffers->activations[s % 2].data();
-    if (segment.linear == nullptr) {
-      TESSERA_RETURN_IF_ERROR(RunWhole(segments, s, pass));
-      x = y;
-      continue;
-    }
-    const bool keeps = !pass.calibrates || s + 1 < segments.size();
-    const int64_t block_rows = BlockRows(options_, segment, pass.buffers->examples);
-    float* const sums = pass.buffers->sums.data();
-    for (int64_t first = 0; first < segment.outputs; first += block_rows) {
-      const int64_t width = std::min(block_rows, segment.outputs - first);
-      const RowRange rows{segment.linear->weight, first, first + width};
-      TESSERA_RETURN_IF_ERROR(ReadBlock(rows, segment.inputs, &pass.buffers->weights_view));
-      TESSERA_RETURN_IF_ERROR(Multiply(segment, rows, x, pass));
-      SendThrough(segment, pass, first, width, sums);
-      if (keeps) {
-        backend_.memory().CopyRows(sums, width * kFloatBytes, pass.count, width * kFloatBytes,
-                                   y + first, segment.outputs * kFloatBytes);
-      }
-      // The next block is read where this one lies.
-      TESSERA_RETURN_IF_ERROR(backend_.Finish());
-    }
-    x = y;
+  const Buffers& buffers = *pass.buffers;
+  if (float* const input = buffers.at(buffers.plan.input)) {
+    TESSERA_RETURN_IF_ERROR(CopyInputs(pass, nodes.front().inputs, input));
   }
-  return x;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const Node& node = nodes[n];
+    std::vector<const float*> x;
+    for (const int read : node.reads) {
+      x.push_back(
+          buffers.at(read == kNetworkInput ? buffers.plan.input : buffers.plan.outputs[read]));
+    }
+    float* const y = buffers.at(buffers.plan.outputs[n]);
+    const bool keeps = !pass.calibrates || n + 1 < nodes.size();
+    TESSERA_RETURN_IF_ERROR(node.linear != nullptr
+                                ? RunLinear(node, pass, x[0], keeps ? y : nullptr)
+                                : RunOther(node, pass, x, y));
+  }
+  return buffers.at(buffers.plan.outputs.back());
 }
 
-absl::Status StreamedNetwork::RunWhole(const std::vector<Segment>& segments, size_t s,
-                                       const Pass& pass) {
-  const Segment& segment = segments[s];
-  // The moves end in the segment's own activations. A segment behind others has one move, from theirs.
-  const size_t from = (s + static_cast<size_t>(segment.moves)) % 2;
-  float* here = pass.buffers->activations[from].data();
-  float* there = pass.buffers->activations[1 - from].data();
-  if (s == 0) TESSERA_RETURN_IF_ERROR(CopyInputs(pass, segment.inputs, here));
-  float* constants = constants_.data() + segment.constants;
-  for (const StagePlan* const stage : segment.behind) {
-    if (stage->is_elementwise()) {
-      const Image& image = stage->map.from;
-      ApplyElementwise(*stage, {{pass.count * image.positions(), image.channels}, 0},
-                       pass.calibrates, constants, here);
+absl::Status StreamedNetwork::RunLinear(const Node& node, const Pass& pass, const float* x,
+                                        float* y) {
+  const int64_t block_rows = BlockRows(options_, node, pass.buffers->examples);
+  float* const sums = pass.buffers->sums.data();
+  for (int64_t first = 0; first < node.outputs; first += block_rows) {
+    const int64_t width = std::min(block_rows, node.outputs - first);
+    const RowRange rows{node.linear->weight, first, first + width};
+    TESSERA_RETURN_IF_ERROR(ReadBlock(rows, node.inputs, &pass.buffers->weights_view));
+    TESSERA_RETURN_IF_ERROR(Multiply(node, rows, x, pass));
+    float* constants = constants_.data() + node.constants;
+    for (const StagePlan* const stage : node.stages) {
+      ApplyElementwise(*stage, {{pass.count, width}, first}, pass.calibrates, constants, sums,
+                       sums);
       constants += stage->constants();
-      continue;
     }
-    for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
-      const float* const x = here + i * stage->inputs;
-      StageOf(*stage).Evaluate(std::min(options_.batch_max, pass.count - i), {&x, 1}, nullptr,
-                               there + i * stage->outputs);
+    if (y != nullptr) {
+      backend_.memory().CopyRows(sums, width * kFloatBytes, pass.count, width * kFloatBytes,
+                                 y + first, node.outputs * kFloatBytes);
     }
-    std::swap(here, there);
+    // The next block is read where this one lies.
+    TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StreamedNetwork::RunOther(const Node& node, const Pass& pass,
+                                       const std::vector<const float*>& x, float* y) {
+  const StagePlan& stage = *node.stages.front();
+  if (stage.is_elementwise()) {
+    const Image& image = stage.map.from;
+    ApplyElementwise(stage, {{pass.count * image.positions(), image.channels}, 0}, pass.calibrates,
+                     constants_.data() + node.constants, x[0], y);
+    return backend_.Finish();
+  }
+  std::vector<const float*> from(x.size());
+  for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
+    for (size_t k = 0; k < x.size(); ++k) {
+      const int read = stage.reads[k];
+      const int64_t width =
+          read == kNetworkInput ? plan_.shape.inputs() : plan_.stages[read].outputs;
+      from[k] = x[k] + i * width;
+    }
+    StageOf(stage).Evaluate(std::min(options_.batch_max, pass.count - i), from, nullptr,
+                            y + i * stage.outputs);
   }
   return backend_.Finish();
 }
@@ -336,23 +357,23 @@ absl::Status StreamedNetwork::ReadBlock(const RowRange& rows, int64_t columns,
   return absl::OkStatus();
 }
 
-absl::Status StreamedNetwork::Multiply(const Segment& segment, const RowRange& rows, const float* x,
+absl::Status StreamedNetwork::Multiply(const Node& node, const RowRange& rows, const float* x,
                                        const Pass& pass) {
   const int64_t width = rows.count();
   const float* const weights = pass.buffers->weights.data();
-  const float* bias = Held(segment.linear->bias);
+  const float* bias = Held(node.linear->bias);
   if (bias != nullptr) bias += rows.row_begin;
   for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
     const int64_t count = std::min(options_.batch_max, pass.count - i);
-    const LinearShape shape{count, segment.inputs, width};
+    const LinearShape shape{count, node.inputs, width};
     float* const y = pass.buffers->sums.data() + i * width;
     if (x != nullptr) {
-      backend_.linear().Forward(shape, x + i * segment.inputs, weights, bias, y);
+      backend_.linear().Forward(shape, x + i * node.inputs, weights, bias, y);
       continue;
     }
     TESSERA_ASSIGN_OR_RETURN(
         const Batch batch,
-        staging_.Stage(pass.examples->Inputs(pass.begin + i, count), segment.inputs, 0));
+        staging_.Stage(pass.examples->Inputs(pass.begin + i, count), node.inputs, 0));
     if (options_.sparse_input) {
       backend_.sparse_linear().Forward(shape, batch.sparse, weights, bias, y);
     } else {
@@ -364,21 +385,13 @@ absl::Status StreamedNetwork::Multiply(const Segment& segment, const RowRange& r
   return absl::OkStatus();
 }
 
-void StreamedNetwork::SendThrough(const Segment& segment, const Pass& pass, int64_t first,
-                                  int64_t width, float* sums) {
-  float* constants = constants_.data() + segment.constants;
-  for (const StagePlan* const stage : segment.behind) {
-    ApplyElementwise(*stage, {{pass.count, width}, first}, pass.calibrates, constants, sums);
-    constants += stage->constants();
-  }
-}
-
 void StreamedNetwork::ApplyElementwise(const StagePlan& plan, const UnitColumns& columns,
-                                       bool calibrates, float* constants, float* values) {
+                                       bool calibrates, float* constants, const float* x,
+                                       float* y) {
   if (plan.is_off_in_evaluation()) return;
   Stage& stage = StageOf(plan);
-  if (calibrates) stage.Calibrate(columns, values, constants);
-  stage.EvaluateColumns(columns, values, constants, values);
+  if (calibrates) stage.Calibrate(columns, x, constants);
+  stage.EvaluateColumns(columns, x, constants, y);
 }
 
 }  // namespace tessera

@@ -1,13 +1,13 @@
 // The evaluation of a network that nobody holds: its weights are read a block of rows at a time.
 //
-//   for each linear layer, for each block of its rows, which are neurons:
-//     read the block; multiply it with the layer's inputs, for all examples at hand;
-//     send the sums through all that lies between this linear layer and the next one
+//   for each stage of the network, in order, on all examples at hand:
+//     a linear layer, for each block of its rows, which are neurons:
+//       read the block; multiply it with the layer's inputs
+//       send the sums through the stages behind it that look at one neuron at a time, and nothing else reads
+//     any other stage: as a network does
 //
-// What lies between looks at one neuron at a time, so that a block's neurons go through all of it by
-// themselves. In front of the first linear layer, where convolutions may be, and from a layer on that looks at several
-// neurons, such as a layer norm, a layer after the other works on all examples. Held are a block, the activations
-// before and behind the layer, the parameters that are vectors, and convolutions' weights.
+// Held are a block, the activations that are still to be read, the parameters that are vectors, and convolutions'
+// weights.
 #ifndef TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 #define TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 
@@ -24,6 +24,7 @@
 #include "worker/exchange/row_source.h"
 #include "worker/model/batch.h"
 #include "worker/model/batch_staging.h"
+#include "worker/model/buffer_plan.h"
 #include "worker/model/plan.h"
 
 namespace tessera {
@@ -56,7 +57,7 @@ class StreamedNetwork {
     int64_t examples_max = 0;
   };
 
-  // `backend` outlives it. kInvalidArgument as Network::Create. kUnimplemented: the layers are no chain.
+  // `backend` outlives it. kInvalidArgument as Network::Create.
   static absl::StatusOr<std::unique_ptr<StreamedNetwork>> Create(const v1::Model& model,
                                                                  const Options& options,
                                                                  Backend& backend);
@@ -74,28 +75,35 @@ class StreamedNetwork {
   absl::StatusOr<Scores> Score(ExampleSource* examples, absl::Span<const float> constants);
 
  private:
-  // A linear layer and all behind it up to the next one, or up to a layer that looks at several neurons, which begins a
-  // segment without a linear layer. So does the model where its first layer is none.
-  struct Segment {
+  // Some stages that are sent through together: one, or a linear layer with those behind it that work on its blocks.
+  struct Node {
     const StagePlan* linear = nullptr;
+    std::vector<const StagePlan*> stages;  // without `linear`
+    // Nodes before this one, or kNetworkInput.
+    std::vector<int> reads;
     int64_t inputs = 0;
     int64_t outputs = 0;
-    std::vector<const StagePlan*> behind;
-    int64_t constants = 0;  // where those of `behind` begin
-    int moves = 0;          // of `behind` those that write elsewhere
+    int64_t constants = 0;  // where those of `stages` begin
     bool normalises() const;
   };
   // What one pass over the model works in.
   struct Buffers {
     Buffer<float> weights;
     HostView<float> weights_view;
-    Buffer<float> sums;            // [examples, neurons of a block]
-    Buffer<float> activations[2];  // [examples, neurons], by turns
-    int64_t examples = 0;          // that there is room for
+    Buffer<float> sums;  // [examples, neurons of a block]
+    // [examples, values], by buffer of `plan`.
+    std::vector<Buffer<float>> activations;
+    ForwardBuffers plan;
+    int64_t examples = 0;  // that there is room for
+    // The address of a buffer; null for the examples' own inputs.
+    float* at(int buffer) const { return buffer < 0 ? nullptr : activations[buffer].data(); }
   };
+  // The floats that a pass works in.
   struct Sizes {
-    int64_t weights = 0, sums = 0, activations[2] = {};
-    int64_t floats() const { return weights + sums + activations[0] + activations[1]; }
+    int64_t weights = 0, sums = 0;
+    ForwardBuffers plan;
+    int64_t examples = 0;
+    int64_t floats() const;
   };
   struct Pass {
     ExampleSource* examples = nullptr;
@@ -107,36 +115,36 @@ class StreamedNetwork {
 
   StreamedNetwork(const v1::Model& model, const Options& options, NetworkPlan plan,
                   Backend& backend);
-  static std::vector<Segment> SegmentsOf(const NetworkPlan& plan);
-  static int64_t BlockRows(const Options& options, const Segment& segment, int64_t examples);
-  // Without keeps_last the last segment's activations are needed column by column only.
-  static Sizes SizesOf(const std::vector<Segment>& segments, const Options& options,
-                       int64_t examples, bool keeps_last);
-  // Segments that calibration must go through: up to the last batch norm.
-  static std::vector<Segment> Calibrated(const std::vector<Segment>& segments);
-  absl::StatusOr<Buffers> Allocate(const std::vector<Segment>& segments, int64_t examples,
+  static std::vector<Node> NodesOf(const NetworkPlan& plan);
+  static int64_t BlockRows(const Options& options, const Node& node, int64_t examples);
+  // Without keeps_last a linear layer at the end leaves nothing but the constants of what is behind it.
+  static Sizes SizesOf(const std::vector<Node>& nodes, const Options& options, int64_t examples,
+                       bool keeps_last);
+  // Nodes that calibration must go through: up to the last batch norm.
+  static std::vector<Node> Calibrated(const std::vector<Node>& nodes);
+  absl::StatusOr<Buffers> Allocate(const std::vector<Node>& nodes, int64_t examples,
                                    bool keeps_last);
-  // Sends the pass's examples through `segments`. Returns the last one's activations.
-  absl::StatusOr<const float*> Run(const std::vector<Segment>& segments, const Pass& pass);
-  // The examples through segment s, which begins with no linear layer, into its activations.
-  absl::Status RunWhole(const std::vector<Segment>& segments, size_t s, const Pass& pass);
-  // `values` are such columns of what the stage reads, and become those of what it writes.
+  // Sends the pass's examples through `nodes`. Returns the last one's activations.
+  absl::StatusOr<const float*> Run(const std::vector<Node>& nodes, const Pass& pass);
+  // The examples through a linear layer and what works on its blocks. `x` is null for the examples' own inputs, `y`
+  // where the output is not kept.
+  absl::Status RunLinear(const Node& node, const Pass& pass, const float* x, float* y);
+  // The examples through a stage that is no linear layer.
+  absl::Status RunOther(const Node& node, const Pass& pass, const std::vector<const float*>& x,
+                        float* y);
+  // `x` are such columns of what the stage reads, `y` those of what it writes.
   void ApplyElementwise(const StagePlan& plan, const UnitColumns& columns, bool calibrates,
-                        float* constants, float* values);
+                        float* constants, const float* x, float* y);
   Stage& StageOf(const StagePlan& plan) { return *stages_[&plan - plan_.stages.data()]; }
   absl::Status CopyInputs(const Pass& pass, int64_t inputs, float* to);
   absl::Status ReadBlock(const RowRange& rows, int64_t columns, HostView<float>* to);
-  absl::Status Multiply(const Segment& segment, const RowRange& rows, const float* x,
-                        const Pass& pass);
-  // Columns [first, first + width) of the segment's outputs, which lie in `sums` [count, width].
-  void SendThrough(const Segment& segment, const Pass& pass, int64_t first, int64_t width,
-                   float* sums);
+  absl::Status Multiply(const Node& node, const RowRange& rows, const float* x, const Pass& pass);
   const float* Held(int parameter) const;
 
   const v1::Model model_;
   const Options options_;
   const NetworkPlan plan_;
-  const std::vector<Segment> segments_;
+  const std::vector<Node> nodes_;
   Backend& backend_;
   RowSource* source_ = nullptr;
   std::vector<float> factors_;
