@@ -1,7 +1,7 @@
 // Functions of one value, and their slopes, without branches: they vectorise, and give the same bits on every CPU. On a
 // GPU FastExp has here and there another last bit.
 //
-// Values are right to 16 units in the last place; far below 0, where they vanish, to a relative 1e-5, and to an
+// Values are right to 16 units in the last place; far below 0, where they vanish, to a relative 1e-4, and to an
 // absolute 1e-35. Slopes are to 8 units in the last place of 1. Infinities have their limits, and a NaN gives a NaN.
 #ifndef TESSERA_KERNELS_ACTIVATION_FUNCTION_H_
 #define TESSERA_KERNELS_ACTIVATION_FUNCTION_H_

@@ -104,20 +104,19 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
     passes[i] = nodes[i].learns || std::any_of(reads.begin(), reads.end(), wants);
   }
 
-  // By node: the node whose buffer its output is in, and until when that is used.
+  // By node: the node whose buffer its output is in, until when that is used, and whether a backward pass will look at
+  // the signs of what is in it.
   std::vector<int> holder(count);
   std::vector<int> used_until(count, -1);
-  // By node: the backward pass reads the signs of what is in its output's buffer, be it this node's or that of a node
-  // whose output it has overwritten.
-  std::vector<bool> signs_count(count, false);
+  std::vector<bool> keeps_signs(count, false);
   for (int i = 0; i < count; ++i) {
     const int first = nodes[i].reads[0];
     const bool overwrites =
         nodes[i].in_place && first != kNetworkInput && readers[first].size() == 1 &&
         !(passes[first] && nodes[first].backward_reads_y && nodes[first].needs_own_y) &&
-        (nodes[i].keeps_signs || !signs_count[first]);
+        (nodes[i].keeps_signs || !keeps_signs[holder[first]]);
     holder[i] = overwrites ? holder[first] : i;
-    signs_count[i] = (passes[i] && nodes[i].backward_reads_y) || (overwrites && signs_count[first]);
+    if (passes[i] && nodes[i].backward_reads_y) keeps_signs[holder[i]] = true;
     int until = i;
     if (i == count - 1) until = wishes.keeps_output ? backward_time(-1) : count;
     for (const int reader : readers[i]) {

@@ -38,9 +38,9 @@ TEST_CASE("a bad layer of images gets its message", "[job_images]") {
       {"    - relu: {}", "    - group_norm",
        "x.yaml:13:7: model.layers.2.group_norm.groups: missing, want an integer in [1, 65536]\n"},
       {"    - relu: {}", "    - gelu: {approximate: exact}",
-       "x.yaml:13:29: model.layers.2.gelu.approximate: got \"exact\", want none or tanh\n"},
+       "x.yaml:13:27: model.layers.2.gelu.approximate: got \"exact\", want one of none, tanh\n"},
       {"    - relu: {}", "    - leaky_relu: {slope: -0.1}",
-       "x.yaml:13:29: model.layers.2.leaky_relu.slope: got \"-0.1\", want a number in [0, "
+       "x.yaml:13:27: model.layers.2.leaky_relu.slope: got \"-0.1\", want a number in [0, "
        "1e+06]\n"},
   };
   for (const Bad& bad : jobs) {

@@ -155,6 +155,49 @@ TEST_CASE("what lies in front of the first linear layer is whole and shared", "[
   }
 }
 
+TEST_CASE("units that a norm within rows reads, or a convolution in groups, are whole",
+          "[subnet][images]") {
+  v1::Model model;
+  for (const int64_t extent : {3, 6, 5}) model.add_input(extent);
+  const auto convolve = [&](int64_t channels, int64_t groups) {
+    v1::Conv2d* const conv = model.add_layers()->mutable_conv2d();
+    conv->set_channels(channels);
+    conv->add_kernel(2);
+    conv->set_groups(groups);
+  };
+  convolve(4, 1);
+  model.add_layers()->mutable_local_response_norm()->set_size(5);
+  convolve(5, 1);
+  model.add_layers()->mutable_tanh();
+  convolve(6, 1);
+  convolve(8, 2);
+  model.add_layers()->mutable_linear()->set_units(9);
+  model.add_layers()->mutable_layer_norm()->set_affine(true);
+  model.add_layers()->mutable_linear()->set_units(10);
+  model.add_layers()->mutable_gelu();
+  model.add_layers()->mutable_linear()->set_units(12);
+  v1::GroupNorm* const norm = model.add_layers()->mutable_group_norm();
+  norm->set_affine(true);
+  norm->set_groups(3);
+  model.add_layers()->mutable_linear()->set_units(3);
+  const ModelShape shape = *ShapeOf(model);
+  const auto cut = [&](const SubnetRules& rules) {
+    const NeuronGroups groups = GroupsOf(shape, rules);
+    return std::vector<int64_t>(groups.widths.begin() + 1, groups.widths.begin() + groups.outputs);
+  };
+  CHECK(cut({}) == std::vector<int64_t>{10});
+  SubnetRules rules;
+  rules.channels = true;
+  CHECK(cut(rules) == std::vector<int64_t>{5, 10});
+  // A subnet is a model with the same layers.
+  const NeuronGroups groups = GroupsOf(shape, rules);
+  const Subnet subnet = SubnetOf(shape, groups, {1, 1, 0, {1, 1}});
+  const absl::StatusOr<ModelShape> small = ShapeOf(SubnetModel(model, subnet));
+  REQUIRE(small.ok());
+  CHECK(small->size == subnet.shape.size);
+  CHECK(small->images == subnet.shape.images);
+}
+
 TEST_CASE("one site owns everything", "[subnet]") {
   const Case c(FullyConnected({5, 8, 3}, true, false));
   const Subnet subnet = SubnetOf(c.shape, c.groups, {1, 17, 0, {1}});

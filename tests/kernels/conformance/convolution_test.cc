@@ -181,6 +181,28 @@ TEST_CASE("f32 convolutions equal f64 loops within their roundings", "[convoluti
   }
 }
 
+TEST_CASE("convolutions of random shapes, groups and gaps equal f64 loops", "[convolution]") {
+  const auto backend = BackendUnderTest(1);
+  const auto bf16 = backend->convolution_bf16();
+  std::mt19937 random(7);
+  const auto draw = [&](int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
+  };
+  for (int i = 0; i < 60; ++i) {
+    const int64_t groups = draw(0, 2) == 0 ? 1 : draw(2, 5);
+    Window window{draw(1, 4), draw(1, 4), draw(1, 3), draw(1, 3), 0, 0, draw(1, 3), draw(1, 3)};
+    window.padding_y = draw(0, window.span_y() - 1);
+    window.padding_x = draw(0, window.span_x() - 1);
+    const int64_t room_y = std::max<int64_t>(1, window.span_y() - 2 * window.padding_y);
+    const int64_t room_x = std::max<int64_t>(1, window.span_x() - 2 * window.padding_x);
+    const Image from{groups * draw(1, 9), draw(room_y, room_y + 6), draw(room_x, room_x + 6)};
+    const ImagesShape shape = Of(draw(1, 5), from, window, groups * draw(1, 9), groups);
+    CAPTURE(i);
+    CheckShape(*backend, backend->convolution(), shape, draw(0, 1));
+    if (bf16.ok()) CheckShape(*backend, **bf16, shape, draw(0, 1));
+  }
+}
+
 TEST_CASE("bf16 convolutions equal f64 loops over the same bf16 values within f32 roundings",
           "[convolution]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
