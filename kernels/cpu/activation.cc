@@ -126,7 +126,7 @@ void CpuActivation::Dropout(const MatrixShape& shape, const DropoutKey* key, uin
                             double probability, const float* x, float* y) {
   const int64_t before = static_cast<int64_t>(key->first_row) * shape.columns;
   TESSERA_CHECK(probability >= 0 && probability < 1);
-  TESSERA_CHECK(key->rank < uint64_t{1} << 16 && layer < 1u << 8 &&
+  TESSERA_CHECK(key->rank < uint64_t{1} << 16 && layer < 1u << 16 &&
                 (before + shape.size()) / 4 < int64_t{1} << 40);
   // k / 2^24 < probability for just the integers k below this.
   const uint32_t drop = static_cast<uint32_t>(std::ceil(probability * 0x1p24));
@@ -134,7 +134,7 @@ void CpuActivation::Dropout(const MatrixShape& shape, const DropoutKey* key, uin
   threads_.Split(shape.size(), 8, [&](int64_t begin, int64_t end) {
     const int64_t element = before + begin;
     const uint64_t block = static_cast<uint64_t>(element) / 4;
-    const PhiloxCounter counter{key->seed, key->step, key->rank << 48 | layer << 40 | block};
+    const PhiloxCounter counter{key->seed, key->A(layer), key->B(layer, block)};
     DropoutLoop(end - begin, counter, element % 4, drop, scale, x + begin, y + begin);
   });
 }

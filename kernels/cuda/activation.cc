@@ -39,7 +39,7 @@ void CudaActivation::ApplyBackward(const ActivationFunction& function, int64_t n
 void CudaActivation::Dropout(const MatrixShape& shape, const DropoutKey* key, uint64_t layer,
                              double probability, const float* x, float* y) {
   TESSERA_CHECK(probability >= 0 && probability < 1);
-  TESSERA_CHECK(layer < 1u << 8 && shape.size() / 4 < int64_t{1} << 40);
+  TESSERA_CHECK(layer < 1u << 16 && shape.size() / 4 < int64_t{1} << 40);
   cuda::DropoutOp op;
   op.in[0] = x;
   op.out[0] = y;

@@ -80,8 +80,7 @@ struct DropoutOp {
 
  private:
   TESSERA_HOST_DEVICE PhiloxBlock Block(uint64_t number) const {
-    return Philox(key->seed, tessera::Stream::kDropout, key->step,
-                  key->rank << 48 | layer << 40 | number);
+    return Philox(key->seed, tessera::Stream::kDropout, key->A(layer), key->B(layer, number));
   }
 };
 

@@ -178,7 +178,8 @@ TEST_CASE("dropout decides element by element as Philox says", "[activation][dro
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const int64_t misaligned = GENERATE(0, 1);
   const std::vector<Use> uses = {{{0, 0, 0}, 0},
-                                 {{0x123456789abcdef0u, 0xfedcba9876543u, 0xffff}, 0xff},
+                                 {{0x123456789abcdef0u, 0xdcba9876543u, 0xffff}, 0xff},
+                                 {{5, 77, 4}, 4095},
                                  {{7, uint64_t{1} << 40, 3}, 2}};
   for (const Use& use : uses) {
     const DropoutKey& key = use.key;
@@ -190,8 +191,9 @@ TEST_CASE("dropout decides element by element as Philox says", "[activation][dro
             Dropped(*backend, use, probability, x, n % 2 == 1, misaligned);
         const float scale = static_cast<float>(1 / (1 - probability));
         for (int64_t i = 0; i < n; ++i) {
-          const PhiloxBlock block = Philox(key.seed, Stream::kDropout, key.step,
-                                           key.rank << 48 | use.layer << 40 | (i / 4));
+          const PhiloxBlock block =
+              Philox(key.seed, Stream::kDropout, key.step + (use.layer / 256 << 48),
+                     key.rank << 48 | use.layer % 256 << 40 | (i / 4));
           const bool dropped = double{UnitFloat(block[i % 4])} < probability;
           REQUIRE(got[i] == (dropped ? 0.0f : x[i] * scale));
         }
@@ -244,7 +246,8 @@ TEST_CASE("another step, rank, layer or seed drops other elements", "[activation
   const auto backend = BackendUnderTest(1);
   const std::vector<float> x(1000, 1.0f);
   const std::vector<float> base = Dropped(*backend, {{1, 1, 1}, 1}, 0.5, x);
-  for (const Use& other : {Use{{2, 1, 1}, 1}, {{1, 2, 1}, 1}, {{1, 1, 2}, 1}, {{1, 1, 1}, 2}}) {
+  for (const Use& other :
+       {Use{{2, 1, 1}, 1}, {{1, 2, 1}, 1}, {{1, 1, 2}, 1}, {{1, 1, 1}, 2}, {{1, 1, 1}, 257}}) {
     const std::vector<float> got = Dropped(*backend, other, 0.5, x);
     int64_t same = 0;
     for (size_t i = 0; i < x.size(); ++i) same += got[i] == base[i] ? 1 : 0;
