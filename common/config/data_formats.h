@@ -26,6 +26,12 @@ struct DataFormat {
   absl::Span<const int64_t> row_sizes = {};
   // The string field of v1::Data that says more about files of this format, and is refused with any other; empty: none.
   absl::string_view own_key = {};
+  // A row is its entries that are not 0.
+  bool has_entries = false;
+  // Each row can be read by itself, so that rows need not be held in memory.
+  bool reads_in_place = false;
+  // Files are pictures, named by folders or lists.
+  bool is_pictures = false;
 };
 
 // All of them, in the order in which messages name them.
