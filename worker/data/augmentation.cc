@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/philox.h"
+#include "worker/data/resample.h"
 
 namespace tessera {
 namespace {

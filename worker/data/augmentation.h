@@ -24,9 +24,11 @@
 
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
-#include "worker/data/resample.h"
+#include "worker/data/rectangle.h"
 
 namespace tessera {
+
+class Resampler;
 
 // Whether `augment` changes rows: a part of it is on where it has a size.
 bool Augments(const v1::Augment& augment);

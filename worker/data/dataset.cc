@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "kernels/cpu/threads.h"
 #include "worker/data/number_array.h"
+#include "worker/data/resample.h"
 #include "worker/data/rescale.h"
 
 namespace tessera {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "worker/data/resample.h"
 
 namespace tessera {
 namespace {

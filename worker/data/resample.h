@@ -9,19 +9,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/data/rectangle.h"
+
 namespace tessera {
-
-// A part of a picture, in pixels.
-struct Rectangle {
-  int64_t top = 0;
-  int64_t left = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-};
-
-inline bool operator==(const Rectangle& a, const Rectangle& b) {
-  return a.top == b.top && a.left == b.left && a.height == b.height && a.width == b.width;
-}
 
 // Keeps its buffers from call to call. One thread.
 class Resampler {
@@ -43,9 +33,16 @@ class Resampler {
     std::vector<int32_t> count;
     std::vector<double> exact;
     std::vector<int32_t> fixed;
+    // The fixed weights once more, in the order in which four pixels are read at once, and where these begin.
+    std::vector<int32_t> quad_first;
+    std::vector<int16_t> high;
+    std::vector<int16_t> low;
   };
   // Values [begin, begin + count) of the `to` that `from` values are scaled to.
   static void SetWeights(int64_t from, int64_t to, int64_t begin, int64_t count, Weights* weights);
+  // So many times four pixels have all that one is made of; 0: this CPU, or a part so narrow, reads them one by one.
+  static int64_t QuadsOf(int64_t from, const Weights& weights);
+  static void SplitWeights(int64_t from, int64_t quads, Weights* weights);
 
   Weights across_;
   Weights down_;

@@ -10,6 +10,7 @@
 #include "common/base/philox.h"
 #include "google/protobuf/text_format.h"
 #include "tests/worker/data/resample_values.h"
+#include "worker/data/resample.h"
 
 namespace tessera {
 namespace {
@@ -55,6 +56,36 @@ TEST_CASE("bytes are scaled as Pillow scales them, one value or four at once", "
       for (int64_t x = 0; x < part.width; ++x) {
         CHECK(of_part[y * part.width + x] == c.values[(y + 1) * c.width + x + 1]);
       }
+    }
+  }
+}
+
+// Four values of a pixel at once and one at a time go different ways, which depend on the CPU and on widths.
+TEST_CASE("every width and height is scaled the same by one value and by four", "[resample]") {
+  Resampler resampler;
+  uint32_t random = 1;
+  const auto below = [&random](uint32_t end) {
+    random = random * 1664525 + 1013904223;
+    return static_cast<int64_t>((uint64_t{random} * end) >> 32);
+  };
+  for (int i = 0; i < 300; ++i) {
+    const int64_t height = 1 + below(40), width = 1 + below(40);
+    const int64_t to_height = 1 + below(40), to_width = 1 + below(40);
+    Bytes one, four;
+    for (int64_t k = 0; k < height * width; ++k) {
+      one.push_back(static_cast<uint8_t>(below(256)));
+      four.insert(four.end(), {one.back(), 0, one.back(), 255});
+    }
+    const Rectangle from{0, 0, height, width}, all{0, 0, to_height, to_width};
+    Bytes of_one(to_height * to_width), of_four(4 * of_one.size());
+    resampler.Resize(one.data(), width, 1, from, to_height, to_width, all, of_one.data());
+    resampler.Resize(four.data(), width, 4, from, to_height, to_width, all, of_four.data());
+    for (size_t k = 0; k < of_one.size(); ++k) {
+      CAPTURE(height, width, to_height, to_width, k);
+      REQUIRE(of_four[4 * k] == of_one[k]);
+      REQUIRE(of_four[4 * k + 1] == 0);
+      REQUIRE(of_four[4 * k + 2] == of_one[k]);
+      REQUIRE(of_four[4 * k + 3] == 255);
     }
   }
 }
