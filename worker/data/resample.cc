@@ -66,8 +66,8 @@ bool HasAvx2() {
   return has;
 }
 
-// Four source pixels at once, which have 16 weights of each part: those of pixels 0 and 1 four times, and those of pixels
-// 2 and 3 four times.
+// Four source pixels at once, which have 16 weights of each part: those of pixels 0 and 1 four times, and those of
+// pixels 2 and 3 four times.
 __attribute__((target("avx2"))) void RowOfFourAvx2(const uint8_t* x, int64_t count,
                                                    const int32_t* first, const int16_t* high,
                                                    const int16_t* low, int64_t quads,
