@@ -6,6 +6,7 @@ packages=(
   bazel-bootstrap g++ make ca-certificates
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libyaml-cpp-dev libdnnl-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libssl-dev libxxhash-dev libzstd-dev
+  libjpeg-dev libpng-dev
   libgoogle-perftools-dev prometheus-cpp-dev libcivetweb-dev
   openssl catch2 libbenchmark-dev patchelf
   python3 python3-grpcio python3-protobuf python3-numpy python3-yaml etcd-server

@@ -101,15 +101,16 @@ absl::Status WorkerProcess::Prepare() {
   const int64_t limit = job_.cluster().memory_limit();
   if (limit > 0) LimitMemory();
   const std::optional<ModelFacts> saved = FactsToGoOnFrom(job_.checkpoint().restore());
-  absl::StatusOr<Datasets> data =
-      LoadDatasets(job_.data(), EndsOf(job_.model(), shape_),
-                   limit > 0 ? limit : DatasetBytesMaxHere(), saved ? &*saved : nullptr);
+  absl::StatusOr<Datasets> data = LoadDatasets(job_.data(), EndsOf(job_.model(), shape_),
+                                               limit > 0 ? limit : DatasetBytesMaxHere(),
+                                               saved ? &*saved : nullptr, ReadingPlanOf(job_));
   if (absl::IsResourceExhausted(data.status())) {
     return absl::ResourceExhaustedError(absl::StrCat(
         data.status().message(),
         limit > 0 ? "; cluster.memory_limit is all that this worker may take"
                   : "; this machine or container has no more memory; use a larger one, or give "
-                    "each worker its part of the rows (data.partition: local)"));
+                    "each worker its part of the rows (data.partition: local), or set data.memory, "
+                    "where the format's rows can be read one by one"));
   }
   if (!data.ok()) return data.status();
   data_ = std::make_unique<Datasets>(*std::move(data));

@@ -31,6 +31,7 @@ enum class Stream : uint32_t {
   kRoundingMore = 7,  // the same, b = bucket << 24 | entry
   kExplorer = 8,      // a = exchange mod 2^32 | rank << 32 | shard << 48, b = draw / 2
                       // (common/keyset/explorer.h)
+  kAugment = 9,       // a = epoch, b = row | attempt << 32 (worker/data/augmentation.h)
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "common/config/data_formats.h"
 #include "common/config/job_paths.h"
@@ -21,6 +22,15 @@ namespace {
 
 int64_t ValuesOf(absl::Span<const int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+using Numbers = google::protobuf::RepeatedField<double>;
+
+bool HasImages(const v1::Model& model) { return model.input_size() == 3; }
+
+std::string InputText(const v1::Model& model) {
+  return ShapeText(
+      absl::MakeConstSpan(model.input().data(), static_cast<size_t>(model.input_size())));
 }
 
 class DataChecker {
@@ -39,13 +49,18 @@ class DataChecker {
       }
       FormatKeys(*format, job.data());
       Images(*format, job.model());
+      Pictures(*format, job.data(), job.model());
+      Held(*format, job.data());
+      Augmenting(*format, job.data(), job.model());
     }
-    Normalizing(job.data().normalize());
+    Normalizing(job.data().normalize(), job.model());
     Partitioning(job.data());
     if (format != nullptr && format->stays_sparse) SparseRows(*format, job.data(), job.model());
   }
 
   void CheckFiles(const v1::Data& data) {
+    const DataFormat* const format = Sound("data.format") ? FindDataFormat(data.format()) : nullptr;
+    takes_folders_ = format != nullptr && format->is_pictures;
     Directory(data);
     Files(data, "data.train", data.train());
     Files(data, "data.test", data.test());
@@ -104,11 +119,122 @@ class DataChecker {
     }
   }
 
-  void Normalizing(const v1::Normalize& normalize) {
-    if (!Sound("data.normalize") || !normalize.per_feature()) return;
-    if (normalize.mean(0) == 0 && normalize.stddev(0) == 1) return;
+  // data.resize and data.crop, and what they make of a picture beside model.input.
+  void Pictures(const DataFormat& format, const v1::Data& data, const v1::Model& model) {
+    if (!Sound("data.resize") || !Sound("data.crop")) return;
+    if (!format.is_pictures) {
+      const std::string why = absl::StrCat(", want no such key with data.format ", format.name,
+                                           ": it is of files that are pictures");
+      if (data.resize() != 0) Fail("data.resize", absl::StrCat("got ", data.resize(), why));
+      if (data.crop() != 0) Fail("data.crop", absl::StrCat("got ", data.crop(), why));
+      return;
+    }
+    if (!Sound("model")) return;
+    if (!HasImages(model) || (model.input(0) != 1 && model.input(0) != 3)) {
+      Fail("model.input", absl::StrCat("got ", InputText(model),
+                                       ", want [3, height, width], or "
+                                       "[1, height, width] for grey, with data.format ",
+                                       format.name));
+      return;
+    }
+    if (data.normalize().per_feature() && Sound("data.normalize")) {
+      Fail("data.normalize.per_feature",
+           absl::StrCat("got true, want mean and stddev, one number or one for each channel, with "
+                        "data.format ",
+                        format.name));
+    }
+    const int64_t height = model.input(1), width = model.input(2);
+    const int64_t crop = data.crop(), resize = data.resize();
+    if (crop != 0 && (height != crop || width != crop)) {
+      Fail("data.crop", absl::StrCat("got ", crop, ", want the height and width of model.input ",
+                                     InputText(model), ", which are then equal"));
+    } else if (crop != 0 && resize != 0 && resize < crop) {
+      Fail("data.resize",
+           absl::StrCat("got ", resize, ", want at least data.crop, which is ", crop));
+    } else if (crop == 0 && resize != 0 && resize != std::min(height, width)) {
+      Fail("data.resize",
+           absl::StrCat("got ", resize, ", want ", std::min(height, width),
+                        ", the shorter side of model.input ", InputText(model), ", or data.crop"));
+    }
+  }
+
+  // data.memory and data.threads.
+  void Held(const DataFormat& format, const v1::Data& data) {
+    if (!Sound("data.memory") || !Sound("data.threads")) return;
+    if (data.memory() != 0 && !format.reads_in_place) {
+      Fail("data.memory",
+           absl::StrCat("got ", data.memory(), ", want no such key with data.format ", format.name,
+                        ": its rows are always held"));
+    } else if (data.memory() == 0 && !format.is_pictures && data.threads() != 1) {
+      Fail("data.threads", absl::StrCat("got ", data.threads(),
+                                        ", want data.memory beside it: all rows are held, and "
+                                        "nothing is read ahead"));
+    }
+  }
+
+  void Augmenting(const DataFormat& format, const v1::Data& data, const v1::Model& model) {
+    if (!Sound("data.augment") || !Sound("model")) return;
+    const v1::Augment& augment = data.augment();
+    const v1::ResizedCrop& resized = augment.resized_crop();
+    if (resized.size() == 0 && resized.scale_size() + resized.ratio_size() > 0) {
+      Fail("data.augment.resized_crop.size", "missing, want the size beside scale or ratio");
+    }
+    const bool crops = augment.crop().padding() > 0, resizes = resized.size() > 0;
+    if (augment.flip().empty() && !crops && !resizes) return;
+    if (format.has_entries) {
+      Fail("data.augment", absl::StrCat("got a section, want none with data.format ", format.name,
+                                        ": its rows are no images"));
+      return;
+    }
+    if (!HasImages(model)) {
+      Fail("data.augment", absl::StrCat("got a section, want none: model.input ", InputText(model),
+                                        " is no image, which is [channels, height, width]"));
+      return;
+    }
+    if (!resizes) return;
+    if (crops) {
+      Fail("data.augment.crop", "got a section beside resized_crop, want one or the other");
+    }
+    if (model.input(1) != resized.size() || model.input(2) != resized.size()) {
+      Fail("data.augment.resized_crop.size",
+           absl::StrCat("got ", resized.size(), ", want the height and width of model.input ",
+                        InputText(model), ", which are then equal"));
+    }
+    Ascending("data.augment.resized_crop.scale", resized.scale());
+    Ascending("data.augment.resized_crop.ratio", resized.ratio());
+  }
+
+  void Ascending(absl::string_view key, const Numbers& least_and_most) {
+    if (least_and_most.size() != 2 || least_and_most[0] <= least_and_most[1]) return;
+    Fail(key, absl::StrCat("got ", least_and_most[0], " and ", least_and_most[1],
+                           ", want the least first and then the largest"));
+  }
+
+  void Normalizing(const v1::Normalize& normalize, const v1::Model& model) {
+    if (!Sound("data.normalize")) return;
+    if (!normalize.per_feature()) {
+      OneForEachChannel("data.normalize.mean", normalize.mean(), model);
+      OneForEachChannel("data.normalize.stddev", normalize.stddev(), model);
+      return;
+    }
+    if (IsOnly(normalize.mean(), 0) && IsOnly(normalize.stddev(), 1)) return;
     Fail("data.normalize.per_feature",
          "got true beside mean or stddev, want one or the other: each feature has its own");
+  }
+
+  static bool IsOnly(const Numbers& numbers, double number) {
+    return numbers.size() == 1 && numbers[0] == number;
+  }
+
+  void OneForEachChannel(absl::string_view key, const Numbers& numbers, const v1::Model& model) {
+    if (!Sound("model") || numbers.size() <= 1) return;
+    if (!HasImages(model)) {
+      Fail(key, absl::StrCat("got ", numbers.size(), " numbers, want one: model.input ",
+                             InputText(model), " has no channels; per_feature is for each value"));
+    } else if (numbers.size() != model.input(0)) {
+      Fail(key, absl::StrCat("got ", numbers.size(), " numbers, want one, or ", model.input(0),
+                             ", one for each channel of model.input ", InputText(model)));
+    }
   }
 
   // A value that a sparse row does not have is 0. Nothing before the first product may change that, or all values would
@@ -121,8 +247,9 @@ class DataChecker {
                        " files stay sparse, so that zeros stay zeros; stddev may be set");
       if (normalize.per_feature()) {
         Fail("data.normalize.per_feature", absl::StrCat("got true, want false", why));
-      } else if (normalize.mean(0) != 0) {
-        Fail("data.normalize.mean", absl::StrCat("got ", normalize.mean(0), ", want 0", why));
+      } else if (!IsOnly(normalize.mean(), 0)) {
+        Fail("data.normalize.mean",
+             absl::StrCat("got ", absl::StrJoin(normalize.mean(), ", "), ", want 0", why));
       }
     }
     if (!Sound("model.layers") || model.layers().empty() || ReadsSparse(model)) return;
@@ -144,10 +271,12 @@ class DataChecker {
     const bool needs_directory = file[0] != '/';
     if (needs_directory && !directory_is_there_) return;
     const std::string path = DataPath(data, file);
+    if (takes_folders_ && WhyNoFolder(path).empty()) return;
     const std::string reason = WhyNoFile(path);
     if (reason.empty()) return;
-    Fail(key, absl::StrCat("got ", Quoted(file), ", want a file that can be read; ", path, ": ",
-                           reason));
+    Fail(key,
+         absl::StrCat("got ", Quoted(file), ", want a file ", takes_folders_ ? "or folder " : "",
+                      "that can be read; ", path, ": ", reason));
   }
 
   void Files(const v1::Data& data, const std::string& key, const v1::DataFiles& files) {
@@ -179,6 +308,8 @@ class DataChecker {
   const Positions& positions_;
   KeyErrors errors_;
   bool directory_is_there_ = false;
+  // Files may be named by their folder.
+  bool takes_folders_ = false;
 };
 
 }  // namespace

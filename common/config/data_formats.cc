@@ -11,17 +11,65 @@ namespace {
 // A CIFAR record is an image of 32 x 32 pixels: all of red, then green, then blue.
 constexpr int64_t kCifarRow[] = {3, 32, 32};
 
-constexpr DataFormat kIdx = {"idx", /*labels_apart=*/true};
-constexpr DataFormat kCsv = {
-    "csv", false, false, false, {}, /*own_key=*/"label_column", /*number_labels=*/true};
-constexpr DataFormat kLibsvm = {
-    "libsvm", false, false, /*numbers_labels=*/true, {}, {}, /*number_labels=*/true};
-constexpr DataFormat kXc = {"xc", false, /*stays_sparse=*/true};
-constexpr DataFormat kCifar = {"cifar", false, false, false, kCifarRow, /*own_key=*/"labels"};
-constexpr DataFormat kNpy = {"npy", /*labels_apart=*/true, false, false, {},
-                             {},    /*number_labels=*/true};
+constexpr DataFormat Named(absl::string_view name) {
+  DataFormat format;
+  format.name = name;
+  return format;
+}
 
-constexpr DataFormat kDataFormats[] = {kIdx, kCsv, kLibsvm, kXc, kCifar, kNpy};
+// IDX and NumPy files are arrays, with the labels in another one.
+constexpr DataFormat ArrayNamed(absl::string_view name) {
+  DataFormat format = Named(name);
+  format.labels_apart = true;
+  format.reads_in_place = true;
+  return format;
+}
+
+constexpr DataFormat Npy() {
+  DataFormat format = ArrayNamed("npy");
+  format.number_labels = true;
+  return format;
+}
+
+constexpr DataFormat Csv() {
+  DataFormat format = Named("csv");
+  format.own_key = "label_column";
+  format.number_labels = true;
+  return format;
+}
+
+constexpr DataFormat Libsvm() {
+  DataFormat format = Named("libsvm");
+  format.numbers_labels = true;
+  format.number_labels = true;
+  format.has_entries = true;
+  return format;
+}
+
+constexpr DataFormat Xc() {
+  DataFormat format = Named("xc");
+  format.stays_sparse = true;
+  format.has_entries = true;
+  return format;
+}
+
+constexpr DataFormat Cifar() {
+  DataFormat format = Named("cifar");
+  format.row_sizes = kCifarRow;
+  format.own_key = "labels";
+  format.reads_in_place = true;
+  return format;
+}
+
+constexpr DataFormat Images() {
+  DataFormat format = Named("images");
+  format.reads_in_place = true;
+  format.is_pictures = true;
+  return format;
+}
+
+constexpr DataFormat kDataFormats[] = {ArrayNamed("idx"), Csv(), Libsvm(), Xc(),
+                                       Cifar(),           Npy(), Images()};
 
 }  // namespace
 

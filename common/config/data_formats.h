@@ -28,6 +28,12 @@ struct DataFormat {
   absl::string_view own_key = {};
   // A label may be any number, for models that learn numbers.
   bool number_labels = false;
+  // A row is its entries that are not 0.
+  bool has_entries = false;
+  // Each row can be read by itself, so that rows need not be held in memory.
+  bool reads_in_place = false;
+  // Files are pictures, named by folders or lists.
+  bool is_pictures = false;
 };
 
 // All of them, in the order in which messages name them.

@@ -7,9 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/model_facts.h"
+#include "common/config/data_formats.h"
 #include "common/method/train_rows.h"
 #include "worker/data/dataset.h"
+#include "worker/data/images.h"
 #include "worker/data/load_datasets.h"
+#include "worker/data/table_reader.h"
 
 namespace tessera {
 
@@ -38,6 +41,27 @@ Finding JudgeRows(const v1::Job& job, const Datasets& data) {
           "lower train.batch_size or cluster.workers"};
 }
 
+// What is to be said of one set's pictures, each of which is read. Nothing of files that are none.
+void AddBadPictures(const v1::Job& job, const ModelEnds& ends, absl::string_view key,
+                    const v1::DataFiles& files, Findings* findings) {
+  constexpr size_t kListedMax = 20;
+  if (!DataFormatOf(job.data().format()).is_pictures) return;
+  const absl::StatusOr<BadPictures> bad = FindBadPictures(
+      FeaturePaths(job.data(), files), TableSpecOf(ends), ImageOptionsOf(job.data()), kListedMax);
+  if (!bad.ok() || bad->count == 0) return;
+  for (const std::string& message : bad->messages) {
+    findings->push_back({Finding::Kind::kNote, absl::StrCat("data: ", message), ""});
+  }
+  findings->push_back(
+      {Finding::Kind::kNote,
+       absl::StrCat(
+           "data: ", bad->count, bad->count == 1 ? " picture of " : " pictures of ", key,
+           " cannot be read",
+           bad->count > static_cast<int64_t>(kListedMax) ? ", of which the first are named" : ""),
+       "workers skip each, and take the next one that can be read in its place; remove them, or "
+       "convert them"});
+}
+
 }  // namespace
 
 DataFindings CheckData(const v1::Job& job, const ModelShape& shape) {
@@ -49,6 +73,9 @@ DataFindings CheckData(const v1::Job& job, const ModelShape& shape) {
     for (const std::string& note : data->notes) {
       findings.push_back({Finding::Kind::kNote, absl::StrCat("data: ", note), ""});
     }
+    const ModelEnds ends = EndsOf(job.model(), shape);
+    AddBadPictures(job, ends, "data.train", job.data().train(), &findings);
+    AddBadPictures(job, ends, "data.test", job.data().test(), &findings);
     return {std::move(findings), std::make_unique<Datasets>(*std::move(data))};
   }
   return {{{Finding::Kind::kProblem, std::string(data.status().message()),

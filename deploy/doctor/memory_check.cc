@@ -62,7 +62,8 @@ absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const M
 }
 
 // Compares the sum over all processes here with what the machine, or its container, has left.
-Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machine) {
+Finding JudgeTogether(const v1::Job& job, const std::vector<Need>& needs,
+                      const MachineMemory& machine) {
   std::vector<std::string> words;
   double most = 0, least = 0;
   int64_t processes = 0;
@@ -87,6 +88,11 @@ Finding JudgeTogether(const std::vector<Need>& needs, const MachineMemory& machi
             "docs/operating/resources.md"};
   }
   if (most > available) {
+    // A worker on a GPU takes no limit.
+    if (job.cluster().device() != "cpu") {
+      return {Finding::Kind::kNote, text,
+              "the job may be killed for memory; use more machines, or fewer workers here"};
+    }
     return {Finding::Kind::kNote, text,
             absl::StrCat("the job may be killed for memory; cluster.memory_limit makes its "
                          "processes do with less, at least ",
@@ -125,7 +131,7 @@ Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape&
   }
   const bool any =
       std::any_of(needs.begin(), needs.end(), [](const Need& need) { return need.count > 0; });
-  if (machine && any && findings.empty()) findings.push_back(JudgeTogether(needs, *machine));
+  if (machine && any && findings.empty()) findings.push_back(JudgeTogether(job, needs, *machine));
   return findings;
 }
 

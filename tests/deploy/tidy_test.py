@@ -10,6 +10,8 @@ COLUMNS_MAX = 120
 # Columns are free where one thing must stay on one line: tables, addresses, the options of a key.
 FREE_COLUMNS = (".md", ".proto", "deploy/fetch_data.sh")
 CODE = (".bazel", ".bzl", ".cc", ".h", ".proto", ".py", ".sh")
+# Files that are no text, whatever their bytes.
+BINARY = (".gz", ".jpg", ".png", ".rgb")
 # Libraries whose headers lie in no folder of their own.
 LIBRARIES = ("dnnl",)
 BUCKETS = {"util", "utils", "helper", "helpers", "misc", "manager"}
@@ -62,7 +64,7 @@ class Tidy(unittest.TestCase):
         for path in cls.paths:
             with open(os.path.join(root, path), "rb") as file:
                 data = file.read()
-            if b"\0" not in data and not path.endswith(".gz"):
+            if b"\0" not in data and not path.endswith(BINARY):
                 cls.texts[path] = data.decode()
 
     def of(self, *endings):

@@ -52,6 +52,16 @@ int64_t CheckValues(const SparseValues& values, const Table& table) {
   return static_cast<int64_t>(values.value.size() * sizeof(float));
 }
 
+int64_t CheckValues(const StoredValues& values, const Table& table) {
+  std::vector<float> row(table.features);
+  for (int64_t i = 0; i < table.rows; ++i) {
+    TESSERA_CHECK(values->Read(static_cast<uint32_t>(i), std::nullopt, row.data()).ok());
+    if (values->is_bytes()) continue;
+    for (const float value : row) TESSERA_CHECK(std::isfinite(value));
+  }
+  return 0;
+}
+
 void CheckLabels(const Classes& classes, const Table& table, int64_t end) {
   TESSERA_CHECK(static_cast<int64_t>(classes.size()) == table.rows);
   for (const int32_t c : classes) TESSERA_CHECK(c >= 0 && c < end);
@@ -77,6 +87,7 @@ DataFile TakeDataFile(FuzzInput* input) {
   file.spec.local_files = (flags & 2) != 0;
   file.gzip = (flags & 12) != 0;
   file.compress = (flags & 8) != 0;
+  if ((flags & 16) != 0) file.spec.held_bytes_max = 0;
   file.spec.bytes_max = kFuzzTableBytes;
   return file;
 }

@@ -4,6 +4,7 @@
 //   spec    = features(1) classes(1) flags(1)       a byte each; 0 counts as 1
 //   flags   = 1: rows may have sets of classes     2: other workers have other files
 //             4: the content is gzip as it is       8: the content is compressed first
+//             16: values stay on disk, where the format can
 #ifndef TESSERA_TESTS_FUZZ_DATA_FILE_H_
 #define TESSERA_TESTS_FUZZ_DATA_FILE_H_
 

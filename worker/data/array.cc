@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -14,6 +15,7 @@
 #include "worker/data/label_range.h"
 #include "worker/data/limits.h"
 #include "worker/data/number_array.h"
+#include "worker/data/record_source.h"
 
 namespace tessera {
 namespace {
@@ -93,6 +95,24 @@ absl::Status WithType(ValueType type, Visit visit) {
   return absl::OkStatus();
 }
 
+// `count` values of a file, from value `first` on, as floats.
+absl::Status ToFloats(const std::string& path, const ArrayHeader& header, int64_t first,
+                      const uint8_t* values, int64_t count, float* out) {
+  return WithType(header.type, [&](auto type) -> absl::Status {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto value = ValueAt<decltype(type)>(header, values, i);
+      out[i] = static_cast<float>(value);
+      if (!std::isfinite(out[i])) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ": row ", (first + i) / header.row_values, " value ",
+                         (first + i) % header.row_values, " is ", value,
+                         ", want a finite number that fits a float"));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
 // Reads the two files of one data set.
 class ArrayReader {
  public:
@@ -110,7 +130,10 @@ class ArrayReader {
   absl::Status ReadLabels(const std::string& path, const std::string& features_path, int64_t rows,
                           Table* table) const;
   absl::Status ReadU8(ByteSource& source, const ArrayHeader& header, U8Values& out) const;
-  absl::Status ReadF32(ByteSource& source, const ArrayHeader& header, F32Values& out) const;
+  // Without `out` values are only looked at.
+  absl::Status ReadF32(ByteSource& source, const ArrayHeader& header, F32Values* out) const;
+  // The rows of the file, each read when it is asked for. All values are looked at now.
+  absl::StatusOr<StoredValues> Store(ByteSource& source, const ArrayHeader& header) const;
 
   const ArrayFormat& format_;
   const TableSpec& spec_;
@@ -127,6 +150,11 @@ absl::StatusOr<ArrayHeader> ArrayReader::ReadHeader(ByteSource& source) const {
                    " values of ", ValueBytes(header.type), " bytes and the header; ",
                    want > there ? "the file was cut off, or its header is not its own"
                                 : "there is more in the file than one array"));
+}
+
+// Bytes of the values where they are held.
+int64_t ValuesInMemory(const ArrayHeader& header) {
+  return header.values() * (header.type == ValueType::kU8 ? 1 : 4);
 }
 
 // Calls `take(first_value, chunk, count)` for chunks of the file's values, as they lie there.
@@ -174,25 +202,32 @@ absl::Status ArrayReader::ReadU8(ByteSource& source, const ArrayHeader& header,
 }
 
 absl::Status ArrayReader::ReadF32(ByteSource& source, const ArrayHeader& header,
-                                  F32Values& out) const {
-  const auto read_as = [&](auto type) {
-    return ForEachChunk(source, header, [&](int64_t first, const uint8_t* chunk, int64_t count) {
-      MakeRoom(source, header, count, out);
-      for (int64_t i = 0; i < count; ++i) {
-        const auto value = ValueAt<decltype(type)>(header, chunk, i);
-        const auto rounded = static_cast<float>(value);
-        if (!std::isfinite(rounded)) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(source.path(), ": row ", (first + i) / header.row_values, " value ",
-                           (first + i) % header.row_values, " is ", value,
-                           ", want a finite number that fits a float"));
-        }
-        out.push_back(rounded);
-      }
-      return absl::OkStatus();
-    });
-  };
-  return WithType(header.type, read_as);
+                                  F32Values* out) const {
+  std::vector<float> floats(static_cast<size_t>(std::min(header.values(), kChunkValues)));
+  return ForEachChunk(source, header,
+                      [&](int64_t first, const uint8_t* chunk, int64_t count) -> absl::Status {
+                        TESSERA_RETURN_IF_ERROR(
+                            ToFloats(source.path(), header, first, chunk, count, floats.data()));
+                        if (out == nullptr) return absl::OkStatus();
+                        MakeRoom(source, header, count, *out);
+                        out->append(floats.data(), static_cast<size_t>(count));
+                        return absl::OkStatus();
+                      });
+}
+
+absl::StatusOr<StoredValues> ArrayReader::Store(ByteSource& source,
+                                                const ArrayHeader& header) const {
+  const RecordSource::File file = {source.path(), source.offset(), header.rows};
+  RecordSource::Record record;
+  record.values_bytes = record.bytes = header.row_values * ValueBytes(header.type);
+  if (header.type != ValueType::kU8) {
+    TESSERA_RETURN_IF_ERROR(ReadF32(source, header, nullptr));
+    record.convert = [header](const std::string& path, int64_t row, const uint8_t* values,
+                              float* out) {
+      return ToFloats(path, header, row * header.row_values, values, header.row_values, out);
+    };
+  }
+  return RecordSource::Open({file}, std::move(record));
 }
 
 absl::Status ArrayReader::ReadLabels(const std::string& path, const std::string& features_path,
@@ -205,7 +240,7 @@ absl::Status ArrayReader::ReadLabels(const std::string& path, const std::string&
     return absl::InvalidArgumentError(absl::StrCat(path, ": has ", header.rows, " labels, want ",
                                                    rows, ", one for each row of ", features_path));
   }
-  if (spec_.numbers) return ReadF32(*source, header, table->labels.emplace<F32Values>());
+  if (spec_.numbers) return ReadF32(*source, header, &table->labels.emplace<F32Values>());
   Classes& classes = table->labels.emplace<Classes>();
   LabelRange range;
   std::string wrong;
@@ -247,10 +282,12 @@ absl::StatusOr<Table> ArrayReader::ReadTable(ByteSource& source, const ArrayHead
   const absl::Span<const int64_t> row = header.row_sizes();
   table.row_sizes.assign(row.begin(), row.end());
   TESSERA_RETURN_IF_ERROR(ReadLabels(labels_path, source.path(), header.rows, &table));
-  if (header.type == ValueType::kU8) {
+  if (ValuesInMemory(header) > spec_.held_bytes_max) {
+    TESSERA_ASSIGN_OR_RETURN(table.values, Store(source, header));
+  } else if (header.type == ValueType::kU8) {
     TESSERA_RETURN_IF_ERROR(ReadU8(source, header, table.values.emplace<U8Values>()));
   } else {
-    TESSERA_RETURN_IF_ERROR(ReadF32(source, header, table.values.emplace<F32Values>()));
+    TESSERA_RETURN_IF_ERROR(ReadF32(source, header, &table.values.emplace<F32Values>()));
   }
   return table;
 }
@@ -266,8 +303,15 @@ absl::StatusOr<Table> ArrayReader::Read(const std::string& features_path,
                      spec_.features, ", the product of model.input"));
   }
   TESSERA_RETURN_IF_ERROR(CheckRowShape(features_path, header.row_sizes(), spec_));
-  const int64_t memory_bytes = header.values() * (header.type == ValueType::kU8 ? 1 : 4) +
-                               header.rows * int64_t{sizeof(int32_t)};
+  const bool stays = ValuesInMemory(header) > spec_.held_bytes_max;
+  if (stays && source->compressed()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(features_path, ": has ", ValuesInMemory(header),
+                     " bytes of values, and data.memory has room for ", spec_.held_bytes_max,
+                     "; gunzip it: rows of compressed files cannot be read one by one"));
+  }
+  const int64_t memory_bytes =
+      (stays ? 0 : ValuesInMemory(header)) + header.rows * int64_t{sizeof(int32_t)};
   if (memory_bytes > spec_.bytes_max) {
     return absl::ResourceExhaustedError(absl::StrCat(features_path, ": needs ", memory_bytes,
                                                      " bytes of memory, want at most ",

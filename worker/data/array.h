@@ -54,9 +54,10 @@ struct ArrayFormat {
 // u8 values stay u8; all others become the f32 that is nearest, which is finite or an error. Nothing
 // is allocated before the sizes in the header agree with the file's own size. Those of a .gz agree
 // with the most that so many bytes can inflate to, which is far more than they do: there memory
-// grows with what arrives.
+// grows with what arrives. Values that take more than spec.held_bytes_max stay in a file that is not compressed.
 //   kInvalidArgument    a file is malformed, or not what `spec` wants
-//   kResourceExhausted  the table would exceed spec.bytes_max, or the memory that there is
+//   kResourceExhausted  the table would exceed spec.bytes_max, or the memory that there is, or a compressed file has
+//                       more values than spec.held_bytes_max
 absl::StatusOr<Table> ReadArrays(const ArrayFormat& format, const std::string& features_path,
                                  const std::string& labels_path, const TableSpec& spec);
 

@@ -8,6 +8,7 @@
 #include "worker/data/byte_source.h"
 #include "worker/data/label_range.h"
 #include "worker/data/limits.h"
+#include "worker/data/record_source.h"
 
 namespace tessera {
 namespace {
@@ -43,18 +44,24 @@ std::string RecordAdvice(ByteSource& source, CifarLabels labels) {
 
 class CifarReader {
  public:
-  CifarReader(const TableSpec& spec, CifarLabels labels) : spec_(spec), labels_(labels) {}
+  // `stays`: the images stay in the files.
+  CifarReader(const TableSpec& spec, CifarLabels labels, bool stays)
+      : spec_(spec), labels_(labels), stays_(stays) {}
 
   absl::Status AppendFile(const std::string& path);
-  Table Finish();
+  absl::StatusOr<Table> Finish();
 
  private:
   int64_t record_bytes() const { return LabelBytes(labels_) + kImageBytes; }
+  // Memory of one row.
+  int64_t row_bytes() const { return stays_ ? kRowMemoryBytes - kImageBytes : kRowMemoryBytes; }
   void Reserve(const ByteSource& source);
   absl::Status WrongLabel(ByteSource& source, int64_t row, int label);
 
   const TableSpec& spec_;
   const CifarLabels labels_;
+  const bool stays_;
+  std::vector<RecordSource::File> files_;
   int64_t rows_ = 0;
   U8Values values_;
   Classes classes_;
@@ -63,7 +70,7 @@ class CifarReader {
 
 // What is known beforehand need not be copied later.
 void CifarReader::Reserve(const ByteSource& source) {
-  if (source.compressed()) return;
+  if (source.compressed() || stays_) return;
   const int64_t file_rows = source.content_bytes_max() / record_bytes();
   if (file_rows >= spec_.bytes_max / kRowMemoryBytes - rows_) return;
   values_.reserve(values_.size() + static_cast<size_t>(file_rows * kImageBytes));
@@ -95,7 +102,10 @@ absl::Status CifarReader::AppendFile(const std::string& path) {
     uint8_t record[kLabelBytesMax + kImageBytes];
     TESSERA_ASSIGN_OR_RETURN(const size_t got,
                              source->Read(record, static_cast<size_t>(record_bytes())));
-    if (got == 0) return absl::OkStatus();
+    if (got == 0) {
+      files_.push_back({path, 0, row});
+      return absl::OkStatus();
+    }
     if (static_cast<int64_t>(got) < record_bytes()) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": byte ", offset, ": row ", row,
                                                      " has ", got, " bytes, want ", record_bytes(),
@@ -105,25 +115,49 @@ absl::Status CifarReader::AppendFile(const std::string& path) {
     range_.Add(label);
     if (label >= spec_.classes) return WrongLabel(*source, row, label);
     ++rows_;
-    if (rows_ > kRowsMax || rows_ * kRowMemoryBytes > spec_.bytes_max) {
+    if (!stays_ && rows_ * kImageBytes > spec_.held_bytes_max) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          path, ": has more than the ", spec_.held_bytes_max,
+          " bytes of values that data.memory has room for",
+          "; gunzip all files: records of compressed files cannot be read one by one"));
+    }
+    if (rows_ > kRowsMax || rows_ * row_bytes() > spec_.bytes_max) {
       return absl::ResourceExhaustedError(
           absl::StrCat(path, ": needs more than ", spec_.bytes_max, " bytes of memory"));
     }
     classes_.push_back(label);
-    values_.append(record + LabelBytes(labels_), kImageBytes);
+    if (!stays_) values_.append(record + LabelBytes(labels_), kImageBytes);
   }
 }
 
-Table CifarReader::Finish() {
+absl::StatusOr<Table> CifarReader::Finish() {
   Table table;
   table.rows = rows_;
   table.features = kImageBytes;
   table.row_sizes.assign(std::begin(kRowSizes), std::end(kRowSizes));
   values_.shrink_to_fit();
   classes_.shrink_to_fit();
-  table.values = std::move(values_);
+  if (stays_) {
+    const RecordSource::Record record = {record_bytes(), LabelBytes(labels_), kImageBytes, nullptr};
+    TESSERA_ASSIGN_OR_RETURN(table.values, RecordSource::Open(files_, record));
+  } else {
+    table.values = std::move(values_);
+  }
   table.labels = std::move(classes_);
   return table;
+}
+
+// Whether the images are more than may be held, and none is compressed.
+absl::StatusOr<bool> Stays(const std::vector<std::string>& paths, const TableSpec& spec,
+                           CifarLabels labels) {
+  if (spec.held_bytes_max == TableSpec().held_bytes_max) return false;
+  int64_t rows = 0;
+  for (const std::string& path : paths) {
+    TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
+    if (source->compressed()) return false;
+    rows += source->content_bytes_max() / (LabelBytes(labels) + kImageBytes);
+  }
+  return rows * kImageBytes > spec.held_bytes_max;
 }
 
 }  // namespace
@@ -136,7 +170,8 @@ absl::StatusOr<Table> ReadCifar(const std::vector<std::string>& paths, const Tab
                                                    ", the product of model.input"));
   }
   TESSERA_RETURN_IF_ERROR(CheckRowShape("data.format cifar", kRowSizes, spec));
-  CifarReader reader(spec, labels);
+  TESSERA_ASSIGN_OR_RETURN(const bool stays, Stays(paths, spec, labels));
+  CifarReader reader(spec, labels, stays);
   for (const std::string& path : paths) TESSERA_RETURN_IF_ERROR(reader.AppendFile(path));
   return reader.Finish();
 }

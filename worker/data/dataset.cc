@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 
 #include "common/base/check.h"
 #include "common/layout/losses.h"
 #include "kernels/cpu/threads.h"
 #include "worker/data/number_array.h"
+#include "worker/data/resample.h"
 #include "worker/data/rescale.h"
 
 namespace tessera {
@@ -18,9 +20,16 @@ namespace {
 // A stored u8 value 255 is the number 1.
 constexpr double kU8Unit = 255;
 
+// [channels, height, width].
+constexpr size_t kImageSizes = 3;
+
 constexpr int64_t kCacheLineBytes = 64;
 // The hardware follows a long row by itself.
 constexpr int64_t kPrefetchBytesMax = 2048;
+
+int64_t ValueBytesOf(const Table& table) {
+  return table.is_bytes() ? 1 : static_cast<int64_t>(sizeof(float));
+}
 
 // Rows are read at random: asking for the next one while this one is converted hides its latency.
 void Prefetch(const void* row, int64_t row_bytes) {
@@ -37,10 +46,13 @@ class Summer {
     Add(static_cast<uint64_t>(values.size()));
     XXH3_64bits_update(state_.get(), values.data(), values.size() * sizeof(T));
   }
+  void Add(const char* bytes, size_t count) { XXH3_64bits_update(state_.get(), bytes, count); }
   void Add(uint64_t number) { XXH3_64bits_update(state_.get(), &number, sizeof(number)); }
   void operator()(const U8Values& values) { Add(values); }
   void operator()(const F32Values& values) { Add(values); }
   void operator()(const Classes& classes) { Add(classes); }
+  // SumStored has them.
+  void operator()(const StoredValues&) {}
   void operator()(const SparseValues& values) {
     Add(values.begin);
     Add(values.feature);
@@ -63,16 +75,38 @@ class Summer {
   }();
 };
 
+// What Summer makes of the same values where they are held.
+void SumStored(const Table& table, StoredRows* rows, Summer* summer) {
+  std::vector<char> values(table.features * ValueBytesOf(table));
+  summer->Add(static_cast<uint64_t>(table.rows * table.features));
+  for (int64_t row = 0; row < table.rows; ++row) {
+    rows->Read(static_cast<uint32_t>(row), std::nullopt, values.data());
+    summer->Add(values.data(), values.size());
+  }
+}
+
 }  // namespace
 
-Dataset::Dataset(Table table, const Normalization& normalization, const ModelEnds& ends)
-    : table_(std::move(table)), outputs_(ends.outputs) {
+Dataset::Dataset(Table table, const Normalization& given, const ModelEnds& ends,
+                 const Options& options)
+    : table_(std::move(table)), outputs_(ends.outputs), augmentation_(options.augmentation) {
+  // Rows are made faster where a constant stays in a register.
+  const Normalization normalization =
+      ends.input.size() == kImageSizes ? JoinChannels(given, ends.input[0]) : given;
   TESSERA_CHECK(table_.rows > 0 && table_.features == ends.inputs);
   TESSERA_CHECK(ends.sigmoid || ends.numbers || has_classes());
-  const double unit = std::holds_alternative<U8Values>(table_.values) ? kU8Unit : 1;
+  if (const auto* const source = std::get_if<StoredValues>(&table_.values)) {
+    // What the source draws is drawn already.
+    if ((*source)->draws()) augmentation_ = augmentation_.WithoutResizedCrop();
+    const int64_t row_bytes = table_.features * ValueBytesOf(table_);
+    stored_ = std::make_unique<StoredRows>(
+        StoredRows::Options{*source, row_bytes, options.rows_ahead, options.threads_ahead});
+  }
+  const double unit = table_.is_bytes() ? kU8Unit : 1;
   const size_t count = normalization.mean.size();
   TESSERA_CHECK(normalization.stddev.size() == count);
-  TESSERA_CHECK(count == 1 || static_cast<int64_t>(count) == table_.features);
+  TESSERA_CHECK(count >= 1 && table_.features % static_cast<int64_t>(count) == 0);
+  run_ = table_.features / static_cast<int64_t>(count);
   for (size_t j = 0; j < count; ++j) {
     centre_.push_back(static_cast<float>(normalization.mean[j] * unit));
     scale_.push_back(static_cast<float>(1 / (normalization.stddev[j] * unit)));
@@ -80,13 +114,13 @@ Dataset::Dataset(Table table, const Normalization& normalization, const ModelEnd
   if (!std::holds_alternative<SparseValues>(table_.values)) return;
   zeros_.resize(table_.features);
   for (int64_t j = 0; j < table_.features; ++j) {
-    const int64_t i = uniform() ? 0 : j;
+    const int64_t i = ConstantOf(j);
     zeros_[j] = (0 - centre_[i]) * scale_[i];
   }
 }
 
 int64_t Dataset::bytes() const {
-  return table_.bytes() +
+  return table_.bytes() + (stored_ != nullptr ? stored_->bytes() : 0) +
          static_cast<int64_t>((centre_.size() + scale_.size() + zeros_.size()) * sizeof(float));
 }
 
@@ -94,7 +128,15 @@ uint64_t Dataset::Sum() const {
   Summer summer;
   summer.Add(static_cast<uint64_t>(table_.rows));
   summer.Add(static_cast<uint64_t>(table_.features));
-  std::visit([&summer](const auto& values) { summer(values); }, table_.values);
+  if (table_.content_sum != 0) {
+    summer.Add(table_.content_sum);
+    return std::max<uint64_t>(1, summer.sum());
+  }
+  if (stored_ != nullptr) {
+    SumStored(table_, stored_.get(), &summer);
+  } else {
+    std::visit([&summer](const auto& values) { summer(values); }, table_.values);
+  }
   std::visit([&summer](const auto& labels) { summer(labels); }, table_.labels);
   return std::max<uint64_t>(1, summer.sum());
 }
@@ -122,14 +164,32 @@ int64_t Dataset::row_entries_max() const {
   return most;
 }
 
-void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, int threads) const {
+void Dataset::Expect(absl::Span<const uint32_t> rows, std::optional<uint64_t> epoch) const {
+  if (stored_ == nullptr) return;
+  stored_->Expect(rows, stored_->source().draws() ? epoch : std::nullopt);
+}
+
+void Dataset::Forget() const {
+  if (stored_ != nullptr) stored_->Forget();
+}
+
+absl::Status Dataset::status() const {
+  return stored_ != nullptr ? stored_->status() : absl::OkStatus();
+}
+
+uint32_t Dataset::StandIn(uint32_t row) const {
+  return stored_ != nullptr ? stored_->source().StandIn(row) : row;
+}
+
+void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, int threads,
+                        std::optional<uint64_t> epoch) const {
   for (const uint32_t row : rows) TESSERA_CHECK(row < table_.rows);
   if (out.features != nullptr) {
     const int64_t count = static_cast<int64_t>(rows.size()), n = table_.features;
     std::visit(
         [&](const auto& values) {
           CpuThreads(threads).SplitWhole(count, n, [&](int64_t begin, int64_t end) {
-            FillFeatures(values, rows.subspan(begin, end - begin), out.features + begin * n);
+            FillFeatures(values, rows.subspan(begin, end - begin), epoch, out.features + begin * n);
           });
         },
         table_.values);
@@ -138,53 +198,84 @@ void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, i
   if (out.classes != nullptr) {
     const Classes* const classes = std::get_if<Classes>(&table_.labels);
     TESSERA_CHECK(classes != nullptr);
-    for (size_t b = 0; b < rows.size(); ++b) out.classes[b] = (*classes)[rows[b]];
+    for (size_t b = 0; b < rows.size(); ++b) out.classes[b] = (*classes)[StandIn(rows[b])];
   }
   if (out.targets != nullptr) {
     std::visit([&](const auto& labels) { FillTargets(labels, rows, out.targets); }, table_.labels);
   }
 }
 
-void Dataset::FillFeatures(const U8Values& values, absl::Span<const uint32_t> rows,
+template <typename Value>
+void Dataset::RescaleRow(const Value* x, float* out) const {
+  if (run_ == 1) return Rescale(x, table_.features, centre_.data(), scale_.data(), out);
+  for (size_t k = 0; k < centre_.size(); ++k, x += run_, out += run_) {
+    Rescale(x, run_, centre_[k], scale_[k], out);
+  }
+}
+
+template <typename Value>
+void Dataset::FillRow(const Value* x, uint32_t row, Epoch epoch, float* out) const {
+  const int64_t n = table_.features;
+  if (epoch.has_value() && !augmentation_.empty()) {
+    // Threads keep it for the next row.
+    thread_local std::vector<Value> changed;
+    thread_local Resampler resampler;
+    if (changed.size() < static_cast<size_t>(n)) changed.resize(n);
+    augmentation_.Apply(x, *epoch, row, &resampler, changed.data());
+    x = changed.data();
+  }
+  const bool as_stored =
+      std::is_same_v<Value, float> && uniform() && centre_[0] == 0 && scale_[0] == 1;
+  if (as_stored) {
+    std::memcpy(out, x, n * sizeof(float));
+  } else {
+    RescaleRow(x, out);
+  }
+}
+
+void Dataset::FillFeatures(const U8Values& values, absl::Span<const uint32_t> rows, Epoch epoch,
                            float* out) const {
   const int64_t n = table_.features;
-  for (size_t b = 0; b < rows.size(); ++b) {
-    const uint8_t* const x = values.data() + rows[b] * n;
-    if (b + 1 < rows.size()) Prefetch(values.data() + rows[b + 1] * n, n * sizeof *x);
-    if (uniform()) {
-      RescaleU8(x, n, centre_[0], scale_[0], out);
+  for (size_t b = 0; b < rows.size(); ++b, out += n) {
+    if (b + 1 < rows.size()) Prefetch(values.data() + rows[b + 1] * n, n);
+    FillRow(values.data() + rows[b] * n, rows[b], epoch, out);
+  }
+}
+
+void Dataset::FillFeatures(const F32Values& values, absl::Span<const uint32_t> rows, Epoch epoch,
+                           float* out) const {
+  const int64_t n = table_.features, row_bytes = n * static_cast<int64_t>(sizeof(float));
+  for (size_t b = 0; b < rows.size(); ++b, out += n) {
+    if (b + 1 < rows.size()) Prefetch(values.data() + rows[b + 1] * n, row_bytes);
+    FillRow(values.data() + rows[b] * n, rows[b], epoch, out);
+  }
+}
+
+void Dataset::FillFeatures(const StoredValues& values, absl::Span<const uint32_t> rows, Epoch epoch,
+                           float* out) const {
+  thread_local std::vector<float> read;
+  const int64_t n = table_.features;
+  if (read.size() < static_cast<size_t>(n)) read.resize(n);
+  // Where every epoch has the same values, what was announced for one is right for all.
+  const Epoch drawn = values->draws() ? epoch : std::nullopt;
+  for (const uint32_t row : rows) {
+    stored_->Read(row, drawn, read.data());
+    if (values->is_bytes()) {
+      FillRow(reinterpret_cast<const uint8_t*>(read.data()), row, epoch, out);
     } else {
-      RescaleU8(x, n, centre_.data(), scale_.data(), out);
+      FillRow(read.data(), row, epoch, out);
     }
     out += n;
   }
 }
 
-void Dataset::FillFeatures(const F32Values& values, absl::Span<const uint32_t> rows,
-                           float* out) const {
-  const int64_t n = table_.features;
-  const bool as_stored = uniform() && centre_[0] == 0 && scale_[0] == 1;
-  for (size_t b = 0; b < rows.size(); ++b) {
-    const float* const x = values.data() + rows[b] * n;
-    if (b + 1 < rows.size()) Prefetch(values.data() + rows[b + 1] * n, n * sizeof *x);
-    if (as_stored) {
-      std::memcpy(out, x, n * sizeof(float));
-    } else if (uniform()) {
-      RescaleF32(x, n, centre_[0], scale_[0], out);
-    } else {
-      RescaleF32(x, n, centre_.data(), scale_.data(), out);
-    }
-    out += n;
-  }
-}
-
-void Dataset::FillFeatures(const SparseValues& values, absl::Span<const uint32_t> rows,
+void Dataset::FillFeatures(const SparseValues& values, absl::Span<const uint32_t> rows, Epoch,
                            float* out) const {
   for (const uint32_t row : rows) {
     std::memcpy(out, zeros_.data(), zeros_.size() * sizeof(float));
     for (int64_t e = values.begin[row]; e < values.begin[row + 1]; ++e) {
       const uint32_t j = values.feature[e];
-      const uint32_t i = uniform() ? 0 : j;
+      const int64_t i = ConstantOf(j);
       out[j] = (values.value[e] - centre_[i]) * scale_[i];
     }
     out += table_.features;
@@ -200,7 +291,7 @@ void Dataset::FillSparse(absl::Span<const uint32_t> rows, SparseBatch* out) cons
   for (const uint32_t row : rows) {
     for (int64_t e = values.begin[row]; e < values.begin[row + 1]; ++e) {
       const uint32_t j = values.feature[e];
-      const uint32_t i = uniform() ? 0 : j;
+      const int64_t i = ConstantOf(j);
       out->column.push_back(static_cast<int32_t>(j));
       out->value.push_back((values.value[e] - centre_[i]) * scale_[i]);
     }
@@ -211,11 +302,15 @@ void Dataset::FillSparse(absl::Span<const uint32_t> rows, SparseBatch* out) cons
 void Dataset::FillTargets(const Classes& classes, absl::Span<const uint32_t> rows,
                           float* out) const {
   if (outputs_ == 1) {
-    for (size_t b = 0; b < rows.size(); ++b) out[b] = static_cast<float>(classes[rows[b]]);
+    for (size_t b = 0; b < rows.size(); ++b) {
+      out[b] = static_cast<float>(classes[StandIn(rows[b])]);
+    }
     return;
   }
   std::memset(out, 0, rows.size() * outputs_ * sizeof(float));
-  for (size_t b = 0; b < rows.size(); ++b) out[b * outputs_ + classes[rows[b]]] = 1;
+  for (size_t b = 0; b < rows.size(); ++b) {
+    out[b * outputs_ + classes[StandIn(rows[b])]] = 1;
+  }
 }
 
 void Dataset::FillTargets(const ClassSets& sets, absl::Span<const uint32_t> rows,

@@ -1,6 +1,6 @@
 // A worker's training and test set in memory, ready to fill minibatches.
 //
-// Values stay as compact as their files (u8, f32, sparse); filling a batch normalises them.
+// Values stay as compact as their files (u8, f32, sparse), or stay on disk; filling a batch normalises them.
 //
 //   data files --(table_reader.h)--> Table --> Dataset --FillBatch--> BatchView
 //              load_datasets.h goes all this way for a job's training and test set.
@@ -8,14 +8,20 @@
 #define TESSERA_WORKER_DATA_DATASET_H_
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/checkpoint/model_facts.h"
 #include "common/layout/parameters.h"
 #include "proto/job.pb.h"
+#include "worker/data/augmentation.h"
 #include "worker/data/normalization.h"
+#include "worker/data/stored_rows.h"
 #include "worker/data/table.h"
 
 namespace tessera {
@@ -56,11 +62,22 @@ struct BatchView {
   float* targets = nullptr;
 };
 
-// Constant after construction; any number of threads may fill batches at once.
+// Constant after construction, but for what is read ahead; any number of threads may fill batches at once.
 class Dataset {
  public:
+  struct Options {
+    // Of rows that train.
+    Augmentation augmentation = {};
+    // Where values stay on disk: so many rows are read ahead, by so many threads.
+    int64_t rows_ahead = 0;
+    int threads_ahead = 1;
+  };
+
   // `table` holds the classes that TableSpecOf(ends) asks for.
-  Dataset(Table table, const Normalization& normalization, const ModelEnds& ends);
+  Dataset(Table table, const Normalization& normalization, const ModelEnds& ends,
+          const Options& options);
+  Dataset(Table table, const Normalization& normalization, const ModelEnds& ends)
+      : Dataset(std::move(table), normalization, ends, Options()) {}
   Dataset(Dataset&&) = default;
 
   int64_t rows() const { return table_.rows; }
@@ -74,7 +91,7 @@ class Dataset {
   // Memory of all of it.
   int64_t bytes() const;
   // XXH3 of rows, values and labels before normalisation: what files with the same content give, wherever they
-  // lie. Never 0. Reads all of it.
+  // lie. Never 0. Reads all of it, but for pictures, where it is of their names, sizes and labels.
   uint64_t Sum() const;
 
   // The format stores entries, and normalisation leaves zeros what they are.
@@ -85,25 +102,55 @@ class Dataset {
   // Stored entries of the row that has most.
   int64_t row_entries_max() const;
 
-  // Writes rows[0], rows[1] and so on. No allocation but where `out.sparse` grows. Features are written by up to
-  // `threads`.
-  void FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, int threads = 1) const;
+  // Values stay on disk.
+  bool is_stored() const { return stored_ != nullptr; }
+  // These rows will be asked for soon, in this order: reads them ahead, where values stay on disk.
+  void Expect(absl::Span<const uint32_t> rows, std::optional<uint64_t> epoch) const;
+  // No row that was announced will be asked for.
+  void Forget() const;
+  // The first failure to read a row from disk, instead of which zeros were given.
+  absl::Status status() const;
+
+  // Writes rows[0], rows[1] and so on, for training in this epoch (Augmentation), or as the files have them. No
+  // allocation but where `out.sparse` grows. Features are written by up to `threads`. A class is that of the row that
+  // was given in this one's place (ValueSource::StandIn), so that features are filled first.
+  void FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, int threads = 1,
+                 std::optional<uint64_t> epoch = std::nullopt) const;
 
  private:
-  void FillFeatures(const U8Values& values, absl::Span<const uint32_t> rows, float* out) const;
-  void FillFeatures(const F32Values& values, absl::Span<const uint32_t> rows, float* out) const;
-  void FillFeatures(const SparseValues& values, absl::Span<const uint32_t> rows, float* out) const;
+  using Epoch = std::optional<uint64_t>;
+
+  void FillFeatures(const U8Values& values, absl::Span<const uint32_t> rows, Epoch epoch,
+                    float* out) const;
+  void FillFeatures(const F32Values& values, absl::Span<const uint32_t> rows, Epoch epoch,
+                    float* out) const;
+  void FillFeatures(const SparseValues& values, absl::Span<const uint32_t> rows, Epoch epoch,
+                    float* out) const;
+  void FillFeatures(const StoredValues& values, absl::Span<const uint32_t> rows, Epoch epoch,
+                    float* out) const;
+  // One row from its values `x`.
+  template <typename Value>
+  void FillRow(const Value* x, uint32_t row, Epoch epoch, float* out) const;
+  uint32_t StandIn(uint32_t row) const;
   void FillSparse(absl::Span<const uint32_t> rows, SparseBatch* out) const;
   void FillTargets(const Classes& classes, absl::Span<const uint32_t> rows, float* out) const;
   void FillTargets(const ClassSets& sets, absl::Span<const uint32_t> rows, float* out) const;
   void FillTargets(const F32Values& numbers, absl::Span<const uint32_t> rows, float* out) const;
   bool uniform() const { return centre_.size() == 1; }
+  // Which entry of centre_ and scale_ is feature j's.
+  int64_t ConstantOf(int64_t j) const { return run_ == 1 ? j : j / run_; }
+  template <typename Value>
+  void RescaleRow(const Value* x, float* out) const;
 
   Table table_;
   int64_t outputs_;
-  // An input is (stored value - centre) * scale. One entry, or one for each feature.
+  Augmentation augmentation_;
+  // The door to values on disk; null where they are held.
+  std::unique_ptr<StoredRows> stored_;
+  // An input is (stored value - centre) * scale. Entry k is for the features [k * run_, (k + 1) * run_).
   std::vector<float> centre_;
   std::vector<float> scale_;
+  int64_t run_ = 1;
   // What a sparse row's missing entries become; one entry for each feature, of sparse tables only.
   std::vector<float> zeros_;
 };

@@ -19,6 +19,18 @@
 namespace tessera {
 namespace {
 
+// Batches that are read ahead where values stay on disk: one that is asked for next, and some for the time in which a
+// thread has to wait for a disk.
+constexpr int64_t kBatchesAhead = 4;
+// Evaluations read at least so many rows at once.
+constexpr int64_t kRowsAtOnceMin = 128;
+
+absl::Status CheckAugment(const ModelEnds& ends) {
+  if (ends.input.size() == 3) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "data.augment: is given, want none: model.input is not [channels, height, width]");
+}
+
 // Whether test rows are what training rows are, as far as their files say.
 absl::Status CheckAlike(const v1::Data& data, const Table& train, const Table& test) {
   const std::string train_path = DataFilePath(data, data.train().features(0));
@@ -27,25 +39,51 @@ absl::Status CheckAlike(const v1::Data& data, const Table& train, const Table& t
   return CheckSameShape(test_path, test, train);
 }
 
-double MeanOf(const v1::Normalize& normalize) {
-  return normalize.mean_size() > 0 ? normalize.mean(0) : 0;
+// `values` as `count` entries: one is repeated, none is `absent`.
+std::vector<double> Entries(const google::protobuf::RepeatedField<double>& values, size_t count,
+                            double absent) {
+  if (values.size() > 1) return {values.begin(), values.end()};
+  return std::vector<double>(count, values.empty() ? absent : values[0]);
 }
 
-double StddevOf(const v1::Normalize& normalize) {
-  return normalize.stddev_size() > 0 ? normalize.stddev(0) : 1;
+// The two lists of data.normalize, of one entry or as many as there are channels.
+Normalization GivenBy(const v1::Normalize& normalize) {
+  const size_t count = std::max({1, normalize.mean_size(), normalize.stddev_size()});
+  return {Entries(normalize.mean(), count, 0), Entries(normalize.stddev(), count, 1)};
 }
 
-absl::Status CheckNormalize(const v1::Normalize& normalize) {
-  // Where the inverse is not finite, neither are the inputs.
-  const double mean = MeanOf(normalize), stddev = StddevOf(normalize);
-  const auto inverse = static_cast<float>(1 / stddev);
-  if (stddev > 0 && std::isfinite(inverse) && inverse > 0 &&
-      std::abs(mean) <= std::numeric_limits<float>::max()) {
-    return absl::OkStatus();
+absl::Status CheckEntries(absl::string_view key, int entries, const ModelEnds& ends) {
+  const bool has_channels = ends.input.size() == 3;
+  if (entries <= 1 || (has_channels && entries == ends.input[0])) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "data.normalize.", key, ": has ", entries, " numbers, want one",
+      has_channels ? absl::StrCat(", or ", ends.input[0], ", one for each channel of model.input")
+                   : ": model.input has no channels"));
+}
+
+absl::Status CheckNormalize(const v1::Normalize& normalize, const ModelEnds& ends) {
+  TESSERA_RETURN_IF_ERROR(CheckEntries("mean", normalize.mean_size(), ends));
+  TESSERA_RETURN_IF_ERROR(CheckEntries("stddev", normalize.stddev_size(), ends));
+  const Normalization wanted = GivenBy(normalize);
+  for (size_t k = 0; k < wanted.mean.size(); ++k) {
+    // Where the inverse is not finite, neither are the inputs.
+    const double mean = wanted.mean[k], stddev = wanted.stddev[k];
+    const auto inverse = static_cast<float>(1 / stddev);
+    if (stddev > 0 && std::isfinite(inverse) && inverse > 0 &&
+        std::abs(mean) <= std::numeric_limits<float>::max()) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat("data.normalize: mean is ", mean,
+                                                   " and stddev is ", stddev,
+                                                   ", want finite numbers and a positive stddev"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("data.normalize: mean is ", mean,
-                                                 " and stddev is ", stddev,
-                                                 ", want finite numbers and a positive stddev"));
+  return absl::OkStatus();
+}
+
+// Whether zeros become something else.
+bool MovesZeros(const v1::Normalize& normalize) {
+  return normalize.per_feature() || std::any_of(normalize.mean().begin(), normalize.mean().end(),
+                                                [](double mean) { return mean != 0; });
 }
 
 // What a model was trained with, where other files are read.
@@ -76,11 +114,13 @@ absl::Status CheckFacts(const v1::Data& data, const ModelFacts& facts, const Mod
 
 int64_t DatasetBytesMaxHere() {
   const std::optional<MachineMemory> memory = ReadWholeMemory();
-  return memory ? memory->bytes : kDatasetBytesMax;
+  // Where nobody says how much memory there is, the system itself refuses what is too much.
+  return memory ? memory->bytes : std::numeric_limits<int64_t>::max();
 }
 
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
-                                      int64_t bytes_max, const ModelFacts* facts) {
+                                      int64_t bytes_max, const ModelFacts* facts,
+                                      const ReadingPlan& plan) {
   TESSERA_CHECK(ends.inputs >= 1 && ends.outputs >= 1);
   if (ends.inputs > kFeaturesMax) {
     return absl::InvalidArgumentError(
@@ -88,14 +128,14 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   }
   const bool per_feature = data.normalize().per_feature();
   if (data.has_normalize() && !per_feature) {
-    TESSERA_RETURN_IF_ERROR(CheckNormalize(data.normalize()));
+    TESSERA_RETURN_IF_ERROR(CheckNormalize(data.normalize(), ends));
   }
   const DataFormat* const format = FindDataFormat(data.format());
   if (format == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.format: is \"", data.format(), "\", want ", DataFormatNames()));
   }
-  if (format->stays_sparse && (per_feature || MeanOf(data.normalize()) != 0)) {
+  if (format->stays_sparse && MovesZeros(data.normalize())) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.normalize: would make zeros something else, want only a stddev: the "
                      "rows of ",
@@ -104,6 +144,16 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   TableSpec spec = TableSpecOf(ends);
   spec.local_files = data.partition() == "local";
   spec.bytes_max = bytes_max;
+  if (data.memory() > 0) spec.held_bytes_max = data.memory();
+  Dataset::Options of_train;
+  of_train.threads_ahead = std::max(1, static_cast<int>(data.threads()));
+  of_train.rows_ahead = kBatchesAhead * plan.batch;
+  const Dataset::Options of_test = of_train;
+  if (Augments(data.augment())) {
+    TESSERA_RETURN_IF_ERROR(CheckAugment(ends));
+    spec.augmentation = Augmentation(data.augment(), plan.seed, ends.input);
+    of_train.augmentation = spec.augmentation;
+  }
   TrainingConventions conventions(data);
   if (facts != nullptr) {
     TESSERA_RETURN_IF_ERROR(CheckFacts(data, *facts, ends));
@@ -111,7 +161,12 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   }
   TESSERA_ASSIGN_OR_RETURN(Table train,
                            ReadTable(data, data.train(), "data.train", spec, &conventions));
+  spec.augmentation = Augmentation();
   spec.bytes_max -= train.bytes();
+  if (data.memory() > 0) {
+    const bool is_held = !std::holds_alternative<StoredValues>(train.values);
+    spec.held_bytes_max -= is_held ? std::min(train.bytes(), spec.held_bytes_max) : 0;
+  }
   TESSERA_ASSIGN_OR_RETURN(Table test,
                            ReadTable(data, data.test(), "data.test", spec, &conventions));
   TESSERA_RETURN_IF_ERROR(CheckAlike(data, train, test));
@@ -125,24 +180,31 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   if (facts != nullptr) {
     normalization = {facts->mean, facts->stddev};
   } else if (per_feature) {
-    normalization = NormalizationOf(train);
+    TESSERA_ASSIGN_OR_RETURN(normalization, NormalizationOf(train));
   } else if (data.has_normalize()) {
-    normalization = {{MeanOf(data.normalize())}, {StddevOf(data.normalize())}};
+    normalization = GivenBy(data.normalize());
   }
   ModelFacts determined;
   if (conventions.labels) determined.labels = conventions.labels->labels();
-  determined.mean = normalization.mean;
-  determined.stddev = normalization.stddev;
+  // A checkpoint knows inputs, not channels.
+  Normalization kept = ExpandChannels(normalization, ends.inputs);
+  determined.mean = std::move(kept.mean);
+  determined.stddev = std::move(kept.stddev);
   determined.bytes = train.is_bytes();
-  return Datasets{Dataset(std::move(train), normalization, ends),
-                  Dataset(std::move(test), normalization, ends), std::move(determined),
+  return Datasets{Dataset(std::move(train), normalization, ends, of_train),
+                  Dataset(std::move(test), normalization, ends, of_test), std::move(determined),
                   std::move(notes)};
+}
+
+ReadingPlan ReadingPlanOf(const v1::Job& job) {
+  return {job.seed(), std::max(kRowsAtOnceMin, job.train().batch_size())};
 }
 
 absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,
                                       const ModelFacts* facts) {
   return LoadDatasets(job.data(), ends,
-                      std::max(job.cluster().memory_limit(), DatasetBytesMaxHere()), facts);
+                      std::max(job.cluster().memory_limit(), DatasetBytesMaxHere()), facts,
+                      ReadingPlanOf(job));
 }
 
 bool NormalizesOtherwise(const v1::Job& job, const ModelFacts& facts) {
@@ -150,9 +212,8 @@ bool NormalizesOtherwise(const v1::Job& job, const ModelFacts& facts) {
   int64_t inputs = 1;
   for (const int64_t extent : job.model().input()) inputs *= extent;
   if (data.normalize().per_feature()) return static_cast<int64_t>(facts.mean.size()) != inputs;
-  const double mean = data.has_normalize() ? MeanOf(data.normalize()) : 0;
-  const double stddev = data.has_normalize() ? StddevOf(data.normalize()) : 1;
-  return facts.mean.size() > 1 || facts.mean[0] != mean || facts.stddev[0] != stddev;
+  const Normalization wanted = ExpandChannels(GivenBy(data.normalize()), inputs);
+  return facts.mean != wanted.mean || facts.stddev != wanted.stddev;
 }
 
 }  // namespace tessera

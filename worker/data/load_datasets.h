@@ -15,9 +15,19 @@ namespace tessera {
 // The bytes that the rows of a worker may take where the job sets no limit: all that this machine or container has.
 int64_t DatasetBytesMaxHere();
 
+// What reading depends on beside the data section.
+struct ReadingPlan {
+  // For what is drawn of rows anew in each epoch (Augmentation).
+  uint64_t seed = 0;
+  // Rows that are read at once; 0: nothing is read ahead.
+  int64_t batch = 0;
+};
+ReadingPlan ReadingPlanOf(const v1::Job& job);
+
 // Reads the files of data.train and data.test (table_reader.h). Both sets must be of one kind: bytes or other numbers,
 // rows of one shape. Both use the label numbers and the normalisation of the training rows, or, where `facts` is not
-// null, those of a model that was trained before. `bytes_max` bounds the memory of both together.
+// null, those of a model that was trained before. `bytes_max` bounds the memory of both together. With data.memory,
+// values for which that has no room stay on disk: first those of the training set, then those of the test set.
 //   kNotFound, kPermissionDenied, ...  a file cannot be opened
 //   kInvalidArgument                   a file is malformed or does not fit the model or the other file, or
 //                                      the normalisation would fill the zeros of rows that stay sparse, or
@@ -26,7 +36,8 @@ int64_t DatasetBytesMaxHere();
 //   kResourceExhausted                 the rows would need more than bytes_max, or than there is
 absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& ends,
                                       int64_t bytes_max = kDatasetBytesMax,
-                                      const ModelFacts* facts = nullptr);
+                                      const ModelFacts* facts = nullptr,
+                                      const ReadingPlan& plan = {});
 // Reads the job's data even where it is larger than cluster.memory_limit: the caller reckons what processes would need.
 absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,
                                       const ModelFacts* facts = nullptr);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -16,14 +18,15 @@ double UsableStddev(double variance) {
   return stddev >= kStddevMin ? stddev : 1;
 }
 
-// Exact: 255^2 * kRowsMax fits.
-Normalization Of(const U8Values& values, int64_t rows, int64_t features) {
+// Exact: 255^2 * kRowsMax fits. `row_at(i)` is row i's values.
+template <typename RowAt>
+Normalization OfBytes(int64_t rows, int64_t features, const RowAt& row_at) {
   std::vector<uint64_t> sum(features), square_sum(features);
-  const uint8_t* x = values.data();
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < features; ++j, ++x) {
-      sum[j] += *x;
-      square_sum[j] += uint32_t{*x} * *x;
+    const uint8_t* const x = row_at(i);
+    for (int64_t j = 0; j < features; ++j) {
+      sum[j] += x[j];
+      square_sum[j] += uint32_t{x[j]} * x[j];
     }
   }
   Normalization result{std::vector<double>(features), std::vector<double>(features)};
@@ -50,20 +53,21 @@ struct Extremes {
 };
 
 // Two passes: the mean, then the squares around it.
-Normalization Of(const F32Values& values, int64_t rows, int64_t features) {
+template <typename RowAt>
+Normalization OfNumbers(int64_t rows, int64_t features, const RowAt& row_at) {
   std::vector<double> mean(features), variance(features);
   std::vector<Extremes> extremes(features);
-  const float* x = values.data();
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < features; ++j, ++x) {
-      mean[j] += *x;
-      extremes[j].Add(*x);
+    const float* const x = row_at(i);
+    for (int64_t j = 0; j < features; ++j) {
+      mean[j] += x[j];
+      extremes[j].Add(x[j]);
     }
   }
   for (double& m : mean) m /= static_cast<double>(rows);
-  x = values.data();
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < features; ++j, ++x) variance[j] += (*x - mean[j]) * (*x - mean[j]);
+    const float* const x = row_at(i);
+    for (int64_t j = 0; j < features; ++j) variance[j] += (x[j] - mean[j]) * (x[j] - mean[j]);
   }
   for (int64_t j = 0; j < features; ++j) {
     const bool constant = extremes[j].least == extremes[j].most;
@@ -73,8 +77,32 @@ Normalization Of(const F32Values& values, int64_t rows, int64_t features) {
   return {std::move(mean), std::move(variance)};
 }
 
-// As above; the entries that are not stored add mean^2 each.
-Normalization Of(const SparseValues& values, int64_t rows, int64_t features) {
+absl::StatusOr<Normalization> Of(const U8Values& values, int64_t rows, int64_t features) {
+  return OfBytes(rows, features, [&](int64_t i) { return values.data() + i * features; });
+}
+
+absl::StatusOr<Normalization> Of(const F32Values& values, int64_t rows, int64_t features) {
+  return OfNumbers(rows, features, [&](int64_t i) { return values.data() + i * features; });
+}
+
+absl::StatusOr<Normalization> Of(const StoredValues& values, int64_t rows, int64_t features) {
+  std::vector<float> read(features);
+  absl::Status status;
+  const auto row_at = [&](int64_t i) {
+    status.Update(values->Read(static_cast<uint32_t>(i), std::nullopt, read.data()));
+    return read.data();
+  };
+  const Normalization result =
+      values->is_bytes()
+          ? OfBytes(rows, features,
+                    [&](int64_t i) { return reinterpret_cast<const uint8_t*>(row_at(i)); })
+          : OfNumbers(rows, features, row_at);
+  if (!status.ok()) return status;
+  return result;
+}
+
+// Two passes here, too; the entries that are not stored add mean^2 each.
+absl::StatusOr<Normalization> Of(const SparseValues& values, int64_t rows, int64_t features) {
   std::vector<double> mean(features), variance(features);
   std::vector<Extremes> extremes(features);
   std::vector<int64_t> stored(features);
@@ -97,12 +125,47 @@ Normalization Of(const SparseValues& values, int64_t rows, int64_t features) {
     if (constant) mean[j] = extremes[j].least;
     variance[j] = UsableStddev(constant ? 0 : variance[j] / static_cast<double>(rows));
   }
-  return {std::move(mean), std::move(variance)};
+  return Normalization{std::move(mean), std::move(variance)};
+}
+
+// Each value `times` times.
+std::vector<double> Repeated(const std::vector<double>& values, int64_t times) {
+  std::vector<double> out;
+  out.reserve(values.size() * times);
+  for (const double value : values) out.insert(out.end(), times, value);
+  return out;
+}
+
+// The first value of each part of `run`; empty where values of one part differ.
+std::vector<double> FirstOfRuns(const std::vector<double>& values, int64_t run) {
+  std::vector<double> out;
+  for (auto begin = values.begin(); begin != values.end(); begin += run) {
+    if (std::count(begin, begin + run, *begin) != run) return {};
+    out.push_back(*begin);
+  }
+  return out;
 }
 
 }  // namespace
 
-Normalization NormalizationOf(const Table& training) {
+Normalization ExpandChannels(const Normalization& normalization, int64_t features) {
+  const auto count = static_cast<int64_t>(normalization.mean.size());
+  if (count <= 1 || count == features) return normalization;
+  TESSERA_CHECK(features % count == 0);
+  return {Repeated(normalization.mean, features / count),
+          Repeated(normalization.stddev, features / count)};
+}
+
+Normalization JoinChannels(Normalization normalization, int64_t channels) {
+  const auto count = static_cast<int64_t>(normalization.mean.size());
+  if (count <= channels || channels < 1 || count % channels != 0) return normalization;
+  std::vector<double> mean = FirstOfRuns(normalization.mean, count / channels);
+  std::vector<double> stddev = FirstOfRuns(normalization.stddev, count / channels);
+  if (mean.empty() || stddev.empty()) return normalization;
+  return {std::move(mean), std::move(stddev)};
+}
+
+absl::StatusOr<Normalization> NormalizationOf(const Table& training) {
   TESSERA_CHECK(training.rows > 0);
   return std::visit(
       [&](const auto& values) { return Of(values, training.rows, training.features); },

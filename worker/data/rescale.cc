@@ -32,21 +32,19 @@ void F32Each(const float* __restrict x, int64_t count, const float* __restrict c
 
 }  // namespace
 
-void RescaleU8(const uint8_t* x, int64_t count, float centre, float scale, float* out) {
+void Rescale(const uint8_t* x, int64_t count, float centre, float scale, float* out) {
   U8Uniform(x, count, centre, scale, out);
 }
 
-void RescaleU8(const uint8_t* x, int64_t count, const float* centre, const float* scale,
-               float* out) {
+void Rescale(const uint8_t* x, int64_t count, const float* centre, const float* scale, float* out) {
   U8Each(x, count, centre, scale, out);
 }
 
-void RescaleF32(const float* x, int64_t count, float centre, float scale, float* out) {
+void Rescale(const float* x, int64_t count, float centre, float scale, float* out) {
   F32Uniform(x, count, centre, scale, out);
 }
 
-void RescaleF32(const float* x, int64_t count, const float* centre, const float* scale,
-                float* out) {
+void Rescale(const float* x, int64_t count, const float* centre, const float* scale, float* out) {
   F32Each(x, count, centre, scale, out);
 }
 

@@ -9,11 +9,10 @@
 
 namespace tessera {
 
-void RescaleU8(const uint8_t* x, int64_t count, float centre, float scale, float* out);
-void RescaleU8(const uint8_t* x, int64_t count, const float* centre, const float* scale,
-               float* out);
-void RescaleF32(const float* x, int64_t count, float centre, float scale, float* out);
-void RescaleF32(const float* x, int64_t count, const float* centre, const float* scale, float* out);
+void Rescale(const uint8_t* x, int64_t count, float centre, float scale, float* out);
+void Rescale(const uint8_t* x, int64_t count, const float* centre, const float* scale, float* out);
+void Rescale(const float* x, int64_t count, float centre, float scale, float* out);
+void Rescale(const float* x, int64_t count, const float* centre, const float* scale, float* out);
 
 }  // namespace tessera
 

@@ -13,6 +13,9 @@ int64_t Bytes(const NumberArray<T>& v) {
 
 int64_t Bytes(const SparseValues& v) { return Bytes(v.begin) + Bytes(v.feature) + Bytes(v.value); }
 
+// What the source of stored rows holds is the data set's to tell, which reads them ahead.
+int64_t Bytes(const StoredValues&) { return 0; }
+
 int64_t Bytes(const ClassSets& v) { return Bytes(v.begin) + Bytes(v.classes); }
 
 absl::Status CheckOrder(const std::string& path, absl::Span<const int64_t> row,
@@ -30,6 +33,11 @@ std::string KindText(bool is_bytes) {
 }
 
 }  // namespace
+
+bool Table::is_bytes() const {
+  const auto* const stored = std::get_if<StoredValues>(&values);
+  return stored != nullptr ? (*stored)->is_bytes() : std::holds_alternative<U8Values>(values);
+}
 
 int64_t Table::bytes() const {
   const auto bytes_of = [](const auto& v) { return Bytes(v); };

@@ -3,14 +3,17 @@
 #define TESSERA_WORKER_DATA_TABLE_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "worker/data/augmentation.h"
 #include "worker/data/limits.h"
 #include "worker/data/number_array.h"
+#include "worker/data/value_source.h"
 
 namespace tessera {
 
@@ -38,15 +41,18 @@ struct ClassSets {
 struct Table {
   int64_t rows = 0;
   int64_t features = 0;
-  std::variant<U8Values, F32Values, SparseValues> values;
+  std::variant<U8Values, F32Values, SparseValues, StoredValues> values;
   // F32Values where labels are numbers (TableSpec::numbers): one for each row, all finite.
   std::variant<Classes, ClassSets, F32Values> labels;
   // What a row's values are in the order in which they lie, as [3, 8, 8]; empty where the format does not say.
   std::vector<int64_t> row_sizes;
   // The values are SparseValues, and whoever reads the rows wants to keep them so.
   bool always_sparse = false;
+  // What Dataset::Sum is made of in place of values and labels, where reading all values would take too long; 0: it is
+  // made of these.
+  uint64_t content_sum = 0;
 
-  bool is_bytes() const { return std::holds_alternative<U8Values>(values); }
+  bool is_bytes() const;
   // Memory of values and labels.
   int64_t bytes() const;
 };
@@ -71,6 +77,10 @@ struct TableSpec {
   bool local_files = false;
   // Limit on Table::bytes().
   int64_t bytes_max = kDatasetBytesMax;
+  // Values that take more than this stay on disk, where the format's rows can be read one by one.
+  int64_t held_bytes_max = std::numeric_limits<int64_t>::max();
+  // Of rows that train: a format whose rows come from something larger draws resized_crop from that.
+  Augmentation augmentation = {};
 };
 
 // kInvalidArgument where rows of these sizes have as many values as model.input, in another order.

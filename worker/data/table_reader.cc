@@ -56,6 +56,11 @@ constexpr TableReader kTableReaders[] = {
      }},
     {"npy", [](const TableFiles& files, const TableSpec& spec,
                TrainingConventions*) { return ReadNpy(files.features[0], files.labels, spec); }},
+    {"images",
+     [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
+       return ReadImages(files.features, spec, ImageOptionsOf(files.data),
+                         &conventions->class_names);
+     }},
 };
 
 const TableReader& ReaderOf(absl::string_view format) {
@@ -107,15 +112,22 @@ std::string DataFilePath(const v1::Data& data, const std::string& file) {
   return absl::StrCat(directory, directory.back() == '/' ? "" : "/", file);
 }
 
+std::vector<std::string> FeaturePaths(const v1::Data& data, const v1::DataFiles& files) {
+  std::vector<std::string> paths;
+  for (const std::string& file : files.features()) paths.push_back(DataFilePath(data, file));
+  return paths;
+}
+
+ImageOptions ImageOptionsOf(const v1::Data& data) {
+  return {data.resize(), data.crop(), std::max(1, static_cast<int>(data.threads()))};
+}
+
 absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files,
                                 absl::string_view key, const TableSpec& spec,
                                 TrainingConventions* conventions) try {
   TESSERA_RETURN_IF_ERROR(CheckFiles(files, DataFormatOf(data.format()), key));
-  TableFiles paths{data, {}, ""};
-  for (const std::string& file : files.features()) {
-    paths.features.push_back(DataFilePath(data, file));
-    TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths.features.back()));
-  }
+  TableFiles paths{data, FeaturePaths(data, files), ""};
+  for (const std::string& path : paths.features) TESSERA_RETURN_IF_ERROR(CheckNotEmpty(path));
   if (!files.labels().empty()) {
     paths.labels = DataFilePath(data, files.labels());
     TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths.labels));

@@ -6,11 +6,13 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
 #include "worker/data/csv_columns.h"
+#include "worker/data/images.h"
 #include "worker/data/label_map.h"
 #include "worker/data/table.h"
 
@@ -24,10 +26,17 @@ struct TrainingConventions {
   std::optional<LabelMap> labels;
   // Where the label stands in a line of a csv file.
   CsvColumns columns;
+  // The class folders of pictures.
+  std::vector<std::string> class_names;
 };
 
 // The path of `file`, which is relative to data.directory unless it is absolute.
 std::string DataFilePath(const v1::Data& data, const std::string& file);
+
+// The paths of the features of `files`.
+std::vector<std::string> FeaturePaths(const v1::Data& data, const v1::DataFiles& files);
+// What of data.format images says how pictures become rows.
+ImageOptions ImageOptionsOf(const v1::Data& data);
 
 // Reads all of `files`, which are the job's `key` ("data.train" or "data.test"), as data.format says, which must name a
 // format. The table has at least one row.

@@ -77,7 +77,7 @@ int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape, con
 }
 
 Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows,
-                            const BatchPlace& place) {
+                            const BatchPlace& place, std::optional<uint64_t> epoch) {
   Batch batch;
   batch.rows = rows.size();
   BatchView view;
@@ -88,7 +88,7 @@ Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows
         place.inputs != nullptr ? place.inputs : Own(rows.size() * data.inputs(), &inputs_);
     batch.inputs = view.features;
   }
-  data.FillBatch(rows, view, threads_);
+  data.FillBatch(rows, view, threads_, epoch);
   if (sparse_) {
     batch.sparse = {sparse_inputs_.begin.data(), sparse_inputs_.column.data(),
                     sparse_inputs_.value.data()};
@@ -96,19 +96,19 @@ Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows
   return batch;
 }
 
-Batch BatchRows::Fill(const Dataset& data, absl::Span<const uint32_t> rows,
-                      const BatchPlace& place) {
-  Batch batch = FillInputs(data, rows, place);
+Batch BatchRows::Fill(const Dataset& data, absl::Span<const uint32_t> rows, const BatchPlace& place,
+                      std::optional<uint64_t> epoch) {
+  Batch batch = FillInputs(data, rows, place, epoch);
   FillKinds(data, rows, place, &batch);
   return batch;
 }
 
 Batch BatchRows::FillPiece(const Dataset& data, absl::Span<const uint32_t> minibatch, size_t first,
-                           const BatchPlace& place) {
+                           uint64_t epoch, const BatchPlace& place) {
   const absl::Span<const uint32_t> rows = minibatch.subspan(first, piece_rows_);
   Batch batch;
   if (!sparse_) {
-    batch = Fill(data, rows, place);
+    batch = Fill(data, rows, place, epoch);
   } else {
     if (first == 0) FillInputs(data, minibatch);
     batch.rows = rows.size();
@@ -139,7 +139,9 @@ void BatchRows::FillKinds(const Dataset& data, absl::Span<const uint32_t> rows,
 absl::StatusOr<std::vector<float>> BatchRows::Calibrate(Network* network, const Dataset& data,
                                                         absl::Span<const uint32_t> rows) {
   if (network->plan().constants == 0) return std::vector<float>();
+  data.Expect(rows, std::nullopt);
   const Batch batch = FillInputs(data, rows);
+  TESSERA_RETURN_IF_ERROR(data.status());
   return network->evaluation().Calibrate(absl::MakeConstSpan(&batch, 1));
 }
 
@@ -149,7 +151,9 @@ absl::StatusOr<Scores> BatchRows::Score(Network* network, const Dataset& data,
   Scores sums;
   for (size_t begin = 0; begin < rows.size(); begin += rows_max_) {
     const absl::Span<const uint32_t> part = rows.subspan(begin, rows_max_);
+    data.Expect(rows.subspan(begin, 2 * rows_max_), std::nullopt);
     const Batch batch = Fill(data, part, network->input().Room(part.size(), data.has_classes()));
+    TESSERA_RETURN_IF_ERROR(data.status());
     TESSERA_ASSIGN_OR_RETURN(const Scores scores, network->evaluation().Score(batch, constants));
     sums += scores;
   }

@@ -3,6 +3,7 @@
 #define TESSERA_WORKER_REPLICA_BATCH_ROWS_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -45,14 +46,16 @@ class BatchRows {
 
   // `rows` of `data`, and what they are, in `place` or buffers of its own. The batch lives until the next
   // call of a method, or as long as its place.
-  Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows, const BatchPlace& place = {});
+  // With `epoch` rows are augmented, as they train.
+  Batch Fill(const Dataset& data, absl::Span<const uint32_t> rows, const BatchPlace& place = {},
+             std::optional<uint64_t> epoch = std::nullopt);
   // `rows` of `data` without labels or targets, as Fill.
   Batch FillInputs(const Dataset& data, absl::Span<const uint32_t> rows,
-                   const BatchPlace& place = {});
+                   const BatchPlace& place = {}, std::optional<uint64_t> epoch = std::nullopt);
   // PieceRows of `minibatch` from `first` on, as a piece of it. Pieces are asked for in their order:
   // sparse inputs are those of the whole minibatch, made with the first.
   Batch FillPiece(const Dataset& data, absl::Span<const uint32_t> minibatch, size_t first,
-                  const BatchPlace& place = {});
+                  uint64_t epoch, const BatchPlace& place = {});
 
   // NetworkEvaluation's Calibrate and Score over `rows` of `data`.
   absl::StatusOr<std::vector<float>> Calibrate(Network* network, const Dataset& data,

@@ -39,7 +39,7 @@ class FrontReplica final : public HalfReplica {
     summed_ = 0;
     const BatchPlace place =
         network_->input().Room(static_cast<int64_t>(rows.size()), data.has_classes());
-    const Batch batch = rows_.Fill(data, rows, place);
+    const Batch batch = rows_.Fill(data, rows, place, point.epoch);
     TESSERA_RETURN_IF_ERROR(
         network_->front().BeginForward(batch, {job_.seed(), point.step, rank_.value()}));
     ActivationBatch sent;

@@ -13,11 +13,11 @@ absl::Span<const uint32_t> MinibatchSteps::RowsOf(const Piece& piece) const {
 Batch MinibatchSteps::Fill(const Piece& piece, Network* network) {
   const BatchPlace place =
       network->input().Room(static_cast<int64_t>(RowsOf(piece).size()), piece.data->has_classes());
-  return rows_.FillPiece(*piece.data, piece.minibatch, piece.first, place);
+  return rows_.FillPiece(*piece.data, piece.minibatch, piece.first, piece.epoch, place);
 }
 
 bool MinibatchSteps::IsAhead(const Piece& piece) const {
-  return ahead_data_ == piece.data && ahead_first_ == piece.first &&
+  return ahead_data_ == piece.data && ahead_first_ == piece.first && ahead_epoch_ == piece.epoch &&
          ahead_minibatch_rows_ == piece.minibatch.size() &&
          absl::MakeConstSpan(ahead_) == RowsOf(piece);
 }
@@ -26,6 +26,7 @@ absl::Status MinibatchSteps::SendAhead(const Piece& piece, Network* network) {
   const absl::Span<const uint32_t> wanted = RowsOf(piece);
   ahead_data_ = piece.data;
   ahead_first_ = piece.first;
+  ahead_epoch_ = piece.epoch;
   ahead_minibatch_rows_ = piece.minibatch.size();
   ahead_.assign(wanted.begin(), wanted.end());
   return network->input().SendNext(Fill(piece, network));
@@ -53,17 +54,17 @@ absl::StatusOr<Losses> MinibatchSteps::Run(Network* network, LocalOptimizer* opt
   if (work != nullptr) optimizer->Begin(update);
   if (optimizer != nullptr && point.continues) network->pass().KeepRounded();
   Losses losses;
-  Piece piece{&data, rows, 0};
+  Piece piece{&data, rows, 0, point.epoch};
   while (true) {
     if (network->input().holds_next() && IsAhead(piece)) {
       TESSERA_RETURN_IF_ERROR(network->steps().BeginStepOnNext(key, work));
     } else {
       TESSERA_RETURN_IF_ERROR(network->steps().BeginStep(Fill(piece, network), key, work));
     }
-    Piece next{&data, rows, piece.first + RowsOf(piece).size()};
+    Piece next{&data, rows, piece.first + RowsOf(piece).size(), point.epoch};
     const bool is_last = next.first == rows.size();
     if (is_last) {
-      next = {&data, point.next, 0};
+      next = {&data, point.next, 0, point.epoch};
       if (clip_ != nullptr) clip_->Queue(network);
       if (optimizer != nullptr && work == nullptr) {
         TESSERA_RETURN_IF_ERROR(optimizer->Step(update));

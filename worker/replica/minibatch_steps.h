@@ -49,6 +49,7 @@ class MinibatchSteps {
     const Dataset* data = nullptr;
     absl::Span<const uint32_t> minibatch;
     size_t first = 0;
+    uint64_t epoch = 0;
   };
   absl::Span<const uint32_t> RowsOf(const Piece& piece) const;
   Batch Fill(const Piece& piece, Network* network);
@@ -62,6 +63,7 @@ class MinibatchSteps {
   // What the network has been sent ahead, if it has.
   const Dataset* ahead_data_ = nullptr;
   size_t ahead_first_ = 0;
+  uint64_t ahead_epoch_ = 0;
   size_t ahead_minibatch_rows_ = 0;
   std::vector<uint32_t> ahead_;
 };

@@ -44,6 +44,8 @@ struct TrainPoint {
   TrainWaits* waits = nullptr;
   // The newest that an exchange has brought (ExchangeResult::plan).
   Generation plan{};
+  // The epoch of the rows, those of `next` included: augmentation draws anew in each.
+  uint64_t epoch = 0;
 };
 
 // Mean losses of minibatches.

@@ -252,6 +252,7 @@ absl::Status TrainLoop::BeginOrder() {
   place.parts = cut_.parts;
   place.rows_total = cut_.rows_total;
   TESSERA_RETURN_IF_ERROR(order_.Begin(place));
+  ahead_.Begin();
   if (order_.steps() != cut_.steps) {
     return absl::InvalidArgumentError(absl::StrCat(
         "data: worker ", options_.rank.value(), " has ", data_.train.rows(),
@@ -291,13 +292,15 @@ absl::Status TrainLoop::TrainStep(bool last) {
     const absl::Span<const uint32_t> next = order_.Rows(in_epoch + 1);
     next_rows_.assign(next.begin(), next.end());
   }
+  if (reads_rows_) ahead_.Advance(static_cast<int64_t>(in_epoch), epoch_, &order_);
   absl::Span<const uint32_t> rows;
   if (reads_rows_) rows = order_.Rows(in_epoch);
   const absl::Duration begin = options_.clock();
   const double waited_before = phases_.seconds(Phase::kWait);
-  const TrainPoint point{step_,   Rate(), last, next_rows_, /*continues=*/since_exchange_ > 0,
-                         &waits_, plan_};
+  const TrainPoint point{step_,   Rate(), last,  next_rows_, /*continues=*/since_exchange_ > 0,
+                         &waits_, plan_,  epoch_};
   TESSERA_RETURN_IF_ERROR(Note(learner_.Train(data_.train, rows, point)));
+  TESSERA_RETURN_IF_ERROR(data_.train.status());
   if (last) TESSERA_RETURN_IF_ERROR(Note(learner_.EndSteps()));
   const double waited = phases_.seconds(Phase::kWait) - waited_before;
   speed_.Add(absl::ToDoubleSeconds(options_.clock() - begin) - waited);

@@ -36,6 +36,7 @@
 #include "worker/train/coordination.h"
 #include "worker/train/learner.h"
 #include "worker/train/phase_timer.h"
+#include "worker/train/rows_ahead.h"
 #include "worker/train/step_speed.h"
 #include "worker/train/worker_state.h"
 
@@ -184,6 +185,7 @@ class TrainLoop {
   ParameterClient& servers_;
   Coordination& coordination_;
   EpochOrder order_;
+  RowsAhead ahead_{&data_.train};
   std::vector<uint32_t> next_rows_;
   PhaseTimer phases_;
   // When the last minibatch ended: within an exchange time is counted first as one phase, then as another.

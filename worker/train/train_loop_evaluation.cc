@@ -64,6 +64,7 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
                         owns_part ? cut_.parts : 1);
     Begin(TrainWork::kEvaluation);
     TESSERA_ASSIGN_OR_RETURN(constants, learner_.Calibrate(data_.train, rows));
+    TESSERA_RETURN_IF_ERROR(data_.train.status());
     Begin(TrainWork::kNothing);
   }
   TESSERA_ASSIGN_OR_RETURN(const std::optional<std::vector<float>> shared,
@@ -73,6 +74,7 @@ absl::StatusOr<std::optional<EvaluationResult>> TrainLoop::EvaluateOnce(
   const std::vector<uint32_t> rows = EvaluationRows(data_.test.rows(), place.part, place.parts);
   Begin(TrainWork::kEvaluation);
   TESSERA_ASSIGN_OR_RETURN(const Scores scores, learner_.Score(data_.test, rows, *shared));
+  TESSERA_RETURN_IF_ERROR(data_.test.status());
   Begin(TrainWork::kNothing);
   EvaluationScores sums;
   sums.loss_sum = scores.loss_sum;

@@ -66,6 +66,11 @@ TEST_CASE("all processes of a job that is here need memory together", "[doctor][
   CHECK(tight.kind == Finding::Kind::kNote);
   CHECK_THAT(tight.advice, Contains("may be killed for memory; cluster.memory_limit"));
   CHECK(all.Only(least).kind == Finding::Kind::kNote);
+  // A worker on a GPU refuses a limit, so that none is advised.
+  const Case on_gpu({"cluster.workers=3", "cluster.servers=2", "cluster.device=cuda"});
+  const Finding of_servers = on_gpu.Only(2 * on_gpu.Server() - 1);
+  CHECK(of_servers.kind == Finding::Kind::kNote);
+  CHECK_THAT(of_servers.advice, Contains("may be killed for memory; use more machines"));
   const Finding bad = all.Only(least - 1);
   CHECK(bad.kind == Finding::Kind::kProblem);
   CHECK_THAT(bad.what, Contains("this machine has ") && Contains("are needed"));

@@ -92,7 +92,7 @@ TEST_CASE("u8 values are divided by 255 before they are normalised, others are n
 
 TEST_CASE("each feature has its own constants and a constant feature becomes 0", "[dataset]") {
   Table table = TableOf(U8Values{10, 200, 30, 200}, 2, {0, 0});
-  const Normalization normalization = NormalizationOf(table);
+  const Normalization normalization = *NormalizationOf(table);
   const Dataset data(std::move(table), normalization, kSoftmax3);
   const Floats got = Features(data, {0, 1});
   REQUIRE(got[0] == Approx(-1).epsilon(1e-6));

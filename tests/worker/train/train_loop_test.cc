@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,6 +22,7 @@
 #include "tests/worker/train/lone_coordination.h"
 #include "tests/worker/train/lone_worker.h"
 #include "tests/worker/train/loop_job.h"
+#include "worker/data/byte_source.h"
 #include "worker/data/load_datasets.h"
 #include "worker/replica/replica.h"
 #include "worker/train/forwarding_learner.h"
@@ -40,8 +43,7 @@ Outcome Train(const v1::Job& job, int servers, int workers) {
   Outcome outcome;
   const Recipe recipe = *RecipeFor(job);
   InProcessServers cluster(job, recipe, servers, workers);
-  const ModelEnds ends{cluster.shape().inputs(), cluster.shape().outputs(), false};
-  const Datasets data = *LoadDatasets(job.data(), ends);
+  const Datasets data = *LoadDatasets(job, EndsOf(job.model(), cluster.shape()));
   const int64_t steps = *EpochSteps(data.train.rows(), workers, job.train().batch_size());
   std::vector<std::unique_ptr<Backend>> backends;
   std::vector<std::unique_ptr<InProcessClient>> clients;
@@ -469,6 +471,59 @@ TEST_CASE("an asynchronous job trains with every worker at its own pace", "[trai
   // So many that whoever is done first has learned, whatever the others have done by then.
   const Outcome run = Train(Job({"method.async_sgd.local_steps=1", "train.steps=300"}), 2, 3);
   for (const auto& worker : run.workers) CHECK(worker->scores.back().correct > 300);
+}
+
+// The digits as images, from files that are not compressed, with augmentation.
+std::vector<std::string> Images(const std::vector<std::string>& more) {
+  const char* const folder = std::getenv("TEST_TMPDIR");
+  const std::string here = folder != nullptr ? folder : "/tmp";
+  for (const std::string set : {"train", "test"}) {
+    for (const std::string kind : {"images-idx3", "labels-idx1"}) {
+      const std::string name = absl::StrCat(set, "-", kind, "-ubyte");
+      const auto source = *ByteSource::Open(absl::StrCat("deploy/data/optdigits/", name, ".gz"));
+      std::string content(1 << 20, '\0');
+      content.resize(*source->Read(&content[0], content.size()));
+      std::ofstream(here + "/" + name, std::ios::binary) << content;
+    }
+  }
+  std::vector<std::string> overrides = {
+      "data.directory=" + here,
+      "data.train={features: train-images-idx3-ubyte, labels: train-labels-idx1-ubyte}",
+      "data.test={features: test-images-idx3-ubyte, labels: test-labels-idx1-ubyte}",
+      "model.input=[1, 8, 8]", "data.augment={flip: horizontal, crop: {padding: 1}}"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return overrides;
+}
+
+TEST_CASE("augmented rows are the same on any number of workers", "[train][augmentation]") {
+  const std::string partition = GENERATE("global", "shard");
+  const int workers = GENERATE(2, 3);
+  const std::string key = "data.partition=" + partition;
+  const Outcome many = Train(Job(Images({key})), 2, workers);
+  // Within a step the rows of shards are others than one worker's, whose first step has all of them in its own order.
+  if (partition == "shard") {
+    CHECK(Train(Job(Images({key})), 1, workers).hash == many.hash);
+    return;
+  }
+  const Outcome one = Train(Job(Images({absl::StrCat("train.batch_size=", 12 * workers)})), 2, 1);
+  CHECK(MaxDifference(many.parameters, one.parameters) < 2e-6);
+  const Outcome plain = Train(Job(Images({"data.augment={}"})), 2, workers);
+  CHECK(MaxDifference(many.parameters, plain.parameters) > 1e-3);
+}
+
+TEST_CASE("a job whose rows stay on disk ends with the bits of one that holds them",
+          "[train][rows_on_disk]") {
+  const std::string method =
+      GENERATE("method.data_parallel={}", "method={local_sgd: {local_steps: 3}}");
+  // Two epochs and an evaluation in between.
+  const std::vector<std::string> two = {method, "train.batch_size=200", "train.evaluate_every=1",
+                                        "train.steps=14"};
+  std::vector<std::string> stored = two;
+  stored.insert(stored.end(), {"data.memory=1kB", "data.threads=2"});
+  const Outcome held = Train(Job(Images(two)), 2, 2);
+  const Outcome on_disk = Train(Job(Images(stored)), 2, 2);
+  CHECK(on_disk.hash == held.hash);
+  CHECK(on_disk.workers[0]->scores.back().correct == held.workers[0]->scores.back().correct);
 }
 
 TEST_CASE("a worker whose files give another number of steps is refused", "[train]") {

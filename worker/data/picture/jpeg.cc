@@ -1,0 +1,163 @@
+#include "worker/data/picture/jpeg.h"
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+// The library's headers want <cstdio> before them.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/data/picture/exif.h"
+
+namespace tessera {
+namespace {
+
+// A progressive file may claim any number of scans, each of which costs a pass over all pixels. Real ones have about
+// ten.
+constexpr int kScansMax = 100;
+constexpr char kExifMark[] = "Exif\0";  // and the zero that ends it
+constexpr unsigned kMarkerBytesMax = 0xffff;
+
+// The library's decoder and where it goes when it fails. A failure is a jump over the library's own frames, so that no
+// object with a destructor may live between setjmp and the jump.
+struct Decoder {
+  jpeg_decompress_struct jpeg;
+  jpeg_error_mgr errors;
+  jpeg_progress_mgr progress;
+  std::jmp_buf failed;
+  char message[JMSG_LENGTH_MAX];
+};
+
+Decoder& DecoderOf(j_common_ptr jpeg) { return *static_cast<Decoder*>(jpeg->client_data); }
+
+[[noreturn]] void Fail(j_common_ptr jpeg) {
+  Decoder& decoder = DecoderOf(jpeg);
+  decoder.errors.format_message(jpeg, decoder.message);
+  std::longjmp(decoder.failed, 1);
+}
+
+// Of warnings, these mean that pixels are missing. All others leave the picture what it is.
+void Emit(j_common_ptr jpeg, int level) {
+  if (level >= 0) return;
+  switch (jpeg->err->msg_code) {
+    case JWRN_JPEG_EOF:
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_MUST_RESYNC:
+      Fail(jpeg);
+    default:
+      return;
+  }
+}
+
+void Ignore(j_common_ptr) {}
+
+void CheckScans(j_common_ptr jpeg) {
+  Decoder& decoder = DecoderOf(jpeg);
+  if (jpeg->is_decompressor && decoder.jpeg.input_scan_number > kScansMax) {
+    std::snprintf(decoder.message, sizeof decoder.message, "more than %d scans", kScansMax);
+    std::longjmp(decoder.failed, 1);
+  }
+}
+
+// To be called behind setjmp(decoder->failed).
+void Begin(absl::Span<const uint8_t> file, Decoder* decoder) {
+  jpeg_create_decompress(&decoder->jpeg);
+  decoder->jpeg.progress = &decoder->progress;
+  jpeg_mem_src(&decoder->jpeg, file.data(), file.size());
+  jpeg_save_markers(&decoder->jpeg, JPEG_APP0 + 1, kMarkerBytesMax);
+  jpeg_read_header(&decoder->jpeg, TRUE);
+}
+
+void Init(Decoder* decoder) {
+  std::memset(decoder, 0, sizeof *decoder);
+  decoder->jpeg.err = jpeg_std_error(&decoder->errors);
+  decoder->jpeg.client_data = decoder;
+  decoder->errors.error_exit = Fail;
+  decoder->errors.emit_message = Emit;
+  decoder->errors.output_message = Ignore;
+  decoder->progress.progress_monitor = CheckScans;
+}
+
+absl::Status Failure(Decoder* decoder) {
+  const std::string why = decoder->message;
+  jpeg_destroy_decompress(&decoder->jpeg);
+  return absl::InvalidArgumentError(absl::StrCat("is a JPEG picture that does not decode: ", why));
+}
+
+int OrientationOf(const jpeg_decompress_struct& jpeg) {
+  for (jpeg_saved_marker_ptr marker = jpeg.marker_list; marker != nullptr; marker = marker->next) {
+    if (marker->data_length < sizeof kExifMark) continue;
+    if (std::memcmp(marker->data, kExifMark, sizeof kExifMark) != 0) continue;
+    return ExifOrientation(absl::MakeConstSpan(marker->data + sizeof kExifMark,
+                                               marker->data_length - sizeof kExifMark));
+  }
+  return 1;
+}
+
+}  // namespace
+
+bool IsJpeg(absl::Span<const uint8_t> file) {
+  return file.size() >= 3 && file[0] == 0xff && file[1] == 0xd8 && file[2] == 0xff;
+}
+
+absl::StatusOr<PictureHeader> ReadJpegHeader(absl::Span<const uint8_t> file) {
+  Decoder decoder;
+  Init(&decoder);
+  if (setjmp(decoder.failed) != 0) return Failure(&decoder);
+  Begin(file, &decoder);
+  PictureHeader header;
+  header.height = decoder.jpeg.image_height;
+  header.width = decoder.jpeg.image_width;
+  header.orientation = OrientationOf(decoder.jpeg);
+  const J_COLOR_SPACE colours = decoder.jpeg.jpeg_color_space;
+  jpeg_destroy_decompress(&decoder.jpeg);
+  if (colours == JCS_CMYK || colours == JCS_YCCK) {
+    return absl::InvalidArgumentError(
+        "is a JPEG picture in CMYK, want grey or RGB; convert it, as colours depend on its "
+        "profile");
+  }
+  if (colours != JCS_GRAYSCALE && colours != JCS_YCbCr && colours != JCS_RGB) {
+    return absl::InvalidArgumentError(
+        "is a JPEG picture in colours that are not known, want grey or RGB");
+  }
+  return header;
+}
+
+absl::Status DecodeJpeg(absl::Span<const uint8_t> file, int reduction, Picture* out) {
+  TESSERA_CHECK(reduction == 1 || reduction == 2 || reduction == 4 || reduction == 8);
+  Decoder decoder;
+  Init(&decoder);
+  if (setjmp(decoder.failed) != 0) return Failure(&decoder);
+  Begin(file, &decoder);
+  jpeg_decompress_struct& jpeg = decoder.jpeg;
+  jpeg.out_color_space = JCS_EXT_RGBX;
+  jpeg.scale_num = 8 / static_cast<unsigned>(reduction);
+  jpeg.scale_denom = 8;
+  jpeg_calc_output_dimensions(&jpeg);
+  out->height = jpeg.output_height;
+  out->width = jpeg.output_width;
+  const size_t row_bytes = static_cast<size_t>(out->width) * Picture::kChannels;
+  try {
+    out->pixels.resize(out->height * row_bytes);
+  } catch (...) {
+    jpeg_destroy_decompress(&jpeg);
+    throw;
+  }
+  jpeg_start_decompress(&jpeg);
+  while (jpeg.output_scanline < jpeg.output_height) {
+    JSAMPROW row = out->pixels.data() + jpeg.output_scanline * row_bytes;
+    jpeg_read_scanlines(&jpeg, &row, 1);
+  }
+  jpeg_finish_decompress(&jpeg);
+  jpeg_destroy_decompress(&jpeg);
+  return absl::OkStatus();
+}
+
+}  // namespace tessera
