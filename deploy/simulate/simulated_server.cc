@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/simulate/simulated_client.h"
 #include "deploy/simulate/simulated_coordinator.h"
+#include "deploy/simulate/simulated_cores.h"
 #include "server/core/core_messages.h"
 #include "server/shard/shard_messages.h"
 
@@ -68,7 +69,7 @@ void SimulatedServer::AnswerCores() {
       ++i;
       continue;
     }
-    pull_payload_bytes_ += request.client->TakeCore(
+    pull_payload_bytes_ += request.cores->Answer(
         rank_, request.call,
         core.ok() ? absl::StatusOr<std::shared_ptr<const Core>>(**core) : core.status());
     core_requests_.erase(core_requests_.begin() + static_cast<int64_t>(i));

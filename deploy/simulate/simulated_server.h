@@ -24,6 +24,7 @@
 namespace tessera {
 
 class SimulatedCoordinator;
+class SimulatedCores;
 
 class SimulatedServer {
  public:
@@ -52,11 +53,11 @@ class SimulatedServer {
   // Attaches to the coordinator, and keeps telling it of this server.
   void Start();
   void Take(Request request);
-  // The keys of a core: the answer is the client's TakeCore.
+  // The keys of a core: the answer is its Answer.
   struct CoreRequest {
     MemberId member;
     uint64_t number = 0;
-    SimulatedClient* client = nullptr;
+    SimulatedCores* cores = nullptr;
     uint64_t call = 0;
   };
   void TakeCoreRequest(const CoreRequest& request);

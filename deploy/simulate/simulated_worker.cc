@@ -86,7 +86,7 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
   renewing_ = true;
   RenewAfter(renew_interval_);
 
-  SimulatedClient::Options data;
+  SimulatedClientOptions data;
   data.machine = options_.machine;
   data.member = member_;
   data.kind = static_cast<int>(around_.recipe->payload);

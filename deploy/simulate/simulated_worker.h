@@ -1,4 +1,4 @@
-// One worker, from joining to leaving: what worker/worker_process.cc is in a real job, with the very
+// One worker, from joining to leaving: what worker/worker_membership.cc is in a real job, with the very
 // same train loop.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_WORKER_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_WORKER_H_
