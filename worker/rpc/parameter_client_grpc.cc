@@ -244,7 +244,8 @@ absl::Status ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterAr
   if (tasks_.empty()) TakeUpServers();
   TESSERA_CHECK(keys.slices.size() == (links_.is_replicated() ? 1 : links_.size()));
   absl::Status status = values_.Begin(keys, values, requests_.is_outside());
-  // Where placement is replicated and no server is beside it this worker is no member any more, which its lease will say.
+  // Where placement is replicated and no server is beside it this worker is no member any more, which its lease will
+  // say.
   for (size_t s = 0; s < links_.size() && status.ok(); ++s) {
     if (!links_.is_pulled_from(s)) continue;
     status = values_.Await(s, links_.part_of(s));
@@ -363,7 +364,8 @@ void ParameterClientGrpc::TellValues() {
   for (const Task& task : tasks_) {
     if (task.is_push) continue;
     const int64_t so_far = task.call == nullptr ? 0 : task.pull->written();
-    written_[links_.part_of(task.server)] = task.done ? std::numeric_limits<int64_t>::max() : so_far;
+    written_[links_.part_of(task.server)] =
+        task.done ? std::numeric_limits<int64_t>::max() : so_far;
   }
   values_.Tell(written_);
 }

@@ -138,8 +138,8 @@ class ParameterClientGrpc final : public ParameterClient {
   CoreCalls::Options CoreOptions();
   // Servers may have changed since the last exchange.
   void TakeUpServers();
-  // In mid-exchange: gives up pushes to servers that have gone, and repeats what a shard that has moved has not answered
-  // for good.
+  // In mid-exchange: gives up pushes to servers that have gone, and repeats what a shard that has moved has not
+  // answered for good.
   void FollowServers();
   void RepeatAt(size_t shard);
   absl::Status PreparePush(const OutgoingPush& push, const KeySet& keys,

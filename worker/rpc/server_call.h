@@ -115,8 +115,8 @@ class PullFromServer final : public ServerCall {
   void TellWritten() { tells_written_ = true; }
   // Bytes of values that are where they belong. Any thread.
   int64_t written() const { return written_.load(std::memory_order_acquire); }
-  // Of a successful call. A subnet's fetch may say that the round is cut otherwise than was asked for, or that exchanges
-  // are of the whole model by now; a pull of a core's entries that the core is not known.
+  // Of a successful call. A subnet's fetch may say that the round is cut otherwise than was asked for, or that
+  // exchanges are of the whole model by now; a pull of a core's entries that the core is not known.
   const ServerAnswer& answer() const { return answer_; }
 
   void OnReadDone(bool ok) override;

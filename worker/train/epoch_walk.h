@@ -51,9 +51,11 @@ class EpochWalk {
   //   kInvalidArgument  the epoch has other steps with this worker's rows than with those of the others
   absl::Status BeginOrder();
 
-  // The rows of the minibatch behind the present one; empty where that is another epoch's. They live until the next call.
+  // The rows of the minibatch behind the present one; empty where that is another epoch's. They live until the next
+  // call.
   absl::Span<const uint32_t> NextRows();
-  // The rows of the present minibatch, until the next call of any method; empty where minibatches are of rows of others.
+  // The rows of the present minibatch, until the next call of any method; empty where minibatches are of rows of
+  // others.
   absl::Span<const uint32_t> Rows();
   // The present minibatch is done. True: the epoch is, too.
   bool EndStep();

@@ -28,8 +28,8 @@ class LearnerValues {
   // The learner's values have just been replaced by the servers'.
   absl::Status Adopt();
 
-  // A core's keys come while the next minibatches are computed: asks for those that the next exchange wants, if it wants
-  // any and they were not asked for.
+  // A core's keys come while the next minibatches are computed: asks for those that the next exchange wants, if it
+  // wants any and they were not asked for.
   void AskCores();
   // Waits for them.
   absl::Status TakeCores();

@@ -39,8 +39,8 @@ class LoopProgress final : public TrainWaits {
         told_phases_(phases_.seconds()),
         traffic_before_(before ? before->traffic : Traffic()) {}
 
-  // Where the loop is. What it has of the minibatches' losses and examples, and the last exchange that was made, is kept
-  // in `at`, whose other fields are filled in here.
+  // Where the loop is. What it has of the minibatches' losses and examples, and the last exchange that was made, is
+  // kept in `at`, whose other fields are filled in here.
   WorkerCursor at;
   WorkerCursor cursor() const;
 
@@ -55,8 +55,8 @@ class LoopProgress final : public TrainWaits {
   bool is_at(TrainWork work) const { return at.progress.work == work; }
   // The losses of minibatches are known.
   absl::Status Note(const absl::StatusOr<Losses>& losses);
-  // A minibatch begins, and ends: whoever watches over the loop is told. What it waited for others does not count in its
-  // speed.
+  // A minibatch begins, and ends: whoever watches over the loop is told. What it waited for others does not count in
+  // its speed.
   void BeginStep();
   void EndStep();
   // Minibatches are of the subnet at `place` from now on; nullopt: of the whole model.

@@ -40,8 +40,8 @@ class WorkerEvaluation {
   WorkerEvaluation(const v1::Job& job, const Recipe& recipe, const Datasets* data, Learner* learner,
                    ParameterClient* servers, Coordination* coordination, LoopProgress* progress);
 
-  // By a worker that has made exchange `after` and reads its part of the rows as `cut` says. Returns once it is over. The
-  // first error is the worker's end.
+  // By a worker that has made exchange `after` and reads its part of the rows as `cut` says. Returns once it is over.
+  // The first error is the worker's end.
   absl::StatusOr<Outcome> Run(const Coordination::Arrival& arrival, Exchange after,
                               const EpochCut& cut);
 
