@@ -125,7 +125,7 @@ void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const KeySet* u
   values_.Begin(value_keys, values, /*outside=*/kind == Kind::kReadOutside);
   answers_.Begin(world_.time());
   pushes_left_ = kind == Kind::kPushPull ? servers_.size() : 0;
-  pulls_left_ = servers_.size();
+  pulls_left_ = options_.is_replicated() ? 1 : servers_.size();
   failed_ = absl::OkStatus();
   for (uint32_t s = 0; s < servers_.size(); ++s) {
     servers_[s].sizes = SizesAt(s);
@@ -134,7 +134,7 @@ void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const KeySet* u
     if (kind == Kind::kPushPull) {
       SetPushBytes(s, updates_.Encode(s));
       world_.network.Send(options_.machine, to, servers_[s].sizes.push_wire_bytes, arrive);
-    } else {
+    } else if (!options_.is_peer(s)) {
       world_.network.Signal(options_.machine, to, arrive);
     }
   }
@@ -160,13 +160,17 @@ void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
   if (call != call_ || process_.crashed()) return;
   const Server& to = servers_[server];
   SimulatedServer::Request request;
-  request.kind = kind_;
+  request.kind = options_.is_peer(server) ? Kind::kPush : kind_;
   request.rest = push_.rest;
-  request.read = {options_.member, push_.exchange, this, call, value_keys_->On(server)};
+  request.read = {options_.member, push_.exchange, this, call,
+                  value_keys_->On(options_.part_of(server))};
   if (kind_ == Kind::kPushPull) {
     request.push = updates_.Make(server, to.base);
-    traffic_.push_payload_bytes += to.sizes.push_payload_bytes;
-    traffic_.push_wire_bytes += to.sizes.push_wire_bytes;
+    // What goes to the server beside this worker leaves no machine.
+    if (!options_.is_replicated() || options_.is_peer(server)) {
+      traffic_.push_payload_bytes += to.sizes.push_payload_bytes;
+      traffic_.push_wire_bytes += to.sizes.push_wire_bytes;
+    }
   }
   to.server->Take(std::move(request));
 }

@@ -16,10 +16,12 @@ SimulatedUpdates::SimulatedUpdates(const SimulatedClientOptions* options,
                                    std::vector<const ShardTraits*> shards, bool moves_cores)
     : options_(*options), shards_(std::move(shards)), parts_(shards_.size()) {
   for (const ShardTraits* shard : shards_) dense_.slices.push_back(shard->slices);
+  if (options_.is_replicated()) dense_.slices.resize(1);
   const CodecChoice& codecs = options_.codecs;
   if (codecs.push == Codec() && !codecs.holds_back() && !moves_cores) return;
   if (!options_.moves_values && codecs.push->selective() != nullptr) return;
   UpdateCoder::Options coding{codecs, shards_.front()->shape, options_.seed, options_.rank};
+  coding.placement = options_.placement;
   coding.layers = options_.layers;
   coder_.emplace(std::move(coding));
 }
@@ -37,7 +39,7 @@ void SimulatedUpdates::Begin(const OutgoingPush& push, const KeySet& keys,
 
 const ShardSlices& SimulatedUpdates::Slices(size_t server) const {
   const bool is_part = keys_->subnet.has_value() || keys_->layers.has_value();
-  return is_part ? keys_->slices[server] : dense_.slices[server];
+  return (is_part ? *keys_ : dense_).slices[options_.part_of(server)];
 }
 
 int64_t SimulatedUpdates::Encode(size_t server) {
@@ -47,7 +49,7 @@ int64_t SimulatedUpdates::Encode(size_t server) {
   if (!is_coded()) return Slices(server).bytes();
   if (coder_) {
     UpdateRuns runs;
-    const std::unique_ptr<UpdatePayload> payload = coder_->Make(server, &runs);
+    const std::unique_ptr<UpdatePayload> payload = coder_->Make(options_.part_of(server), &runs);
     while (payload->left() > 0) {
       for (const grpc::Slice& made : payload->Next(kChunkBytes, nullptr)) {
         const auto slice = std::make_shared<const grpc::Slice>(made);
@@ -79,12 +81,13 @@ ReceivedPush SimulatedUpdates::Make(size_t server, Version base) {
   ReceivedPush push;
   push.member = options_.member;
   push.exchange = push_.exchange;
-  push.base = base;
+  push.base = options_.is_peer(server) ? Version() : base;
+  push.from_peer = options_.is_peer(server);
   push.kind = push_.kind ? static_cast<int>(*push_.kind) : options_.kind;
   push.whole_next = push_.whole_next;
   push.layout_hash = shards_[server]->layout_hash;
   push.examples = push_.examples;
-  push.keys = keys_->On(server);
+  push.keys = keys_->On(options_.part_of(server));
   // What server/rpc/push_call.cc makes of the header.
   if (keys_->layers) push.summed = std::max<uint64_t>(1, push_.summed);
   if (keys_->is_sparse()) {

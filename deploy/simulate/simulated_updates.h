@@ -1,8 +1,8 @@
 // What a simulated worker pushes, as servers receive it.
 //
 // No byte is copied where updates are f32: the push on its way is the learner's update itself. Other codecs than f32 do
-// write bytes, with the very objects that worker/rpc uses. Where nobody looks at values, the payload of a selective codec
-// is empty, and its size on the network is the codec's forecast.
+// write bytes, with the very objects that worker/rpc uses. Where nobody looks at values, the payload of a selective
+// codec is empty, and its size on the network is the codec's forecast.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_UPDATES_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_UPDATES_H_
 

@@ -1,7 +1,8 @@
 // What a server's answer brings, in the arrays of a simulated worker's learner.
 //
-// Values are copied once, when the server takes the snapshot; that they are on their way for a while is a matter of time
-// only. Other codecs than f32 write bytes and read them, with the very objects that server/rpc and worker/rpc use.
+// Values are copied once, when the server takes the snapshot; that they are on their way for a while is a matter of
+// time only. Other codecs than f32 write bytes and read them, with the very objects that server/rpc and worker/rpc
+// use.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_VALUES_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_VALUES_H_
 

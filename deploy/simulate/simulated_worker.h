@@ -111,6 +111,7 @@ class SimulatedWorker {
   uint64_t next_renewal_ = 0;
   uint64_t drain_seen_ = 0;
   uint64_t workers_known_ = 0;
+  uint64_t servers_known_ = 0;
   absl::StatusOr<v1::RenewReply> renewed_;
   absl::Status lost_;
   absl::Status outcome_;
