@@ -2,40 +2,58 @@
 #ifndef TESSERA_WORKER_WORKER_PROCESS_H_
 #define TESSERA_WORKER_WORKER_PROCESS_H_
 
-#include <functional>
 #include <memory>
-#include <string>
-#include <vector>
+#include <optional>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "kernels/backend.h"
-#include "kernels/devices.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "common/etcd/coordinator_key.h"
+#include "common/etcd/etcd_client.h"
+#include "proto/coordinator.pb.h"
+#include "proto/job.pb.h"
+#include "worker/prepared_worker.h"
+#include "worker/rpc/layer_exchange.h"
+#include "worker/train/train_loop.h"
+#include "worker/worker_membership.h"
+#include "worker/worker_options.h"
 
 namespace tessera {
 
-struct WorkerOptions {
-  std::string job_path;
-  // "a.b=v", as given by --set.
-  std::vector<std::string> overrides;
-  // The wanted rank; -1: the lowest free one.
-  int rank = -1;
-  // Where other workers reach this one, host:port, in methods in which they need to; empty: loopback, any port.
-  std::string listen;
-  // host:port of server 0; empty: the first address in cluster.servers.
-  std::string coordinator;
-  // The devices that there are.
-  std::function<absl::StatusOr<std::unique_ptr<Backend>>(absl::string_view device, int threads,
-                                                         const DeviceOptions& options)>
-      make_backend = CreateBackend;
-};
+// One thread, the process's main one, but for OnSignal.
+class WorkerProcess {
+ public:
+  // `options` outlives it.
+  explicit WorkerProcess(const WorkerOptions* options) : options_(*options) {}
 
-// Trains and returns the process's exit code:
-//   0  the job ended normally, or this worker was asked to leave by SIGTERM or Ctrl-C and did
-//   1  it could not go on; the last log line of level E says why
-//   2  wrong job, flag, data or device, before joining
-// The first signal lets it finish its exchange and leave; the second one ends it.
-int RunWorker(const WorkerOptions& options);
+  // Everything that can be wrong before anybody is told of this worker.
+  absl::Status Prepare(const v1::Job& job);
+  // Trains from joining to leaving; joins again where the job goes back to a checkpoint.
+  absl::Status Train();
+  // Called by the signal thread.
+  void OnSignal(int count);
+
+  // The rest is of what has become of it, after Train.
+  bool joined() const;
+  // Whether the worker was asked to leave while the job went on, and did.
+  bool left_early() const;
+  // Whether what Train returned is that it was asked to leave before it had begun, and did.
+  bool has_left(const absl::Status& status) const;
+
+ private:
+  // A membership in the place of the present one, whose admission and work it continues.
+  WorkerMembership* Begin(v1::JoinReply before, std::optional<LifeBefore> work);
+
+  const WorkerOptions& options_;
+  std::unique_ptr<PreparedWorker> worker_;
+  std::unique_ptr<LayerExchange> layers_;  // where workers train different layers
+  std::unique_ptr<EtcdClient> etcd_;       // where the servers elect the coordinator
+  std::unique_ptr<CoordinatorFinder> finder_;
+
+  mutable absl::Mutex mutex_;
+  std::unique_ptr<WorkerMembership> membership_ ABSL_GUARDED_BY(mutex_);
+  bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;
+};
 
 }  // namespace tessera
 

@@ -44,7 +44,7 @@ void OnSecurity(const v1::Job& job, Notes* notes) {
   notes->push_back(absl::StrCat(loaded.message(), "; a program that is started here ends with 2"));
 }
 
-// Notes what a linear worker will ask for when it starts (worker/worker_layers.cc).
+// Notes what a linear worker will ask for when it starts (worker/layer_door.cc).
 void OnLinearWorkers(const v1::Job& job, const Recipe& recipe, Notes* notes) {
   if (!recipe.split) return;
   for (const std::string& address : job.cluster().servers().addresses()) {

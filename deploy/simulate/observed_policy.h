@@ -12,10 +12,11 @@ namespace tessera {
 
 // What has happened to the policy since the last look.
 struct PolicyNews {
-  // The member whose push was folded; 0: nobody's was.
+  // The member whose push was folded last; 0: nobody's was.
   MemberId folded;
-  // Whether there are other members than before.
-  bool members_changed = false;
+  // Others may read now than the one whose push was folded: there are other members than before, or several pushes were
+  // folded.
+  bool concerns_all = false;
 };
 
 class ObservedPolicy final : public ForwardingPolicy {
@@ -25,10 +26,11 @@ class ObservedPolicy final : public ForwardingPolicy {
       : ForwardingPolicy(std::move(policy)), news_(*news) {}
 
   void SetMembers(const Plan& plan) override {
-    news_.members_changed = true;
+    news_.concerns_all = true;
     ForwardingPolicy::SetMembers(plan);
   }
   Verdict OnPush(const PushFacts& push) override {
+    news_.concerns_all = news_.concerns_all || news_.folded != MemberId();
     news_.folded = push.member;
     return ForwardingPolicy::OnPush(push);
   }

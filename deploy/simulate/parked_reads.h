@@ -4,7 +4,7 @@
 // it. The first concerns one member at a time. For the second, policies let members read by how far
 // all have come, so that a read after an early exchange is allowed no later than one after a late
 // one: the earliest is asked first, and the others wait with it. Only a change of members may change
-// the answers in another way, and then all are asked.
+// the answers in another way, or several pushes that are folded at once, and then all are asked.
 #ifndef TESSERA_DEPLOY_SIMULATE_PARKED_READS_H_
 #define TESSERA_DEPLOY_SIMULATE_PARKED_READS_H_
 
@@ -42,7 +42,7 @@ class ParkedReads {
   // Calls answer(read, result) for every read that is allowed now, or refused, after `news`.
   template <typename Answer>
   void Serve(Shard* shard, const PolicyNews& news, Answer answer) {
-    if (news.members_changed) ServeAll(shard, answer);
+    if (news.concerns_all) ServeAll(shard, answer);
     if (const auto found = behind_push_.find(news.folded); found != behind_push_.end()) {
       const ParkedRead read = found->second;
       behind_push_.erase(found);

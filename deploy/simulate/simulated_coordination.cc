@@ -3,11 +3,36 @@
 #include "common/base/check.h"
 
 namespace tessera {
+namespace {
+
+// That of worker/rpc/coordinator_client.cc.
+constexpr SimNanos kPollInterval = kNanosPerSecond / 20;
+
+}  // namespace
 
 absl::Status SimulatedCoordination::BeginTraining() {
   return coordinator_.Ask(&process_, machine_, [this](Coordinator& coordinator, absl::Time now) {
     return coordinator.BeginTraining(member_, now);
   });
+}
+
+absl::Status SimulatedCoordination::EndWarmUp() {
+  while (true) {
+    v1::RenewRequest request;
+    request.set_member(member_.value());
+    *request.mutable_progress() = ToProto(progress_);
+    request.set_drain_seen(drain_exchange_.value());
+    request.set_ends_warm_up(true);
+    TESSERA_ASSIGN_OR_RETURN(
+        const v1::RenewReply reply,
+        coordinator_.Ask(&process_, machine_, [&](Coordinator& coordinator, absl::Time now) {
+          return coordinator.Renew(request, now);
+        }));
+    if (reply.begin_first().empty()) return absl::OkStatus();
+    const uint64_t ticket = process_.Ticket();
+    world_.events.After(kPollInterval, [process = &process_, ticket] { process->Wake(ticket); });
+    if (!process_.Wait()) return absl::CancelledError("cancelled");
+  }
 }
 
 absl::StatusOr<v1::EpochCut> SimulatedCoordination::AskEpoch(uint64_t epoch, uint64_t step) {

@@ -9,18 +9,25 @@
 #include <vector>
 
 #include "deploy/simulate/simulated_coordinator.h"
+#include "deploy/simulate/simulated_process.h"
+#include "deploy/simulate/simulated_world.h"
 #include "worker/train/message_coordination.h"
 
 namespace tessera {
 
 class SimulatedCoordination final : public MessageCoordination {
  public:
-  // Coordinator and process outlive this.
-  SimulatedCoordination(SimulatedCoordinator* coordinator, SimulatedProcess* process, int machine,
-                        MemberId member)
-      : coordinator_(*coordinator), process_(*process), machine_(machine), member_(member) {}
+  // Coordinator, process and world outlive this.
+  SimulatedCoordination(SimulatedCoordinator* coordinator, SimulatedProcess* process,
+                        SimulatedWorld* world, int machine, MemberId member)
+      : coordinator_(*coordinator),
+        process_(*process),
+        world_(*world),
+        machine_(machine),
+        member_(member) {}
 
   absl::Status BeginTraining() override;
+  absl::Status EndWarmUp() override;
   Exchange drain_exchange() const override { return drain_exchange_; }
   int64_t step_budget() const override { return step_budget_; }
   void SetProgress(const TrainProgress& progress) override { progress_ = progress; }
@@ -38,6 +45,7 @@ class SimulatedCoordination final : public MessageCoordination {
 
   SimulatedCoordinator& coordinator_;
   SimulatedProcess& process_;
+  SimulatedWorld& world_;
   const int machine_;
   const MemberId member_;
   Exchange drain_exchange_;

@@ -1,9 +1,10 @@
 // One server: a real shard, and the time that its thread takes.
 //
-// It does what server/shard/shard_thread.cc does, in the same order: what has arrived, then one piece
-// of work, then the reads that may be answered. Folding a push, or committing without one, takes the
-// thread slice bytes / rate, and folding a part of the entries the part's bytes / rate; everything else takes
-// no time. What arrives meanwhile waits.
+// It runs the ServedShard that server/shard/shard_thread.cc runs, in the same order: what has arrived, then one piece
+// of work, then the reads that may be answered. Reads of exchanges wait here and not in there, where all of them are
+// asked after each push, which would take long with thousands of members (parked_reads.h). Folding a push, or
+// committing without one, takes the thread slice bytes / rate, and folding a part of the entries the part's bytes /
+// rate; everything else takes no time. What arrives meanwhile waits.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_SERVER_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_SERVER_H_
 
@@ -11,7 +12,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -19,16 +19,20 @@
 #include "deploy/simulate/parked_reads.h"
 #include "deploy/simulate/simulated_world.h"
 #include "proto/coordinator.pb.h"
+#include "server/shard/served_shard.h"
 #include "server/shard/shard.h"
 
 namespace tessera {
 
 class SimulatedCoordinator;
+class SimulatedCores;
 
 class SimulatedServer {
  public:
   struct Options {
     Shard::Options shard;
+    // Among the servers; that of its shard, but where every server holds all entries.
+    ShardId rank;
     int machine = 0;
     // Bytes of its slice that the thread folds per second; 0: no time.
     int64_t rate = 0;
@@ -39,7 +43,7 @@ class SimulatedServer {
   // What a client asks for, once it has arrived. The answers are calls of the client: Acknowledged
   // for a push, then Served for the values. Or NeedKeys for a push, after which the client asks again.
   struct Request {
-    enum class Kind { kPushPull, kPull, kReadOutside };
+    enum class Kind { kPushPull, kPush, kPull, kReadOutside };
     Kind kind = Kind::kPull;
     ReceivedPush push;
     ParkedRead read;
@@ -52,11 +56,11 @@ class SimulatedServer {
   // Attaches to the coordinator, and keeps telling it of this server.
   void Start();
   void Take(Request request);
-  // The keys of a core: the answer is the client's TakeCore.
+  // The keys of a core: the answer is its Answer.
   struct CoreRequest {
     MemberId member;
     uint64_t number = 0;
-    SimulatedClient* client = nullptr;
+    SimulatedCores* cores = nullptr;
     uint64_t call = 0;
   };
   void TakeCoreRequest(const CoreRequest& request);
@@ -64,8 +68,7 @@ class SimulatedServer {
 
   int machine() const { return machine_; }
   ShardId rank() const { return rank_; }
-  Shard& shard() { return shard_; }
-  const Shard& shard() const { return shard_; }
+  const Shard& shard() const { return served_.shard(); }
   size_t parked_reads() const { return reads_.size(); }
 
  private:
@@ -75,8 +78,6 @@ class SimulatedServer {
   SimNanos WorkTime();
   void AnswerReads();
   void Answer(const ParkedRead& read, absl::StatusOr<ReadResult> result);
-  void AnswerCores();
-  void TellCoreReport();
   void SetAlarm();
   void ApplyPlan(const v1::Plan& text);
   void AnswerProposal(const v1::Proposal& proposal);
@@ -91,14 +92,13 @@ class SimulatedServer {
   SimulatedWorld& world_;
   SimulatedCoordinator& coordinator_;
   PolicyNews news_;
-  Shard shard_;
+  ServedShard served_;
   const bool takes_parts_;  // pushes are of a part of the entries
   ParkedReads reads_;
   std::deque<Request> inbox_;
   // Bytes of pushes that are staged, where these are of parts.
   std::map<MemberId, int64_t> part_bytes_;
-  std::vector<CoreRequest> core_requests_;  // that wait
-  uint64_t core_reports_told_ = 0;
+  uint64_t core_reads_ = 0;  // so far
   bool busy_ = false;
   bool closed_ = false;
   // When the shard asked to be called; the number tells the last alarm from earlier ones.
@@ -106,8 +106,6 @@ class SimulatedServer {
   uint64_t alarm_number_ = 0;
   uint64_t push_payload_bytes_ = 0;
   uint64_t pull_payload_bytes_ = 0;
-  std::set<uint64_t> proposals_;  // not withdrawn
-  std::vector<Shard::Removed> removed_;
 };
 
 }  // namespace tessera

@@ -82,11 +82,12 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
     world.events.After(*options_.crashes_after, [this] { Crash(); });
   }
   coordination_ = std::make_unique<SimulatedCoordination>(around_.coordinator, process_.get(),
-                                                          options_.machine, member_);
+                                                          &world, options_.machine, member_);
   renewing_ = true;
+  servers_known_ = admission.server_list().generation();
   RenewAfter(renew_interval_);
 
-  SimulatedClient::Options data;
+  SimulatedClientOptions data;
   data.machine = options_.machine;
   data.member = member_;
   data.kind = static_cast<int>(around_.recipe->payload);
@@ -95,6 +96,8 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
   data.rank = Rank(admission.rank());
   if (around_.recipe->split) data.layers = around_.recipe->split->range(data.rank);
   data.job_digest = around_.job_digest;
+  data.placement = around_.recipe->placement;
+  data.home = admission.rank();
   data.moves_values = around_.moves_values;
   client_ =
       std::make_unique<SimulatedClient>(std::move(data), &world, process_.get(), around_.servers);
@@ -191,6 +194,7 @@ void SimulatedWorker::AskToRenew() {
   *request.mutable_progress() = ToProto(coordination_->progress());
   request.set_drain_seen(drain_seen_);
   request.set_workers_known(workers_known_);
+  request.set_servers_known(servers_known_);
   renewed_ = around_.coordinator->state().Renew(request, around_.world->time());
   around_.coordinator->Deliver();
   around_.world->network.Signal(around_.coordinator->machine(), options_.machine,
@@ -206,6 +210,8 @@ void SimulatedWorker::OnRenewed() {
     return;
   }
   coordination_->OnRenewed(*renewed_);
+  // Servers do not come and go here, so that the list is of no use.
+  if (renewed_->has_server_list()) servers_known_ = renewed_->server_list().generation();
   // A drain is acknowledged at once: all members wait for it.
   const bool told = drain_seen_ == renewed_->drain_exchange();
   drain_seen_ = renewed_->drain_exchange();

@@ -1,4 +1,4 @@
-// One worker, from joining to leaving: what worker/worker_process.cc is in a real job, with the very
+// One worker, from joining to leaving: what worker/worker_membership.cc is in a real job, with the very
 // same train loop.
 #ifndef TESSERA_DEPLOY_SIMULATE_SIMULATED_WORKER_H_
 #define TESSERA_DEPLOY_SIMULATE_SIMULATED_WORKER_H_
@@ -111,6 +111,7 @@ class SimulatedWorker {
   uint64_t next_renewal_ = 0;
   uint64_t drain_seen_ = 0;
   uint64_t workers_known_ = 0;
+  uint64_t servers_known_ = 0;
   absl::StatusOr<v1::RenewReply> renewed_;
   absl::Status lost_;
   absl::Status outcome_;

@@ -80,17 +80,15 @@ int Simulation::MachineOf(int process, int first) const {
   return options_.machines > 0 ? process % options_.machines : first + process;
 }
 
+int Simulation::first_worker_machine() const {
+  const bool is_replicated = recipe_.placement == Placement::kReplicated;
+  return is_replicated ? 0 : static_cast<int>(job_.cluster().servers().count());
+}
+
 absl::Status Simulation::Build() {
   digest_ = JobDigest(job_);
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe_));
-  if (recipe_.placement == Placement::kReplicated) {
-    return absl::UnimplementedError(absl::StrCat(
-        "simulation: method ", recipe_.name,
-        " is not simulated, as each of its servers has the whole model and a worker "
-        "beside it; tessera run runs it, and an asynchronous method with local_steps is the "
-        "nearest that is simulated"));
-  }
   const SelectiveCodec* const selective = recipe_.codecs.push->selective();
   if (options_.stub_gradients && selective != nullptr) {
     const PayloadForecast forecast = selective->Forecast(shape.size);
@@ -108,7 +106,6 @@ absl::Status Simulation::Build() {
         ", the neurons of the least hidden layer, which are dealt to them"));
   }
   TESSERA_RETURN_IF_ERROR(BuildLearning(shape));
-  const int servers = static_cast<int>(job_.cluster().servers().count());
   const int workers = static_cast<int>(job_.cluster().workers());
   SimNetwork::Options network;
   network.bandwidth = options_.bandwidth;
@@ -116,8 +113,8 @@ absl::Status Simulation::Build() {
   network.loopback_bandwidth = options_.loopback_bandwidth;
   network.message_cost = options_.message_cost;
   world_ = std::make_unique<SimulatedWorld>(
-      options_.machines > 0 ? options_.machines : servers + workers, options_.cores_per_machine,
-      network);
+      options_.machines > 0 ? options_.machines : first_worker_machine() + workers,
+      options_.cores_per_machine, network);
   TESSERA_ASSIGN_OR_RETURN(coordinator_, SimulatedCoordinator::Create(facts, 0, world_.get()));
   coordinator_->StartTicking();
   TESSERA_RETURN_IF_ERROR(BuildServers(shape));
@@ -198,11 +195,14 @@ absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exch
 
 absl::Status Simulation::BuildServers(const ModelShape& shape) {
   const int count = static_cast<int>(job_.cluster().servers().count());
+  const int shards = ShardCount(recipe_.placement, count);
   for (int rank = 0; rank < count; ++rank) {
     SimulatedServer::Options options;
     options.shard.shape = shape;
-    options.shard.shard = ShardId(rank);
-    options.shard.shard_count = count;
+    options.rank = ShardId(rank);
+    options.shard.shard = ShardId(shards > 1 ? rank : 0);
+    options.shard.shard_count = shards;
+    options.shard.placement = recipe_.placement;
     options.shard.seed = job_.seed();
     options.shard.kind = static_cast<int>(recipe_.payload);
     options.shard.codecs = recipe_.codecs;
@@ -229,7 +229,7 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
   const uint64_t k = rank.value();
   SimulatedWorker::Options options;
   options.rank = rank;
-  options.machine = MachineOf(static_cast<int>(k), static_cast<int>(servers_.size()));
+  options.machine = MachineOf(static_cast<int>(k), first_worker_machine());
   options.pace.seed = job_.seed();
   options.pace.worker = k;
   options.pace.step_time = StepTimeOf(job_.seed(), k, options_.step_time, options_.speed_spread);

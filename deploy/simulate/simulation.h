@@ -116,6 +116,8 @@ class Simulation {
   absl::Status AddWorker(Rank rank, uint64_t life);
   void OnCrash(Rank rank, uint64_t life);
   int MachineOf(int process, int first) const;
+  // Where every process has a machine of its own. Replicas are on the machines of the workers beside them.
+  int first_worker_machine() const;
   // The job stands still: no minibatch and no exchange for very long.
   void CheckProgress();
 

@@ -207,9 +207,6 @@ class Replicas(Test):
         code, _, error = tessera("run", write_job(self, job))
         self.assertEqual(code, 2)
         self.contains(error, "cluster.servers.count: got 2, want 3, the number of workers (cluster.workers)")
-        code, _, error = tessera("simulate", write_job(self, replicated(epochs=1)), "--step-time", "1ms")
-        self.assertEqual(code, 2)
-        self.contains(error, "method decentralized is not simulated")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 #include "worker/rpc/parameter_client_grpc.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/key_set_message.h"
-#include "common/rpc/transport.h"
 #include "worker/rpc/device_update_coder.h"
+#include "worker/rpc/device_values.h"
 #include "worker/rpc/update_coder.h"
 
 namespace tessera {
@@ -55,16 +56,13 @@ ParameterClientGrpc::ParameterClientGrpc(Options options, std::unique_ptr<PushCo
                                          std::unique_ptr<DeviceValues> device_values)
     : options_(std::move(options)),
       dense_keys_{std::nullopt, options_.slices, false, {}, std::nullopt},
-      coder_(std::move(coder)),
-      device_values_(std::move(device_values)),
+      links_({options_.servers, options_.placement, options_.home, options_.has_standbys,
+              options_.channels_per_server}),
+      update_(std::move(coder)),
+      values_(options_.coding, options_.slices, std::move(device_values)),
       requests_(OwnCaller(), options_.layout_hash, options_.coding.codecs.pull),
-      cores_(CoreOptions()) {
-  servers_.resize(options_.servers.size());
-  for (size_t s = 0; s < servers_.size(); ++s) {
-    servers_[s].address = options_.servers[s];
-    Connect(&servers_[s]);
-  }
-}
+      cores_(CoreOptions()),
+      versions_(links_.size()) {}
 
 v1::Caller ParameterClientGrpc::OwnCaller() const {
   v1::Caller caller;
@@ -81,16 +79,44 @@ CoreCalls::Options ParameterClientGrpc::CoreOptions() {
   for (const ShardSlices& slices : options_.slices) cores.entries.push_back(slices.size);
   cores.retry_time = options_.retry_time;
   cores.names_shards = options_.has_standbys;
-  cores.look_around = [this] { FollowLeaders(); };
-  cores.stub = [this](size_t server) { return servers_[server].stubs.back().get(); };
+  cores.look_around = [this] {
+    for (const size_t shard : links_.Move()) RepeatAt(shard);
+  };
+  cores.stub = [this](size_t server) { return links_.pulls(server); };
   return cores;
 }
 
-void ParameterClientGrpc::Connect(Server* server) {
-  server->stubs.clear();
-  for (int i = 0; i < options_.channels_per_server; ++i) {
-    server->stubs.push_back(std::make_unique<grpc::GenericStub>(OpenChannel(server->address)));
+void ParameterClientGrpc::SetServers(const v1::ServerList& list) {
+  if (!links_.Set(list)) return;
+  board_.Notify();
+  cores_.Notify();
+}
+
+void ParameterClientGrpc::TakeUpServers() {
+  links_.TakeUp();
+  versions_.resize(links_.size());
+}
+
+void ParameterClientGrpc::FollowServers() {
+  for (const size_t server : links_.Gone()) {
+    for (Task& task : tasks_) task.given_up = task.given_up || task.server == server;
   }
+  for (const size_t shard : links_.Move()) RepeatAt(shard);
+}
+
+void ParameterClientGrpc::RepeatAt(size_t shard) {
+  const bool pushes = std::any_of(tasks_.begin(), tasks_.end(), [shard](const Task& task) {
+    return task.server == shard && task.is_push && !task.done;
+  });
+  for (Task& task : tasks_) {
+    if (task.server != shard) continue;
+    // What it answered while the push was open may have been lost with it.
+    if (pushes && !task.is_push) task.done = false;
+    if (task.done) continue;
+    task.retry.Restart();
+    if (task.call != nullptr) task.call->Cancel();
+  }
+  cores_.Repeat(shard);
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after, const KeySet& keys,
@@ -118,7 +144,7 @@ absl::Status ParameterClientGrpc::BeginPushPull(const OutgoingPush& push, const 
   requests_.AskValues(value_keys, push.exchange, push.rest);
   AddPushes(update_keys);
   TESSERA_RETURN_IF_ERROR(AddPulls(value_keys, values));
-  WatchValues(push.sink, value_keys);
+  values_.Watch(push.sink);
   // gRPC's threads go on with it. What must be tried again is, in EndPushPull.
   if (!cancelled_.load(std::memory_order_acquire) && !away_.load(std::memory_order_acquire)) {
     StartDue(SteadyNow());
@@ -151,10 +177,10 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
   requests_.AskRows(dense_keys_, rows);
   const ParameterArrays arrays = {values};
   int64_t entries = 0;
-  if (replicated()) FollowServers(/*between_exchanges=*/true);
-  for (size_t s = 0; s < servers_.size(); ++s) {
-    if (!pulls_from(s)) continue;
-    Slice owned = OwnedRows(options_.slices[replicated() ? 0 : s], rows);
+  TakeUpServers();
+  for (size_t s = 0; s < links_.size(); ++s) {
+    if (links_.is_peer(s)) continue;
+    Slice owned = OwnedRows(options_.slices[links_.part_of(s)], rows);
     if (owned.size() == 0) continue;
     // In the caller's memory, which begins with the first of the rows.
     owned.parameter = 0;
@@ -163,7 +189,8 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
     ShardSlices slices;
     slices.slices = {owned};
     slices.size = owned.size();
-    AddPull(s, slices, arrays);
+    values_.AwaitSlices(s, slices, arrays);
+    AddTask(s, /*is_push=*/false);
     entries += owned.size();
   }
   TESSERA_CHECK(entries == static_cast<int64_t>(values.size()));
@@ -192,8 +219,8 @@ void ParameterClientGrpc::Cancel() {
 
 absl::Status ParameterClientGrpc::PreparePush(const OutgoingPush& push, const KeySet& keys,
                                               const ConstParameterArrays& update) {
-  TESSERA_RETURN_IF_ERROR(coder_->Begin(push, keys, update));
-  requests_.SetPush(push, keys, coder_->codec(), options_.kind);
+  TESSERA_RETURN_IF_ERROR(update_.Begin(push, keys, update));
+  requests_.SetPush(push, keys, update_.codec(), options_.kind);
   return absl::OkStatus();
 }
 
@@ -204,84 +231,40 @@ void ParameterClientGrpc::AddTask(size_t server, bool is_push) {
 }
 
 void ParameterClientGrpc::AddPushes(const KeySet& keys) {
-  FollowServers(/*between_exchanges=*/true);
-  sparse_push_ = keys.is_sparse() ? &keys : nullptr;
-  TESSERA_CHECK(replicated() || keys.slices.size() == servers_.size());
-  for (size_t s = 0; s < servers_.size(); ++s) {
-    if (replicated() && servers_[s].life == 0) continue;
-    servers_[s].payload = coder_->Make(replicated() ? 0 : s, &servers_[s].update);
-    servers_[s].sends_keys = false;
+  TakeUpServers();
+  TESSERA_CHECK(links_.is_replicated() || keys.slices.size() == links_.size());
+  for (size_t s = 0; s < links_.size(); ++s) {
+    if (!links_.is_there(s)) continue;
+    update_.Make(s, links_.part_of(s), links_.size());
     AddTask(s, /*is_push=*/true);
   }
 }
 
 absl::Status ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& values) {
-  if (tasks_.empty()) FollowServers(/*between_exchanges=*/true);
-  if (device_values_ != nullptr && !requests_.is_outside()) return AddDevicePulls(keys, values);
-  if (replicated()) {
-    TESSERA_CHECK(keys.slices.size() == 1);
-    // Without a server beside it this worker is no member any more, which its lease will say.
-    if (options_.home < servers_.size() && servers_[options_.home].life != 0) {
-      AddPull(options_.home, keys.slices[0], values);
-    }
-    return absl::OkStatus();
+  if (tasks_.empty()) TakeUpServers();
+  TESSERA_CHECK(keys.slices.size() == (links_.is_replicated() ? 1 : links_.size()));
+  absl::Status status = values_.Begin(keys, values, requests_.is_outside());
+  // Where placement is replicated and no server is beside it this worker is no member any more, which its lease will
+  // say.
+  for (size_t s = 0; s < links_.size() && status.ok(); ++s) {
+    if (!links_.is_pulled_from(s)) continue;
+    status = values_.Await(s, links_.part_of(s));
+    AddTask(s, /*is_push=*/false);
   }
-  TESSERA_CHECK(keys.slices.size() == servers_.size());
-  if (!keys.is_sparse()) {
-    for (size_t s = 0; s < servers_.size(); ++s) AddPull(s, keys.slices[s], values);
-    return absl::OkStatus();
-  }
-  sparse_pull_ = &keys;
-  sparse_values_ = &values;
-  for (size_t s = 0; s < servers_.size(); ++s) AddSparsePull(s, *keys.sparse[s]);
-  return absl::OkStatus();
-}
-
-void ParameterClientGrpc::AddPull(size_t server, const ShardSlices& slices,
-                                  const ParameterArrays& values) {
-  servers_[server].values.Assign(slices, values);
-  servers_[server].value_keys.reset();
-  const Codec& codec = options_.coding.codecs.pull;
-  if (!requests_.is_outside() && codec != Codec()) {
-    servers_[server].value_keys.emplace(codec, slices, options_.coding.shape);
-  }
-  AddTask(server, /*is_push=*/false);
-}
-
-std::unique_ptr<PullFromServer> ParameterClientGrpc::MakePull(Server* server) {
-  server->values.Rewind();
-  if (sparse_pull_ != nullptr) {
-    *requests_.pull()->mutable_keys()->mutable_sparse() =
-        ToMessage(sparse_pull_->sparse[server - servers_.data()]->core->name);
-  }
-  ValueWriter values =
-      device_pull_ != nullptr
-          ? ValueWriter(server->received, server->value_keys->bytes())
-          : ValueWriter(&server->values, server->value_keys ? &*server->value_keys : nullptr);
-  const auto shard = static_cast<size_t>(server - servers_.data());
-  if (requests_.subnet().has_value()) {
-    NameShard(shard, requests_.fetch()->mutable_caller());
-    return std::make_unique<PullFromServer>(&board_, *requests_.fetch(), *requests_.subnet(),
-                                            options_.layout_hash, std::move(values));
-  }
-  NameShard(shard, requests_.pull()->mutable_caller());
-  return std::make_unique<PullFromServer>(&board_, *requests_.pull(), options_.layout_hash,
-                                          std::move(values));
+  if (!status.ok()) tasks_.clear();
+  return status;
 }
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
                                                              absl::Status failed) {
-  pushed_time_ = begin;
-  first_value_time_ = absl::InfiniteFuture();
-  answer_ = ExchangeResult();
+  answers_.Begin(begin);
   const bool pulls = !tasks_.empty() && !tasks_.back().is_push;
   while (true) {
     const absl::Time now = SteadyNow();
     if (failed.ok() && cancelled_.load(std::memory_order_acquire)) {
       failed = absl::CancelledError("parameter client: cancelled");
     }
-    FollowServers(/*between_exchanges=*/false);
-    FollowLeaders();
+    FollowServers();
     const bool is_away = away_.load(std::memory_order_acquire);
     bool all_done = true;
     bool any_running = false;
@@ -299,13 +282,13 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
         if (failed.ok()) failed = status;
       } else if (task.call != nullptr && task.call->answered()) {
         const absl::Time let_go = task.call->end_time() + kLetGoTime;
-        if (let_go <= now) Connect(&servers_[task.server]);
+        if (let_go <= now) links_.Reconnect(task.server);
         wake = std::min(wake, std::max(let_go, now + kLetGoTime));
       }
       if (task.call != nullptr) any_running = true;
       if (!task.done) all_done = false;
     }
-    if (failed.ok() && watch_.is_on()) TellValues();
+    if (failed.ok() && values_.is_watched()) TellValues();
     if (all_done || (!failed.ok() && !any_running)) break;
     if (!failed.ok()) {
       for (Task& task : tasks_) {
@@ -317,23 +300,13 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
     board_.WaitUntil(wake);
   }
   tasks_.clear();
-  const bool has_values = !answer_.needs_all && !answer_.recut.has_value() && !answer_.is_whole;
-  if (failed.ok() && device_pull_ == nullptr && sparse_pull_ != nullptr && has_values) {
-    ScatterValues();
-  }
-  watch_.End();
-  sparse_push_ = nullptr;
-  sparse_pull_ = nullptr;
-  device_pull_ = nullptr;
+  values_.End(failed.ok() && answers_.have_values());
+  update_.End();
   if (!failed.ok()) return failed;
-  if (pulls && !requests_.is_rows()) RememberVersions();
-  const absl::Time end = SteadyNow();
-  const absl::Time first_value = std::min(end, std::max(pushed_time_, first_value_time_));
-  ExchangeResult result = answer_;
-  result.push_seconds = absl::ToDoubleSeconds(pushed_time_ - begin);
-  result.wait_seconds = absl::ToDoubleSeconds(first_value - pushed_time_);
-  result.pull_seconds = absl::ToDoubleSeconds(end - first_value);
-  return result;
+  if (pulls && !requests_.is_rows()) {
+    for (Versions& versions : versions_) versions.base = versions.pulled;
+  }
+  return answers_.Result(SteadyNow());
 }
 
 // Returns when the next one is due that is not yet.
@@ -343,73 +316,95 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
     if (task.done || task.call != nullptr) continue;
     if (task.retry.due() > now) {
       next = std::min(next, task.retry.due());
-      continue;
-    }
-    Server& server = servers_[task.server];
-    if (task.is_push) {
-      v1::PushHeader& header = *requests_.push();
-      header.set_from_peer(is_peer(task.server));
-      header.set_base_version(is_peer(task.server) ? 0 : server.base.value());
-      server.payload->Rewind();
-      header.set_payload_bytes(server.payload->bytes());
-      if (sparse_push_ != nullptr) NameCore(task.server);
-      NameShard(task.server, header.mutable_caller());
-      task.push = std::make_unique<PushToServer>(&board_, header, server.payload.get());
-      task.call = task.push.get();
-      task.push->Start(server.stubs.front().get());
+    } else if (task.is_push) {
+      StartPush(&task);
     } else {
-      watch_.Restart();
-      task.pull = MakePull(&server);
-      if (watch_.is_on()) task.pull->TellWritten();
-      task.call = task.pull.get();
-      task.pull->Start(server.stubs.back().get());
+      StartPull(&task);
     }
   }
   return next;
 }
 
-// Counts an attempt that has ended, and plans the next one where it may help.
-absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
-  Server& server = servers_[task->server];
-  const ServerCall& call = *std::exchange(task->call, nullptr);
-  if (task->is_push) {
+void ParameterClientGrpc::StartPush(Task* task) {
+  const size_t server = task->server;
+  UpdatePayload* const payload = update_.Payload(server);
+  v1::PushHeader& header = *requests_.push();
+  header.set_from_peer(links_.is_peer(server));
+  header.set_base_version(links_.is_peer(server) ? 0 : versions_[server].base.value());
+  header.set_payload_bytes(payload->bytes());
+  update_.NameCore(server, &header);
+  links_.Name(server, header.mutable_caller());
+  task->push = std::make_unique<PushToServer>(&board_, header, payload);
+  task->call = task->push.get();
+  task->push->Start(links_.pushes(server));
+}
+
+void ParameterClientGrpc::StartPull(Task* task) {
+  const size_t server = task->server;
+  values_.Restart();
+  if (const Core* const core = values_.core(server); core != nullptr) {
+    *requests_.pull()->mutable_keys()->mutable_sparse() = ToMessage(core->name);
+  }
+  if (requests_.subnet().has_value()) {
+    links_.Name(server, requests_.fetch()->mutable_caller());
+    task->pull = std::make_unique<PullFromServer>(&board_, *requests_.fetch(), *requests_.subnet(),
+                                                  options_.layout_hash, values_.Writer(server));
+  } else {
+    links_.Name(server, requests_.pull()->mutable_caller());
+    task->pull = std::make_unique<PullFromServer>(&board_, *requests_.pull(), options_.layout_hash,
+                                                  values_.Writer(server));
+  }
+  if (values_.is_watched()) task->pull->TellWritten();
+  task->call = task->pull.get();
+  task->pull->Start(links_.pulls(server));
+}
+
+void ParameterClientGrpc::TellValues() {
+  written_.assign(values_.parts(), 0);
+  for (const Task& task : tasks_) {
+    if (task.is_push) continue;
+    const int64_t so_far = task.call == nullptr ? 0 : task.pull->written();
+    written_[links_.part_of(task.server)] =
+        task.done ? std::numeric_limits<int64_t>::max() : so_far;
+  }
+  values_.Tell(written_);
+}
+
+void ParameterClientGrpc::Count(const Task& task, const ServerCall& call) {
+  if (task.is_push) {
     // What goes to the server beside this worker leaves no machine.
-    if (!replicated() || is_peer(task->server)) {
-      traffic_.push_payload_bytes += call.payload_bytes();
-      traffic_.push_wire_bytes += call.wire_bytes();
-    }
+    if (links_.is_replicated() && !links_.is_peer(task.server)) return;
+    traffic_.push_payload_bytes += call.payload_bytes();
+    traffic_.push_wire_bytes += call.wire_bytes();
   } else if (requests_.is_outside()) {
     traffic_.other_payload_bytes += call.payload_bytes();
   } else {
     traffic_.pull_payload_bytes += call.payload_bytes();
     traffic_.pull_wire_bytes += call.wire_bytes();
   }
+}
+
+// Counts an attempt that has ended, and plans the next one where it may help.
+absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
+  const size_t server = task->server;
+  const ServerCall& call = *std::exchange(task->call, nullptr);
+  Count(*task, call);
   const absl::Status& status = call.status();
-  if (status.ok() && task->is_push && task->push->need_keys()) return AddKeys(task->server);
+  if (status.ok() && task->is_push && task->push->need_keys()) {
+    if (update_.AddKeys(server)) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("server ", server, " at ", links_.address(server),
+                                            ": wants the keys of a core that came with the push"));
+  }
   if (status.ok()) {
     task->done = true;
     if (task->is_push) {
-      pushed_time_ = std::max(pushed_time_, call.end_time());
-    } else {
-      first_value_time_ = std::min(first_value_time_, call.first_byte_time());
-      server.pulled = Version(task->pull->version());
-      // Where servers differ, the next pull goes by one of them and finds the others agreed.
-      if (task->pull->recut().has_value()) answer_.recut = task->pull->recut();
-      // One that lost all its members on the way may not have heard of it.
-      answer_.is_whole = answer_.is_whole || task->pull->is_whole();
-      answer_.job_examples = std::max(answer_.job_examples, task->pull->job_examples());
-      answer_.plan = std::max(answer_.plan, Generation(task->pull->plan()));
-      answer_.needs_all = answer_.needs_all || task->pull->needs_all();
-      answer_.cores = std::max(answer_.cores, task->pull->cores());
-      if (task->pull->checkpoint_number() > answer_.checkpoint_number) {
-        answer_.checkpoint_number = task->pull->checkpoint_number();
-        answer_.checkpoint_step = task->pull->checkpoint_step();
-      }
-      if (device_pull_ != nullptr && task->pull->has_values()) {
-        return WriteDeviceValues(task->server);
-      }
+      answers_.OnPushed(call.end_time());
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
+    const ServerAnswer& answer = task->pull->answer();
+    answers_.OnAnswer(answer, call.first_byte_time());
+    versions_[server].pulled = answer.version;
+    return answer.has_values() ? values_.OnAnswer(server) : absl::OkStatus();
   }
   if (task->given_up && task->is_push) {
     task->done = true;
@@ -421,12 +416,8 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
   }
   const int attempts = task->retry.failures();
   const std::string tries = attempts > 1 ? absl::StrCat(" (", attempts, " attempts)") : "";
-  return absl::Status(status.code(), absl::StrCat("server ", task->server, " at ", server.address,
+  return absl::Status(status.code(), absl::StrCat("server ", server, " at ", links_.address(server),
                                                   ": ", status.message(), tries));
-}
-
-void ParameterClientGrpc::RememberVersions() {
-  for (Server& server : servers_) server.base = server.pulled;
 }
 
 }  // namespace tessera

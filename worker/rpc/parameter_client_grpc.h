@@ -15,17 +15,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include <grpcpp/channel.h>
-#include <grpcpp/generic/generic_stub.h>
-
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/base/wakeup.h"
@@ -33,15 +27,16 @@
 #include "common/layout/shard_map.h"
 #include "proto/coordinator.pb.h"
 #include "proto/parameter_server.pb.h"
+#include "worker/exchange/exchange_answers.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/rpc/core_calls.h"
-#include "worker/rpc/device_values.h"
 #include "worker/rpc/exchange_requests.h"
+#include "worker/rpc/incoming_values.h"
 #include "worker/rpc/push_coder.h"
-#include "worker/rpc/replica_runs.h"
+#include "worker/rpc/pushed_update.h"
 #include "worker/rpc/retry.h"
 #include "worker/rpc/server_call.h"
-#include "worker/rpc/value_watch.h"
+#include "worker/rpc/server_links.h"
 
 namespace tessera {
 
@@ -102,10 +97,10 @@ class ParameterClientGrpc final : public ParameterClient {
   const KeySet& dense_keys() const { return dense_keys_; }
   Traffic traffic() const override { return traffic_; }
   absl::StatusOr<std::vector<absl::Span<float>>> held_back() override {
-    return coder_->held_back();
+    return update_.coder().held_back();
   }
-  absl::Status AdoptHeldBack() override { return coder_->AdoptHeldBack(); }
-  absl::Span<float> learned() override { return coder_->learned(); }
+  absl::Status AdoptHeldBack() override { return update_.coder().AdoptHeldBack(); }
+  absl::Span<float> learned() override { return update_.coder().learned(); }
 
   // Replicated: the servers to push to. With standbys: who leads which shard. An older list than the last
   // one changes nothing. Any thread.
@@ -131,94 +126,53 @@ class ParameterClientGrpc final : public ParameterClient {
     bool done = false;
     bool given_up = false;  // its server has gone
   };
-  struct Server {
-    std::string address;
-    std::vector<std::unique_ptr<grpc::GenericStub>>
-        stubs;  // pushes go to the first, pulls to the last
-    UpdateRuns update;
-    std::unique_ptr<UpdatePayload> payload;
-    ValueRuns values;
-    std::optional<CodedKeys> value_keys;  // how values come; nullopt: as f32
-    std::vector<float> entries;           // a core's and an explorer's values, as they come
-    char* received = nullptr;             // where values are the device's
-    bool sends_keys = false;              // the core's, before the push's entries
-    Version base;
+  struct Versions {
+    Version base;  // of the next push
     Version pulled;
-    uint64_t life = 0;  // replicated; 0: none has this rank
   };
 
   ParameterClientGrpc(Options options, std::unique_ptr<PushCoder> coder,
                       std::unique_ptr<DeviceValues> device_values);
 
-  bool replicated() const { return options_.placement == Placement::kReplicated; }
-  bool is_peer(size_t server) const { return replicated() && server != options_.home; }
-  // Pulls are from this one, and where sharded from the others, too.
-  bool pulls_from(size_t server) const { return !is_peer(server); }
-  // Replicated: takes up the list of SetServers; in mid-exchange only what has gone.
-  void FollowServers(bool between_exchanges);
-  // With standbys: goes where shards are led now, and repeats there what is not answered.
-  void FollowLeaders();
-  void NameShard(size_t server, v1::Caller* caller) const {
-    if (options_.has_standbys) caller->set_shard(static_cast<uint32_t>(server));
-    if (replicated()) caller->set_life(servers_[server].life);
-  }
-  void Connect(Server* server);
   v1::Caller OwnCaller() const;
+  CoreCalls::Options CoreOptions();
+  // Servers may have changed since the last exchange.
+  void TakeUpServers();
+  // In mid-exchange: gives up pushes to servers that have gone, and repeats what a shard that has moved has not
+  // answered for good.
+  void FollowServers();
+  void RepeatAt(size_t shard);
   absl::Status PreparePush(const OutgoingPush& push, const KeySet& keys,
                            const ConstParameterArrays& update);
   void AddTask(size_t server, bool is_push);
   void AddPushes(const KeySet& keys);
   absl::Status AddPulls(const KeySet& keys, const ParameterArrays& values);
-  // Where values are the device's: each answer comes to the host, and goes on from there while others
-  // are still coming.
-  absl::Status AddDevicePulls(const KeySet& keys, const ParameterArrays& values);
-  absl::Status WriteDeviceValues(size_t server);
-  // Whoever sends values on to a device hears which are there.
-  void WatchValues(ValueSink* sink, const KeySet& keys);
-  void TellValues();
-  void AddSparsePull(size_t server, const SparseKeys& keys);
-  // Puts the values that have come where they belong.
-  void ScatterValues();
-  // The push is sent again, with the keys of its core.
-  absl::Status AddKeys(size_t server);
-  void NameCore(size_t server);
-  CoreCalls::Options CoreOptions();
-  void AddPull(size_t server, const ShardSlices& slices, const ParameterArrays& values);
-  std::unique_ptr<PullFromServer> MakePull(Server* server);
-  // Until all are done; with a failure, only until nothing of them is left. Times count from `begin`.
+  // Until all tasks are done; with a failure, only until nothing of them is left. Times count from `begin`.
   absl::StatusOr<ExchangeResult> RunTasks(absl::Time begin, absl::Status failed = absl::OkStatus());
   absl::StatusOr<ExchangeResult> EndExchange(absl::Time begin);
   absl::Time StartDue(absl::Time now);
+  void StartPush(Task* task);
+  void StartPull(Task* task);
   absl::Status Collect(Task* task, absl::Time now);
-  void RememberVersions();
+  void Count(const Task& task, const ServerCall& call);
+  // Whoever sends values on to a device hears which are there.
+  void TellValues();
 
   const Options options_;
   const KeySet dense_keys_;
-  const std::unique_ptr<PushCoder> coder_;
-  const std::unique_ptr<DeviceValues> device_values_;  // nullptr: values are the host's
-  std::vector<Server> servers_;
-  std::vector<Task> tasks_;
+  ServerLinks links_;
+  PushedUpdate update_;
+  IncomingValues values_;
   ExchangeRequests requests_;
+  CoreCalls cores_;
+  std::vector<Versions> versions_;  // by server
+  std::vector<Task> tasks_;
+  std::vector<int64_t> written_;  // by part: bytes of values that are in their place
+  ExchangeAnswers answers_;
+  Traffic traffic_;
   Wakeup board_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> away_{false};
-  std::atomic<bool> servers_changed_{false};
-  absl::Mutex mutex_;
-  v1::ServerList wanted_servers_ ABSL_GUARDED_BY(mutex_);
-  Traffic traffic_;
-  CoreCalls cores_;
-  // Of the exchange under way.
-  // Of a core's and an explorer's entries; nullptr: of others.
-  const KeySet* sparse_push_ = nullptr;
-  const KeySet* sparse_pull_ = nullptr;
-  const ParameterArrays* sparse_values_ = nullptr;
-  const KeySet* device_pull_ = nullptr;  // of values that are the device's
-  const ParameterArrays* pulled_arrays_ = nullptr;
-  ValueWatch watch_;
-  std::vector<int64_t> written_;  // what it is told
-  ExchangeResult answer_;         // without times
-  absl::Time pushed_time_;
-  absl::Time first_value_time_;
 };
 
 }  // namespace tessera

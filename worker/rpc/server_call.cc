@@ -144,11 +144,12 @@ absl::Status PullFromServer::TakeChunk() {
                                    : "pull: answer has no header, want it in the first chunk");
   }
   if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
-  if (!has_values() && payload.size() > 0) {
+  if (!answer_.has_values() && payload.size() > 0) {
     return absl::InternalError(absl::StrCat("pull: answer has ", payload.size(), " bytes of ",
-                                            is_whole_ ? "the whole model, which was not asked for"
-                                            : needs_all_ ? "a core that it says is not known"
-                                                         : "another cut than was asked for",
+                                            answer_.is_whole
+                                                ? "the whole model, which was not asked for"
+                                            : answer_.needs_all ? "a core that it says is not known"
+                                                                : "another cut than was asked for",
                                             ", want none"));
   }
   if (payload.size() > values_.left()) {
@@ -164,27 +165,27 @@ absl::Status PullFromServer::TakeChunk() {
 
 absl::Status PullFromServer::TakeHeader(const v1::ChunkHeader& header) {
   has_header_ = true;
-  version_ = header.version();
-  job_examples_ = header.examples();
-  plan_ = header.plan_generation();
-  cores_ = header.cores();
-  needs_all_ = header.need_keys();
-  checkpoint_number_ = header.checkpoint_number();
-  checkpoint_step_ = header.checkpoint_step();
+  answer_.version = Version(header.version());
+  answer_.job_examples = header.examples();
+  answer_.plan = Generation(header.plan_generation());
+  answer_.cores = header.cores();
+  answer_.needs_all = header.need_keys();
+  answer_.checkpoint_number = header.checkpoint_number();
+  answer_.checkpoint_step = header.checkpoint_step();
   if (header.layout_hash() != layout_hash_) {
     return absl::InvalidArgumentError(
         absl::StrCat("pull: layout_hash is ", absl::Hex(header.layout_hash()), ", want ",
                      absl::Hex(layout_hash_), "; the model or the number of servers differs"));
   }
-  if (needs_all_ && !asks_core_) {
+  if (answer_.needs_all && !asks_core_) {
     return absl::InternalError("pull: answer wants the keys of a core, and none was asked for");
   }
   return asked_.has_value() ? TakeCut(header) : absl::OkStatus();
 }
 
 absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
-  is_whole_ = header.whole_model();
-  if (is_whole_) return absl::OkStatus();
+  answer_.is_whole = header.whole_model();
+  if (answer_.is_whole) return absl::OkStatus();
   if (!header.has_subnet()) {
     return absl::InternalError("pull: answer has no subnet, want how the round is cut");
   }
@@ -194,16 +195,14 @@ absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
                                             place.seed, "), want round ", asked_->round, " (seed ",
                                             asked_->seed, ")"));
   }
-  if (!(place == *asked_)) recut_ = place;
+  if (!(place == *asked_)) answer_.recut = place;
   return absl::OkStatus();
 }
 
 absl::Status PullFromServer::Conclude(absl::Status status) {
   if (!broken_.ok()) return broken_;
   if (!status.ok()) return status;
-  if (has_header_ && (values_.left() == 0 || !has_values())) {
-    return status;
-  }
+  if (has_header_ && (values_.left() == 0 || !answer_.has_values())) return status;
   return absl::InternalError(absl::StrCat("pull: answer ended after ",
                                           values_.bytes() - values_.left(), " of ", values_.bytes(),
                                           " bytes"));

@@ -20,6 +20,7 @@
 #include "common/base/wakeup.h"
 #include "common/keyset/subnet.h"
 #include "proto/parameter_server.pb.h"
+#include "worker/exchange/exchange_answers.h"
 #include "worker/rpc/update_payload.h"
 #include "worker/rpc/value_writer.h"
 
@@ -114,25 +115,9 @@ class PullFromServer final : public ServerCall {
   void TellWritten() { tells_written_ = true; }
   // Bytes of values that are where they belong. Any thread.
   int64_t written() const { return written_.load(std::memory_order_acquire); }
-  // Of a successful answer: what was asked for came, and no word in its place.
-  bool has_values() const { return !recut_.has_value() && !is_whole_ && !needs_all_; }
-  // Of a successful fetch: set where the caller's place is another than it asked for, and no value
-  // came.
-  const std::optional<SubnetPlace>& recut() const { return recut_; }
-  // Of a successful fetch: there are no rounds any more, and no value came.
-  bool is_whole() const { return is_whole_; }
-  // Of a successful pull: no value came, as the server does not know the core that was asked for.
-  bool needs_all() const { return needs_all_; }
-  // Cores that have been selected.
-  uint64_t cores() const { return cores_; }
-  // Of a successful pull: the version of the values.
-  uint64_t version() const { return version_; }
-  // And the rows that its updates were computed from.
-  uint64_t job_examples() const { return job_examples_; }
-  uint64_t plan() const { return plan_; }
-  // And the checkpoint that has them, and its folder; 0: none.
-  uint64_t checkpoint_number() const { return checkpoint_number_; }
-  uint64_t checkpoint_step() const { return checkpoint_step_; }
+  // Of a successful call. A subnet's fetch may say that the round is cut otherwise than was asked for, or that
+  // exchanges are of the whole model by now; a pull of a core's entries that the core is not known.
+  const ServerAnswer& answer() const { return answer_; }
 
   void OnReadDone(bool ok) override;
 
@@ -150,15 +135,7 @@ class PullFromServer final : public ServerCall {
   std::atomic<int64_t> written_{0};
   grpc::ByteBuffer message_;
   bool has_header_ = false;
-  std::optional<SubnetPlace> recut_;
-  bool is_whole_ = false;
-  bool needs_all_ = false;
-  uint64_t cores_ = 0;
-  uint64_t version_ = 0;
-  uint64_t job_examples_ = 0;
-  uint64_t plan_ = 0;
-  uint64_t checkpoint_number_ = 0;
-  uint64_t checkpoint_step_ = 0;
+  ServerAnswer answer_;
   absl::Status broken_;
 };
 

@@ -15,7 +15,14 @@ namespace {
 const char* const kJobs[] = {"digits",        "digits_async",        "digits_local_sgd",
                              "digits_diloco", "digits_diloco_async", "digits_softsync",
                              "digits_ssp",    "digits_ist",          "digits_ist_tail",
-                             "digits_quant",  "digits_slim_dp"};
+                             "digits_quant",  "digits_slim_dp",      "digits_decentralized"};
+
+// Where every worker has a server beside it there are as many of these.
+std::vector<std::string> Size(const std::string& name, int workers, int servers) {
+  if (name == "digits_decentralized") servers = workers;
+  return {"cluster.workers=" + std::to_string(workers),
+          "cluster.servers=" + std::to_string(servers)};
+}
 
 TEST_CASE("every digits job learns, ends, and takes the same course twice", "[simulation]") {
   const std::string name = GENERATE(from_range(std::begin(kJobs), std::end(kJobs)));
@@ -39,7 +46,7 @@ TEST_CASE("workers that crash are replaced, and the job ends, the same way twice
   options.speed_spread = 0.5;
   options.fail_rate = 250;
   options.restart_after = int64_t{12} * kNanosPerSecond;
-  const v1::Job job = ReadDigits(name, {"cluster.workers=6", "cluster.servers=3"});
+  const v1::Job job = ReadDigits(name, Size(name, 6, 3));
   const Result first = Simulate(job, options);
   CHECK(first.outcome.ok());
   CHECK(first.report["members"]["lost"].get<int>() > 0);
@@ -123,6 +130,46 @@ TEST_CASE("one worker and one server take the time that a line of arithmetic say
   const double push = traffic["push_wire_bytes"].get<double>() / 125e6 + 50 * 2 * 0.001;
   CHECK(result.report["phases"][0]["push_seconds"].get<double>() == Approx(push).epsilon(1e-5));
   CHECK(result.report["phases"][0]["compute_seconds"].get<double>() == Approx(50 * 0.005));
+}
+
+TEST_CASE("replicas fold the same pushes, which cross a link once for each peer", "[simulation]") {
+  SimulationOptions options = Cluster();
+  options.speed_spread = 0.3;
+  options.stub_gradients = GENERATE(false, true);
+  CAPTURE(options.stub_gradients);
+  const v1::Job job = ReadDigits(
+      "digits_decentralized", {"codec={push: f32}", "train.epochs=0", "train.steps=30",
+                               "train.evaluate_every=0", "cluster.workers=4", "cluster.servers=4"});
+  const auto simulation = Simulation::Create(job, options, &Digits());
+  REQUIRE(simulation.ok());
+  while (!(*simulation)->Run(100000)) {
+  }
+  CHECK((*simulation)->outcome().ok());
+  const Json report = Json::parse((*simulation)->Report());
+  const int64_t bytes = 4 * (64 * 128 + 2 * 128 + 128 * 10 + 10);
+  CHECK(report["traffic"]["exchanges"] == 4 * 30);
+  CHECK(report["traffic"]["push_payload_bytes"] == 4 * 30 * 3 * bytes);
+  CHECK(report["traffic"]["pull_payload_bytes"] == 4 * (30 + 1) * bytes);
+  for (const auto& server : (*simulation)->servers()) {
+    CHECK(server->shard().counters().pushes == 4 * 30);
+    CHECK(server->shard().counters().version == Version(4 * 30));
+  }
+}
+
+TEST_CASE("a worker that warms up trains alone, and the others begin where it ended",
+          "[simulation]") {
+  const auto examples = [](const std::string& warmup) {
+    const Result result =
+        Simulate(ReadDigits("digits_decentralized",
+                            {"method={decentralized: {warmup_steps: " + warmup + "}}",
+                             "train.epochs=0", "train.steps=60", "train.evaluate_every=0"}),
+                 Cluster());
+    CHECK(result.outcome.ok());
+    CHECK(result.report["steps"] == 60);
+    return result.report["examples"].get<int>();
+  };
+  CHECK(examples("0") == 3 * 60 * 32);
+  CHECK(examples("20") == (60 + 2 * 40) * 32);
 }
 
 TEST_CASE("two workers on one core take twice as long to compute", "[simulation]") {
@@ -314,13 +361,12 @@ TEST_CASE("hundreds of stub workers make every exchange under every policy", "[s
   options.step_jitter = 0.5;
   options.stub_gradients = true;
   // Each has a neuron of every layer, where these are dealt.
-  const int workers = name.find("digits_ist") == 0 ? 90 : 400;
-  std::vector<std::string> overrides = {"cluster.workers=" + std::to_string(workers),
-                                        "cluster.servers=4",
-                                        "train.batch_size=2",
-                                        "train.epochs=0",
-                                        "train.steps=40",
-                                        "train.evaluate_every=0"};
+  const int workers = name.find("digits_ist") == 0 ? 90 : name == "digits_decentralized" ? 40 : 400;
+  std::vector<std::string> overrides = Size(name, workers, 4);
+  for (const char* more :
+       {"train.batch_size=2", "train.epochs=0", "train.steps=40", "train.evaluate_every=0"}) {
+    overrides.push_back(more);
+  }
   if (name == "digits_ist_tail") overrides.push_back("method.ist.tail_steps=20");
   const v1::Job job = ReadDigits(name, overrides);
   const Result result = Simulate(job, options);
