@@ -316,6 +316,13 @@ TEST_CASE("gradients are clipped by all methods but the one whose workers have h
       "gradient of all parameters\n");
 }
 
+TEST_CASE("values from a file are refused by name", "[job_check]") {
+  CHECK(
+      Errors(kJob, {"model.init=x.safetensors"}) ==
+      "--set model.init: got \"/jobs/x.safetensors\", want no such key in this build: a job begins "
+      "with random values, or goes on from a checkpoint (checkpoint.restore)\n");
+}
+
 TEST_CASE("labels are smoothed for one loss alone", "[job_check]") {
   CHECK(Errors(kJob, {"model.label_smoothing=0.1"}).empty());
   for (const std::string loss : {"sigmoid_cross_entropy", "mean_squared_error"}) {
