@@ -31,11 +31,14 @@ struct Batch {
   // own mean over rows, statistics and key.
   bool adds = false;
   bool more = false;
+  // In training: the caller changes the gradients before anybody else sees them, so that no work follows them, nor do
+  // they come to the host before NetworkArrays::FetchGradients.
+  bool holds_gradients = false;
 
   int64_t whole_rows() const { return minibatch_rows > 0 ? minibatch_rows : rows; }
   bool is_first() const { return first_row == 0; }
   bool is_last() const { return first_row + rows == whole_rows(); }
-  bool ends_gradients() const { return is_last() && !more; }
+  bool ends_gradients() const { return is_last() && !more && !holds_gradients; }
 };
 
 // Where a batch may be written, so that it need not be copied; null: anywhere.

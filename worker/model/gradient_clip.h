@@ -22,8 +22,8 @@ class GradientClip {
   static absl::StatusOr<std::unique_ptr<GradientClip>> Create(double clip_norm, Backend& backend);
 
   // Queued, behind the backward pass of a minibatch's last rows: its gradients become the clipped ones. The same bits
-  // for any number of threads; a gradient that is short enough keeps its bits. Copies that the host has are as they
-  // were until NetworkArrays::FetchGradients.
+  // for any number of threads; a gradient that is short enough keeps its bits. The batches have held their gradients
+  // (Batch::holds_gradients), so that none is on its way to the host.
   void Queue(Network* network);
 
  private:

@@ -13,7 +13,7 @@ bool SameKernels(const Batch& a, const Batch& b) {
   return a.rows == b.rows && a.inputs == b.inputs && a.labels == b.labels &&
          a.targets == b.targets && a.whole_rows() == b.whole_rows() &&
          a.is_first() == b.is_first() && a.is_last() == b.is_last() && a.adds == b.adds &&
-         a.more == b.more;
+         a.more == b.more && a.holds_gradients == b.holds_gradients;
 }
 
 }  // namespace

@@ -13,7 +13,9 @@ absl::Span<const uint32_t> MinibatchSteps::RowsOf(const Piece& piece) const {
 Batch MinibatchSteps::Fill(const Piece& piece, Network* network) {
   const BatchPlace place =
       network->input().Room(static_cast<int64_t>(RowsOf(piece).size()), piece.data->has_classes());
-  return rows_.FillPiece(*piece.data, piece.minibatch, piece.first, piece.epoch, place);
+  Batch batch = rows_.FillPiece(*piece.data, piece.minibatch, piece.first, piece.epoch, place);
+  batch.holds_gradients = clip_ != nullptr;
+  return batch;
 }
 
 bool MinibatchSteps::IsAhead(const Piece& piece) const {

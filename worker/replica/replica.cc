@@ -205,7 +205,7 @@ absl::Status Replica::FormUpdate() {
     for (size_t i = 0; i < network_->shape().parameters.size(); ++i) FormDelta(static_cast<int>(i));
   }
   formed_ = false;
-  // Those that came in the backward pass were not clipped.
+  // Clipping held them back in the backward pass.
   if (clip_ != nullptr && optimizer_ == nullptr && !sides_.update) {
     network_->arrays().FetchGradients();
   }

@@ -40,10 +40,10 @@ TEST_CASE("batch norms are found by layer, those of images by channel", "[batch_
   INFO(norms.status().message());
   REQUIRE(norms.ok());
   REQUIRE(norms->size() == 2);
-  CHECK((*norms)[0].layer == 1);
+  CHECK((*norms)[0].name == "layers.1");
   CHECK((*norms)[0].channels == 6);
   CHECK((*norms)[0].epsilon == 0.5);
-  CHECK((*norms)[1].layer == 4);
+  CHECK((*norms)[1].name == "layers.4");
   CHECK((*norms)[1].channels == 5);
   CHECK(ConstantsOf(*norms) == 22);
   CHECK(BatchNormsOf(v1::Model())->empty());
