@@ -28,6 +28,7 @@ void CudaGroupNorm::Backward(const GroupsShape& shape, const BackwardInput& in, 
   if (dscale != nullptr || dshift != nullptr) {
     using Op = cuda::GroupNormSumsOp;
     const MatrixShape columns{shape.rows * shape.positions, shape.channels};
+    TESSERA_CHECK(columns.rows < int64_t{1} << 32);
     void* const partial = scratch_.Of(ColumnSumsBytes<Op>(columns));
     if (partial == nullptr) return;
     SumColumns<Op>(columns,

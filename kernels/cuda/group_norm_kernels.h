@@ -136,7 +136,9 @@ struct GroupNormBackward : GroupBlock {
 struct GroupNormSumsOp {
   static constexpr int kSums = 2;
   static constexpr int kIn = 2;
-  struct Column {};
+  struct Column {
+    int64_t group;
+  };
   RowGroups of;
   const float* x;
   const float* dy;
@@ -145,11 +147,11 @@ struct GroupNormSumsOp {
   bool adds;      // to dscale and dshift
   float* dscale;  // null: not wanted
   float* dshift;  // null: not wanted
-  TESSERA_HOST_DEVICE Column At(int64_t) const { return {}; }
-  // dy, and x_hat.
-  TESSERA_HOST_DEVICE void Load(int64_t i, float* v) const {
-    const int64_t row = i / (of.positions * of.channels);
-    const int64_t group = row * of.groups + i % of.channels / of.group_channels();
+  TESSERA_HOST_DEVICE Column At(int64_t c) const { return {c / of.group_channels()}; }
+  // dy, and x_hat. `place` counts the positions of all rows, of which there are fewer than 2^32: 64 bits divide slowly.
+  TESSERA_HOST_DEVICE void LoadAt(const Column& column, int64_t place, int64_t i, float* v) const {
+    const uint32_t row = static_cast<uint32_t>(place) / static_cast<uint32_t>(of.positions);
+    const int64_t group = row * of.groups + column.group;
     v[0] = dy[i];
     v[1] = (x[i] - mean[group]) * inverse_sigma[group];
   }

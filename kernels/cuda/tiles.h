@@ -257,6 +257,13 @@ struct ColumnCut {
   int64_t blocks() const { return tiles * parts; }
 };
 
+// Whether an Op loads by column and row, LoadAt(column, row, element, values), which saves it divisions. It reads more
+// than its kIn values, so that fewer rows are in flight.
+template <typename Op, typename = void>
+struct HasLoadAt : std::false_type {};
+template <typename Op>
+struct HasLoadAt<Op, std::void_t<decltype(&Op::LoadAt)>> : std::true_type {};
+
 // First pass: partial[(part * kSums + s) * columns + c] = the sums of Op over a part of the rows of
 // column c, in f64. An Op has
 //   static constexpr int kSums, kIn;  using Column;
@@ -294,12 +301,14 @@ struct ColumnSums {
       const int64_t limit = (part + 1) * cut.part_rows;
       // No memory holds parts of 2^31 rows.
       auto left = static_cast<int32_t>((limit < rows ? limit : rows) - first);
+      int64_t row = first;
       int64_t i = first * columns + c;
       for (; left > (kAtOnce - 1) * kLanes; left -= kAtOnce * kLanes) {
-        AddRows<true>(column, left, i, sums);
+        AddRows<true>(column, left, row, i, sums);
+        row += kAtOnce * kLanes;
         i += kAtOnce * kLanes * columns;
       }
-      if (left > 0) AddRows<false>(column, left, i, sums);
+      if (left > 0) AddRows<false>(column, left, row, i, sums);
       TESSERA_UNROLL for (int s = 0; s < Op::kSums; ++s) shared.sums[s][y][x] = sums[s];
     } else {
       if (y >= Op::kSums) return;
@@ -311,15 +320,20 @@ struct ColumnSums {
 
  private:
   // Rows whose loads are in flight together: a dozen loads, and no more registers than kResident blocks have.
-  static constexpr int kAtOnce = Op::kIn == 1 ? 8 : 4;
+  static constexpr int kAtOnce = Op::kIn == 1 ? 8 : HasLoadAt<Op>::value ? 2 : 4;
 
   // A thread's next kAtOnce rows, or (kWhole is false) as many of them as are left.
   template <bool kWhole>
-  TESSERA_HOST_DEVICE void AddRows(const typename Op::Column& column, int32_t left, int64_t i,
-                                   double* sums) const {
+  TESSERA_HOST_DEVICE void AddRows(const typename Op::Column& column, int32_t left, int64_t row,
+                                   int64_t i, double* sums) const {
     float v[kAtOnce][Op::kIn];
     TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
-      if (kWhole || k * kLanes < left) op.Load(i + k * kLanes * columns, v[k]);
+      if (!kWhole && k * kLanes >= left) continue;
+      if constexpr (HasLoadAt<Op>::value) {
+        op.LoadAt(column, row + k * kLanes, i + k * kLanes * columns, v[k]);
+      } else {
+        op.Load(i + k * kLanes * columns, v[k]);
+      }
     }
     TESSERA_UNROLL for (int k = 0; k < kAtOnce; ++k) {
       if (kWhole || k * kLanes < left) op.Add(column, v[k], sums);
