@@ -59,7 +59,8 @@ class Digits(Test):
         return report["final"]
 
     def test_classes_are_learned_by_their_squared_distance(self):
-        final = self.train(loss="mean_squared_error")
+        # The squared error learns more slowly at this rate: its gradient is a tenth, of ten outputs.
+        final = self.train(loss="mean_squared_error", accuracy=0.85)
         self.assertLess(final["test_loss"], 0.05)
         self.assertGreater(final["top_k_accuracy"]["5"], final["top_k_accuracy"]["1"])
         self.assertIsNone(final["top_k_accuracy"]["10"])
