@@ -76,6 +76,11 @@ void CheckLabels(const ClassSets& sets, const Table& table, int64_t end) {
   for (const int32_t c : sets.classes) TESSERA_CHECK(c >= 0 && c < end);
 }
 
+void CheckLabels(const F32Values& numbers, const Table& table, int64_t) {
+  TESSERA_CHECK(static_cast<int64_t>(numbers.size()) == table.rows);
+  for (const float number : numbers) TESSERA_CHECK(std::isfinite(number));
+}
+
 }  // namespace
 
 DataFile TakeDataFile(FuzzInput* input) {
