@@ -97,7 +97,7 @@ class Plan(Test):
                       out.replace("\n", " "))
         self.assertIn("* data_parallel", out)
         # There are 32 hidden neurons.
-        self.assertRegex(out.replace("\n", " "), r"not with ist: .*neurons")
+        self.assertRegex(out.replace("\n", " "), r"not with ist: .*units")
 
     def test_wrong_flags_are_told_with_the_command(self):
         error = self.plan(digits(), "--nodes", "0", "--bandwidth", "1", "--step-time", "1ms", code=2)
