@@ -107,7 +107,7 @@ TEST_CASE("a job whose gradients are clipped learns on a GPU as it does on the C
   const std::string method =
       GENERATE("method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
                "method={ist: {local_steps: 7}}");
-  const std::string pieces = GENERATE("train.micro_batch=0", "train.micro_batch=5");
+  const std::string pieces = GENERATE("train.micro_batch=0", "train.micro_batch=6");
   CAPTURE(method, pieces);
   CheckSame(
       LocalJob({method, kMomentum, kMixed, pieces, "train.clip_norm=0.3", "train.steps=50"}, 2, 2),
