@@ -35,7 +35,7 @@ TEST_CASE("a printed job reads back to the same job from any directory", "[job_p
   CheckRoundTrip(Good(kJob, {"cluster.memory_limit=1000001", "cluster.lease_timeout=1m0.5s"}));
   CheckRoundTrip(Good(kJob, {"seed=18446744073709551615", "model.input=[1, 8, 8]"}));
   CheckRoundTrip(Good(kJob, {"train.optimizer.sgd.learning_rate=0.1000000000000001"}));
-  CheckRoundTrip(Good(kJob, {"data.normalize.mean=[0.5, 0.25]"}));
+  CheckRoundTrip(Good(kJob, {"data.normalize.mean=[0.5, 0.25]", "model.input=[2, 8, 4]"}));
   CheckRoundTrip(
       Good(kJob, {"model.layers.2={residual: {layers: [linear: {units: 32}, {concat: [[], "
                   "[relu], []]}, {linear: {units: 32}}]}}"}));
