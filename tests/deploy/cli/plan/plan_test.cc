@@ -164,7 +164,7 @@ TEST_CASE("more servers, faster links and fewer exchanges never take longer", "[
 TEST_CASE("a method that the job cannot be trained with says why", "[plan]") {
   PlanQuestion question = Question(600, 2, 1e8);
   const std::vector<PlannedMethod> all = PlanMethods(question);
-  CHECK(Find(all, "ist").refused.find("hidden units") != std::string::npos);
+  CHECK(Find(all, "ist").refused.find("units of the smallest hidden layer") != std::string::npos);
   CHECK(Find(all, "decentralized").refused.find("cluster.servers") != std::string::npos);
   CHECK(Find(all, "data_parallel").refused == "");
   // More than a job file may ask for.
