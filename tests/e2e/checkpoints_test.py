@@ -58,7 +58,7 @@ class Checkpoints(CheckpointTest):
         conv = {"conv2d": {"channels": 4, "kernel": 3, "padding": 1}}
         model = {"input": [1, 8, 8], "layers": [
             conv, "batch_norm", "relu",
-            {"residual": {"layers": [conv, "batch_norm", {"dropout": {"probability": 0.1}}]}},
+            {"residual": {"layers": [conv, "batch_norm", "relu", conv, {"dropout": {"probability": 0.1}}]}},
             {"concat": [[], [{"conv2d": {"channels": 2, "kernel": 1}}]]}, "avg_pool", {"linear": {"units": 10}}]}
         for method, every in (({"data_parallel": {}}, 21), ({"ist": {"local_steps": 5, "cut": "all"}}, 25)):
             with self.case(list(method)[0]):
