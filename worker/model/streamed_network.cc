@@ -178,9 +178,8 @@ absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factor
     const ParameterSpec& spec = plan_.shape.parameters[p];
     held_offsets_.push_back(offset);
     if (!is_held[p]) continue;
-    TESSERA_RETURN_IF_ERROR(
-        source_->ReadRows({static_cast<int>(p), 0, spec.rows},
-                          {held_view_.data() + offset, static_cast<size_t>(spec.size())}));
+    const absl::Span<float> held(held_view_.data() + offset, static_cast<size_t>(spec.size()));
+    TESSERA_RETURN_IF_ERROR(ReadScaled({static_cast<int>(p), 0, spec.rows}, held));
     offset += spec.size();
   }
   held_view_.Send();
@@ -347,13 +346,17 @@ absl::Status StreamedNetwork::CopyInputs(const Pass& pass, int64_t inputs, float
 
 absl::Status StreamedNetwork::ReadBlock(const RowRange& rows, int64_t columns,
                                         HostView<float>* to) {
-  const absl::Span<float> block(to->data(), static_cast<size_t>(rows.count() * columns));
-  TESSERA_RETURN_IF_ERROR(source_->ReadRows(rows, block));
-  const float factor = factors_.empty() ? 1.0f : factors_[rows.parameter];
-  if (factor != 1.0f) {
-    for (float& w : block) w *= factor;
-  }
+  TESSERA_RETURN_IF_ERROR(
+      ReadScaled(rows, {to->data(), static_cast<size_t>(rows.count() * columns)}));
   to->Send();
+  return absl::OkStatus();
+}
+
+absl::Status StreamedNetwork::ReadScaled(const RowRange& rows, absl::Span<float> to) {
+  TESSERA_RETURN_IF_ERROR(source_->ReadRows(rows, to));
+  const float factor = factors_.empty() ? 1.0f : factors_[rows.parameter];
+  if (factor == 1.0f) return absl::OkStatus();
+  for (float& w : to) w *= factor;
   return absl::OkStatus();
 }
 

@@ -138,6 +138,8 @@ class StreamedNetwork {
   Stage& StageOf(const StagePlan& plan) { return *stages_[&plan - plan_.stages.data()]; }
   absl::Status CopyInputs(const Pass& pass, int64_t inputs, float* to);
   absl::Status ReadBlock(const RowRange& rows, int64_t columns, HostView<float>* to);
+  // Reads rows and multiplies them by their parameter's factor.
+  absl::Status ReadScaled(const RowRange& rows, absl::Span<float> to);
   absl::Status Multiply(const Node& node, const RowRange& rows, const float* x, const Pass& pass);
   const float* Held(int parameter) const;
 

@@ -216,14 +216,20 @@ TEST_CASE("every row is read once for the sample, up to the last norm, and once 
 }
 
 TEST_CASE("factors multiply the weights that are read, and no bias", "[streamed]") {
-  const v1::Model model = ModelOf("10 linear:20 relu linear:4 softmax");
+  // Convolutions' weights are held whole, and those of linear layers are read in blocks.
+  const std::string text = GENERATE(as<std::string>(), "10 linear:20 relu linear:4 softmax",
+                                    "2 5 4 conv:3:2 relu conv:5:2 relu avg linear:4 softmax");
+  CAPTURE(text);
+  const v1::Model model = ModelOf(text);
   const auto backend = Cpu();
   const auto network = NetworkOf(model, kBatch, *backend);
   SetRandom(*network, nullptr, 3);
   RandomExamples test(model, 30, 2, false);
   NetworkRows source(network.get());
   const auto streamed = Streamed(model, *backend, OptionsOf(300, 1000));
-  REQUIRE(streamed->Begin(&source, {1, 1, 0.25f, 1}).ok());
+  std::vector<float> factors(network->shape().parameters.size(), 1.0f);
+  factors[2] = 0.25f;
+  REQUIRE(streamed->Begin(&source, factors).ok());
   const auto got = streamed->Score(&test, {});
   for (float& w : network->arrays().parameter(2)) w *= 0.25f;
   REQUIRE(got.ok());
