@@ -47,7 +47,7 @@ class SimulatedValues {
   void WriteSparse(size_t server, const CodedKeys& keys, const ReadResult& result) const;
   void WriteCoded(size_t server, const CodedKeys& keys, ValueRuns* runs,
                   const ReadResult& result) const;
-  // Of a shard's snapshot, from entry `begin` on.
+  // Copies the values of a shard's snapshot, from entry `begin` on.
   void CopyValues(const ShardSlices& slices, const Snapshot& snapshot, int64_t begin) const;
 
   const SimulatedClientOptions& options_;

@@ -18,7 +18,7 @@ namespace tessera {
 // outputs, and counts only where rows have one label each.
 constexpr int kPrecisionAt[] = {1, 3, 5, 10};
 constexpr int kPrecisions = static_cast<int>(std::size(kPrecisionAt));
-// So many of them are precision_at for people; all are top_k_accuracy.
+// The first numbers of hits, so many, are shown as precision_at; all are top_k_accuracy.
 constexpr int kPrecisionsShown = 3;
 
 struct EvaluationSeat {

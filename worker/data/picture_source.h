@@ -23,7 +23,7 @@ namespace tessera {
 
 // How a picture becomes a row.
 struct PictureForm {
-  // Of the row. One channel: the brightness of each pixel; three: red, then green, then blue.
+  // The channels of a row. One channel: the brightness of each pixel; three: red, then green, then blue.
   int64_t channels = 3;
   int64_t height = 0;
   int64_t width = 0;

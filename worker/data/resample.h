@@ -21,7 +21,7 @@ class Resampler {
   // the part `window` goes to `out`. What lies outside `from` has no influence.
   void Resize(const uint8_t* source, int64_t width, int channels, const Rectangle& from,
               int64_t to_height, int64_t to_width, const Rectangle& window, uint8_t* out);
-  // The same for numbers, with one value per pixel. Sums are in double, each pass rounded to a float.
+  // Resizes numbers, one value per pixel, as bytes are resized. Sums are in double, each pass rounded to a float.
   void Resize(const float* source, int64_t width, const Rectangle& from, int64_t to_height,
               int64_t to_width, float* out);
 

@@ -18,7 +18,7 @@ struct Picture {
 struct PictureHeader {
   enum class Format { kJpeg, kPng };
   Format format = Format::kJpeg;
-  // Of the upright picture.
+  // The extents of the upright picture.
   int64_t height = 0;
   int64_t width = 0;
   // EXIF's orientation, 1 to 8; 1: the rows lie as they are seen.

@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 constexpr uint8_t kSignature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-// Of one chunk that is no picture's data, such as a colour profile.
+// The most bytes of one chunk that is no picture's data, such as a colour profile.
 constexpr png_alloc_size_t kChunkBytesMax = png_alloc_size_t{8} << 20;
 // Chunks that are kept, of text and the like.
 constexpr png_uint_32 kChunksMax = 1000;
