@@ -21,8 +21,8 @@ struct Image {
   }
 };
 
-// What a convolution or pooling moves over an image. Output (y, x) looks at `height` rows from y stride_y - padding_y on,
-// each dilation_y behind the one before, and at columns likewise; what lies outside of the image is padding.
+// What a convolution or pooling moves over an image. Output (y, x) looks at `height` rows from y stride_y - padding_y
+// on, each dilation_y behind the one before, and at columns likewise; what lies outside of the image is padding.
 struct Window {
   int64_t height = 1;
   int64_t width = 1;
@@ -56,8 +56,8 @@ struct ImageMap {
   Image from;
   Image to;
   Window window;
-  // A convolution's channels are in so many groups, as many channels in each, before and behind it. Each group behind is
-  // computed from its own in front.
+  // A convolution's channels are in so many groups, as many channels in each, before and behind it. Each group behind
+  // is computed from its own in front.
   int64_t groups = 1;
 
   // Channels that one output is computed from.
