@@ -109,14 +109,18 @@ def allowed(field, key):
         kind = "list of %s" % kind
     low = key.HasField("min") and ("above " if key.above_min else "from ") + number(key.min, key.unit)
     high = key.HasField("max") and ("below " if key.below_max else "to ") + number(key.max, key.unit)
-    return " ".join(part for part in (kind, low, high) if part)
+    words = " ".join(part for part in (kind, low, high) if part)
+    if key.map_to:
+        words += ", or `%s`" % key.map_to
+    return words + (", or `%s`" % key.zero_word if key.zero_word else "")
 
 
 def keys_of(schema, comments, message, path="", within=()):
     """Rows for all keys below a message; a block of keys has a row of its own. `within`: the messages around."""
     for field in message.fields:
         key = field.GetOptions().Extensions[schema.key]
-        name = path + field.name + ("[]" if field.message_type and field.label == field.LABEL_REPEATED else "")
+        above = key.written_below + "." if key.written_below else ""
+        name = path + above + field.name + ("[]" if field.message_type and field.label == field.LABEL_REPEATED else "")
         meaning = comments.sentence(field.full_name)
         if key.local:
             meaning = "*Local.* " + meaning

@@ -49,6 +49,11 @@ class Printer {
     const Reflection& reflection = *message.GetReflection();
     for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
       if (!IsShown(message, *field)) continue;
+      if (const std::string& above = KeyOf(*field).written_below(); !above.empty()) {
+        // The list of that name is empty.
+        absl::StrAppend(&text_, std::string(indent, ' '), above, ":\n");
+        indent += 2;
+      }
       const std::string key = absl::StrCat(std::string(indent, ' '), lead, field->name(), ":");
       indent += static_cast<int>(lead.size());
       lead = "";
@@ -62,6 +67,7 @@ class Printer {
         absl::StrAppend(&text_, key, "\n");
         Print(part, indent + 2, "");
       }
+      if (!KeyOf(*field).written_below().empty()) indent -= 2;
     }
   }
 

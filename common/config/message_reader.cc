@@ -24,7 +24,7 @@ std::string OneOf(const FieldList& members) {
 
 // What is wanted where a message stands, in words.
 std::string WantedMessage(const Descriptor& type) {
-  const std::string names = NamesList(FieldsOf(type));
+  const std::string names = NamesList(KeysOf(type));
   if (IsChoice(type)) return OneOf(FieldsOf(type));
   if (names.empty()) return "{}";
   return absl::StrCat("a map of ", names);
@@ -69,7 +69,7 @@ void MessageReader::Read(const YamlNode& node, const std::string& path, Position
 void MessageReader::ReadKeys(const YamlNode& map, const std::string& path, Position at,
                              Message* message) {
   const Descriptor& type = *message->GetDescriptor();
-  const FieldList fields = FieldsOf(type);
+  const FieldList fields = KeysOf(type);
   const std::vector<int> places = MatchKeys(map, path, fields);
   CheckOneofs(map, path, at, type);
   for (size_t i = 0; i < fields.size(); ++i) {
@@ -182,7 +182,10 @@ void MessageReader::CheckOneofs(const YamlNode& map, const std::string& path, Po
 void MessageReader::ReadField(const YamlNode& value, Position key_at, const FieldDescriptor& field,
                               const std::string& path, Message* message) {
   const v1::Key& key = KeyOf(field);
-  if (field.is_repeated()) {
+  const FieldDescriptor* const map_field = MapFieldOf(field);
+  if (map_field != nullptr && value.is_map()) {
+    ReadMapOfList(value, *map_field, path, message);
+  } else if (field.is_repeated()) {
     ReadList(value, field, path, message);
   } else if (IsMessage(field)) {
     positions_[path] = key_at;
@@ -204,6 +207,22 @@ void MessageReader::ReadField(const YamlNode& value, Position key_at, const Fiel
   } else {
     ReadScalar(value, field, path, message);
   }
+}
+
+void MessageReader::ReadMapOfList(const YamlNode& map, const FieldDescriptor& field,
+                                  const std::string& path, Message* message) {
+  positions_[path] = map.at;
+  const std::vector<int> places = MatchKeys(map, path, {&field});
+  if (places[0] < 0) {
+    if (map.keys.empty()) {
+      errors_.Add(map.at, path,
+                  absl::StrCat("got an empty map, want a list, or ", field.name(), ": {...}"));
+    }
+    return;
+  }
+  const YamlNode& value = map.items[static_cast<size_t>(places[0])];
+  ReadField(value, map.keys[static_cast<size_t>(places[0])].at, field, KeyPath(path, field.name()),
+            message);
 }
 
 void MessageReader::ReadList(const YamlNode& value, const FieldDescriptor& field,

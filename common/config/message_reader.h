@@ -46,6 +46,9 @@ class MessageReader {
 
   void ReadField(const YamlNode& value, Position key_at, const Field& field,
                  const std::string& path, google::protobuf::Message* message);
+  // Reads `map`, which stands in the place of a list, and whose only key is `field`.
+  void ReadMapOfList(const YamlNode& map, const google::protobuf::FieldDescriptor& field,
+                     const std::string& path, google::protobuf::Message* message);
   void ReadList(const YamlNode& value, const Field& field, const std::string& path,
                 google::protobuf::Message* message);
   void ReadScalar(const YamlNode& value, const Field& field, const std::string& path,

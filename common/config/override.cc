@@ -61,12 +61,12 @@ class Change {
   void Enter(const Descriptor& type, size_t depth, YamlNode* node) {
     const std::string& name = names_[depth];
     const FieldDescriptor* field = type.FindFieldByName(name);
-    if (field == nullptr) {
-      const std::vector<std::string> names = NamesOf(FieldsOf(type));
+    if (field == nullptr || !KeyOf(*field).written_below().empty()) {
+      const std::vector<std::string> names = NamesOf(KeysOf(type));
       const std::string near = DidYouMean(name, names);
       return Fail(
           absl::StrCat("unknown key ", Quoted(name),
-                       near.empty() ? absl::StrCat(", want ", NamesList(FieldsOf(type))) : near));
+                       near.empty() ? absl::StrCat(", want ", NamesList(KeysOf(type))) : near));
     }
     MakeMap(type, node);
     // Nothing is changed where something else stands in a map's place: whoever reads the tree says so.
@@ -75,6 +75,10 @@ class Change {
     if (!is_last || !value_.is_null() || IsMessage(*field)) TakeOutOtherMembers(*field, node);
     YamlNode* const value = ValueOf(name, node);
     if (is_last) return Replace(*field, value);
+    const FieldDescriptor* const map_field = MapFieldOf(*field);
+    if (map_field != nullptr && names_[depth + 1] == map_field->name()) {
+      return EnterMapOfList(*map_field, depth + 1, value);
+    }
     if (field->is_repeated()) return EnterList(*field, depth + 1, value);
     if (!IsMessage(*field)) return Fail(absl::StrCat(Quoted(name), " has no keys below it"));
     const v1::Key& key = KeyOf(*field);
@@ -84,6 +88,17 @@ class Change {
   }
 
  private:
+  // Enters the map that stands, or now comes to stand, in the place of a list; its only key is `field`.
+  void EnterMapOfList(const FieldDescriptor& field, size_t depth, YamlNode* map) {
+    if (!map->is_map()) {
+      *map = Empty();
+      map->kind = YamlNode::Kind::kMap;
+    }
+    YamlNode* const value = ValueOf(field.name(), map);
+    if (depth + 1 == names_.size()) return Replace(field, value);
+    Enter(*field.message_type(), depth + 1, value);
+  }
+
   // Enters `list`, into which names_[depth] is an index.
   void EnterList(const FieldDescriptor& field, size_t depth, YamlNode* list) {
     if (list->is_scalar() && !IsMessage(field)) {

@@ -147,6 +147,12 @@ std::optional<std::string> SetScalar(absl::string_view text, bool quoted,
     TESSERA_PUT(String, std::string(text));
     return std::nullopt;
   }
+  const std::string& zero_word = KeyOf(field).zero_word();
+  if (!zero_word.empty() && text == zero_word) {
+    const Reflection& reflection = *message->GetReflection();
+    TESSERA_PUT(Int64, 0);
+    return std::nullopt;
+  }
   // A duration or a size is text in YAML, with quotes and without.
   if (quoted && KeyOf(field).unit() == v1::UNIT_NONE) {
     return absl::StrCat("got the string ", Quoted(text), ", want ", WantedScalar(field),
@@ -169,6 +175,7 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
       const v1::Unit unit = KeyOf(field).unit();
       if (unit == v1::UNIT_DURATION) return FormatDuration(value);
       if (unit == v1::UNIT_BYTES) return FormatSize(value);
+      if (value == 0 && !KeyOf(field).zero_word().empty()) return KeyOf(field).zero_word();
       return absl::StrCat(value);
     }
     case FieldDescriptor::CPPTYPE_UINT64:
@@ -202,7 +209,8 @@ std::string WantedScalar(const FieldDescriptor& field) {
     return absl::StrCat("a size such as 4MiB, ", kSizeUnits, ",", BoundsText(field));
   }
   const bool integer = field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE;
-  return absl::StrCat(integer ? "an integer" : "a number", BoundsText(field));
+  return absl::StrCat(integer ? "an integer" : "a number", BoundsText(field),
+                      key.zero_word().empty() ? "" : absl::StrCat(", or ", key.zero_word()));
 }
 
 }  // namespace tessera

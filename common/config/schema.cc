@@ -1,5 +1,7 @@
 #include "common/config/schema.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
 
 namespace tessera {
@@ -14,6 +16,22 @@ FieldList FieldsOf(const google::protobuf::OneofDescriptor& oneof) {
   FieldList fields;
   for (int i = 0; i < oneof.field_count(); ++i) fields.push_back(oneof.field(i));
   return fields;
+}
+
+FieldList KeysOf(const google::protobuf::Descriptor& message) {
+  FieldList keys = FieldsOf(message);
+  keys.erase(std::remove_if(keys.begin(), keys.end(),
+                            [](const google::protobuf::FieldDescriptor* field) {
+                              return !KeyOf(*field).written_below().empty();
+                            }),
+             keys.end());
+  return keys;
+}
+
+const google::protobuf::FieldDescriptor* MapFieldOf(
+    const google::protobuf::FieldDescriptor& field) {
+  const std::string& name = KeyOf(field).map_to();
+  return name.empty() ? nullptr : field.containing_type()->FindFieldByName(name);
 }
 
 std::vector<std::string> NamesOf(const FieldList& fields) {

@@ -32,6 +32,10 @@ inline bool HasBareNames(const google::protobuf::Descriptor& message) {
 // The message's fields in the order of the schema's file.
 FieldList FieldsOf(const google::protobuf::Descriptor& message);
 FieldList FieldsOf(const google::protobuf::OneofDescriptor& oneof);
+// Those that are written as keys of the message itself, and not below another key of it (Key::written_below).
+FieldList KeysOf(const google::protobuf::Descriptor& message);
+// The field that a map in the place of the list `field` stands for (Key::map_to); null: a map cannot stand there.
+const google::protobuf::FieldDescriptor* MapFieldOf(const google::protobuf::FieldDescriptor& field);
 
 std::vector<std::string> NamesOf(const FieldList& fields);
 // The fields' names, separated by commas.

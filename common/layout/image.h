@@ -6,18 +6,23 @@
 
 namespace tessera {
 
-// The extents of one example's activations. Those that are no image have a channel for each neuron
-// and one position.
+// The extents of one example's activations. Those that are no image have a channel for each neuron and one position. A
+// sequence of tokens has its places as rows of one column; it lies [places, channels] on the host and on devices, and
+// layers of features act on each place by itself.
 struct Image {
   int64_t channels = 1;
   int64_t height = 1;
   int64_t width = 1;
+  bool is_sequence = false;
 
   int64_t positions() const { return height * width; }
   int64_t size() const { return channels * positions(); }
+  // The rows of features that layers of features act on.
+  int64_t places() const { return is_sequence ? height : 1; }
 
   friend bool operator==(const Image& a, const Image& b) {
-    return a.channels == b.channels && a.height == b.height && a.width == b.width;
+    return a.channels == b.channels && a.height == b.height && a.width == b.width &&
+           a.is_sequence == b.is_sequence;
   }
 };
 
