@@ -35,6 +35,10 @@ class ModelChecker {
     }
     const absl::StatusOr<ModelShape> shape = ShapeOf(model_);
     if (!shape.ok()) return FailAtLayer(shape.status().message());
+    if (model_.has_tokens() && model_.loss() != kSoftmax) {
+      Fail("model.loss", absl::StrCat("got ", model_.loss(), ", want ", kSoftmax,
+                                      ": a model of tokens predicts the next one in each place"));
+    }
     if (model_.loss() == kSoftmax && shape->outputs() < 2) {
       Fail("model.layers",
            "got 1 output, want at least 2: softmax over one is always 1; for two classes in one "

@@ -49,11 +49,13 @@ Dimensions DimensionsOf(const ModelShape& shape, const SubnetRules& rules) {
       } else {
         for (const int read : layer.reads) dimensions.Join(static_cast<size_t>(read + 1), out);
       }
-    } else if (keeps_whole) {
+    } else if (keeps_whole || layer.kind->reads_whole) {
       dimensions.KeepWhole(static_cast<size_t>(layer.reads[0] + 1));
     }
     const bool is_dealt = layer.kind->reads == LayerReads::kFeatures || rules.channels;
-    if (keeps_whole || (layer.kind->makes_units() && !is_dealt)) dimensions.KeepWhole(out);
+    if (keeps_whole || layer.kind->makes_whole || (layer.kind->makes_units() && !is_dealt)) {
+      dimensions.KeepWhole(out);
+    }
   }
   dimensions.KeepWhole(0);
   dimensions.KeepWhole(shape.layers.size());
@@ -64,7 +66,8 @@ Dimensions DimensionsOf(const ModelShape& shape, const SubnetRules& rules) {
 int64_t FirstFeatures(const ModelShape& shape) {
   for (size_t i = 0; i < shape.layers.size(); ++i) {
     if (shape.layers[i].kind->reads == LayerReads::kFeatures) {
-      return shape.before(static_cast<int>(i)).size();
+      const Image& before = shape.before(static_cast<int>(i));
+      return before.is_sequence ? before.channels : before.size();
     }
   }
   return shape.inputs();
@@ -95,7 +98,8 @@ NeuronGroups GroupsOf(const ModelShape& shape, const SubnetRules& rules) {
       continue;
     }
     number[root] = static_cast<int>(groups.widths.size());
-    groups.widths.push_back(shape.images[i + 1].channels);
+    const ModelLayer& layer = shape.layers[i];
+    groups.widths.push_back(shape.images[i + 1].channels / (layer.unit_times * layer.unit_each));
   }
   groups.outputs = static_cast<int>(groups.widths.size());
   groups.widths.push_back(shape.outputs());
@@ -106,11 +110,15 @@ NeuronGroups GroupsOf(const ModelShape& shape, const SubnetRules& rules) {
     const int rows = groups.activations[static_cast<size_t>(spec.layer + 1)];
     NeuronGroups::Use use;
     use.rows = rows >= 0 ? rows : WholeGroup(spec.rows, &groups);
+    const ModelLayer& layer = shape.layers[static_cast<size_t>(spec.layer)];
+    if (rows >= 0) use.row_spread = {layer.unit_times, layer.unit_each};
     if (!spec.is_vector) {
-      const int read = shape.layers[static_cast<size_t>(spec.layer)].reads[0];
+      const int read = layer.reads[0];
       const int columns = groups.activations[static_cast<size_t>(read + 1)];
       use.columns = columns >= 0 ? columns : WholeGroup(spec.columns, &groups);
-      if (columns >= 0) use.columns_each = spec.columns / shape.before(spec.layer).channels;
+      if (columns >= 0) {
+        use.column_spread.each = spec.columns / groups.widths[static_cast<size_t>(columns)];
+      }
     }
     groups.uses.push_back(use);
   }
@@ -161,14 +169,18 @@ std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width, 
 
 namespace {
 
-// All columns of these units, of which each has `each` side by side.
-std::vector<int32_t> ColumnsOf(const std::vector<int32_t>& units, int64_t each) {
-  std::vector<int32_t> columns;
-  columns.reserve(units.size() * static_cast<size_t>(each));
-  for (const int32_t unit : units) {
-    for (int64_t k = 0; k < each; ++k) columns.push_back(static_cast<int32_t>(unit * each + k));
+// All indices of these units, out of `width` units.
+std::vector<int32_t> IndicesOf(const std::vector<int32_t>& units, int64_t width,
+                               const NeuronGroups::Spread& spread) {
+  std::vector<int32_t> indices;
+  indices.reserve(units.size() * static_cast<size_t>(spread.per_unit()));
+  for (int64_t time = 0; time < spread.times; ++time) {
+    for (const int32_t unit : units) {
+      const int64_t first = (time * width + unit) * spread.each;
+      for (int64_t k = 0; k < spread.each; ++k) indices.push_back(static_cast<int32_t>(first + k));
+    }
   }
-  return columns;
+  return indices;
 }
 
 }  // namespace
@@ -185,21 +197,22 @@ Subnet SubnetOf(const ModelShape& full, const NeuronGroups& groups, const Subnet
       subnet.neurons.push_back(std::move(all));
     }
   }
-  std::map<std::pair<int, int64_t>, int> lists;
+  std::map<std::pair<int, NeuronGroups::Spread>, int> lists;
+  const auto list_of = [&](int group, const NeuronGroups::Spread& spread) {
+    if (group < 0 || spread.per_unit() == 1) return -1;
+    const auto [at, is_new] =
+        lists.emplace(std::pair(group, spread), static_cast<int>(lists.size()));
+    if (is_new) {
+      subnet.index_lists.push_back(IndicesOf(subnet.neurons[group], groups.widths[group], spread));
+    }
+    return at->second;
+  };
   subnet.shape = full;
   subnet.shape.size = 0;
   for (size_t i = 0; i < full.parameters.size(); ++i) {
     const NeuronGroups::Use& use = groups.uses[i];
-    int list = -1;
-    if (use.columns_each > 1) {
-      const auto [at, is_new] =
-          lists.emplace(std::pair(use.columns, use.columns_each), static_cast<int>(lists.size()));
-      list = at->second;
-      if (is_new) {
-        subnet.column_lists.push_back(ColumnsOf(subnet.neurons[use.columns], use.columns_each));
-      }
-    }
-    subnet.column_list_of.push_back(list);
+    subnet.row_list_of.push_back(list_of(use.rows, use.row_spread));
+    subnet.column_list_of.push_back(list_of(use.columns, use.column_spread));
     ParameterSpec& spec = subnet.shape.parameters[i];
     spec.rows = static_cast<int64_t>(subnet.rows(i).size());
     if (!spec.is_vector) spec.columns = static_cast<int64_t>(subnet.columns(i).size());
@@ -212,7 +225,8 @@ Subnet SubnetOf(const ModelShape& full, const NeuronGroups& groups, const Subnet
     const int group = groups.activations[i];
     if (group < 0) continue;
     Image& image = subnet.shape.images[i];
-    image.channels = static_cast<int64_t>(subnet.neurons[group].size());
+    image.channels =
+        image.channels / groups.widths[group] * static_cast<int64_t>(subnet.neurons[group].size());
     subnet.shape.widths[i] = image.size();
   }
   return subnet;
@@ -262,6 +276,15 @@ void SetUnits(const Subnet& subnet, LayerList* layers, size_t* at) {
       }
     }
     const ModelShape& shape = subnet.shape;
+    if (layer.has_attention()) {
+      // It is three layers, the second of which knows the width of a head.
+      const v1::Attention& heads = shape.layers[*at + 1].settings.attention();
+      *at += 3;
+      const int64_t width = shape.images[*at - 1].channels;
+      layer.mutable_attention()->set_head_size(heads.head_size());
+      layer.mutable_attention()->set_heads(width / heads.head_size());
+      continue;
+    }
     const LayerKind& kind = *shape.layers[*at].kind;
     ++*at;
     if (kind.makes_units()) kind.set_units(shape.images[*at].channels, &layer);

@@ -4,11 +4,11 @@
 // Yuan, Wolfe, Dun, Tang, Kyrillidis, Jermaine: Distributed Learning of Deep Neural Networks using
 // Independent Subnet Training, VLDB 2022.
 //
-// A *group* is a set of units, neurons or channels, that share an index: a layer that makes units makes a new one, and
+// A *group* is a set of units, neurons, channels or heads of attention, that share an index: a layer that makes units makes a new one, and
 // element-wise and per-unit layers, as batch norm, relu, dropout and pooling are, keep it. A group is cut anew each
 // round if nothing else reads it: what the model reads and makes, what a residual sum or a concat joins, and what a
 // layer that mixes units has in front of it and behind it is whole at every site. Whether the channels of convolutions
-// are cut, or the neurons of linear layers alone, is the job's choice.
+// and the heads of attention are cut, or the neurons of linear layers alone, is the job's choice.
 //
 // Groups that are cut have the numbers from 1 on, in the order of the layers that make them; whole ones are group 0 and
 // those from `outputs` on.
@@ -37,7 +37,7 @@ namespace tessera {
 
 // What a job says about how its subnets are cut.
 struct SubnetRules {
-  // The channels of convolutions are cut as well as the neurons of linear layers.
+  // The channels of convolutions and the heads of attention are cut as well as the neurons of linear layers.
   bool channels = false;
   // Parts move on from round to round instead of being drawn anew.
   bool rolling = false;
@@ -46,10 +46,23 @@ struct SubnetRules {
 // Which units index the rows and the columns of each parameter.
 struct NeuronGroups {
   std::vector<int64_t> widths;  // by group
+  // The indices of a dimension are [times, units, each]: each unit has `each` side by side, as often as `times` says.
+  struct Spread {
+    int64_t times = 1;
+    int64_t each = 1;
+
+    int64_t per_unit() const { return times * each; }
+    friend bool operator<(const Spread& a, const Spread& b) {
+      return a.times != b.times ? a.times < b.times : a.each < b.each;
+    }
+  };
   struct Use {
     int rows = 0;
-    int columns = -1;          // -1: a vector
-    int64_t columns_each = 1;  // of a unit: the places of a kernel, or of a flattened image
+    int columns = -1;  // -1: a vector
+    // Of a head's rows: queries, keys and values.
+    Spread row_spread = {};
+    // Of a unit's columns: the places of a kernel, or of a flattened image, or the width of a head.
+    Spread column_spread = {};
   };
   std::vector<Use> uses;  // by parameter
   // By activation, as ModelShape::widths: the group of its units if that is cut, or else -1.
@@ -101,17 +114,20 @@ struct Subnet {
   // By group: its units, ascending; for groups that are whole, all of them.
   std::vector<std::vector<int32_t>> neurons;
   NeuronGroups groups;
-  // Columns of groups of which each unit has several, ascending; and for each parameter its place there, or -1.
-  std::vector<std::vector<int32_t>> column_lists;
+  // Rows and columns of groups of which each unit has several, ascending; and for each parameter their places there,
+  // or -1.
+  std::vector<std::vector<int32_t>> index_lists;
+  std::vector<int> row_list_of;
   std::vector<int> column_list_of;
 
   const std::vector<int32_t>& rows(int parameter) const {
-    return neurons[groups.uses[parameter].rows];
+    const int list = row_list_of[parameter];
+    return list >= 0 ? index_lists[list] : neurons[groups.uses[parameter].rows];
   }
   // Of a matrix.
   const std::vector<int32_t>& columns(int parameter) const {
     const int list = column_list_of[parameter];
-    return list >= 0 ? column_lists[list] : neurons[groups.uses[parameter].columns];
+    return list >= 0 ? index_lists[list] : neurons[groups.uses[parameter].columns];
   }
   bool is_shared(int parameter) const { return groups.IsShared(parameter); }
 };

@@ -26,6 +26,13 @@ bool ReadsOneActivation(const ModelShape& shape, int cut) {
 
 absl::StatusOr<LayerCut> CutBeforeLinear(const v1::Model& model, absl::string_view name) {
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(model));
+  if (shape.vocabulary > 0) {
+    return absl::InvalidArgumentError(
+        "model.input: got tokens, want sizes: what a model of tokens would send from one half to "
+        "the other is more "
+        "than its weights, and its embedding and its last layer belong together; use another "
+        "method");
+  }
   const auto found = std::find_if(
       shape.layers.begin(), shape.layers.end(),
       [&](const ModelLayer& layer) { return name.empty() ? IsLinear(layer) : layer.name == name; });

@@ -17,7 +17,8 @@ struct ParameterSpec {
   bool is_vector = false;
   // The layer it belongs to: an index into ModelShape::layers.
   int layer = 0;
-  // Initial values: uniform in [-bound, bound) from Philox, or `constant` where bound is 0.
+  // Initial values from Philox: uniform in [-bound, bound), or normal with a standard deviation; where both are 0 all
+  // are `constant`.
   float initial_bound = 0;
   float initial_constant = 0;
   // What the columns are: channels, height and width of a convolution's weight, height and width of a layer norm's on
@@ -25,6 +26,7 @@ struct ParameterSpec {
   std::vector<int64_t> columns_are = {};
   // Its layer computes products with it, as linear layers and convolutions do with their weights.
   bool is_factor = false;
+  float initial_stddev = 0;
 
   int64_t size() const { return rows * columns; }
 };

@@ -5,7 +5,11 @@
 // vector [channels], where k runs over the channels, rows and columns that one output is computed
 // from, in that order; an affine batch norm's scale and shift, both [inputs], or [channels] of images.
 //
-// Images are flattened for a linear layer as [channels, height, width], as in PyTorch.
+// An embedding's matrix [vocabulary, units] and its `positions` [context, units], if it has them; an attention layer's
+// `in_proj_weight` [3 x heads x head size, units], `in_proj_bias`, `out_proj.weight` and `out_proj.bias`.
+//
+// Images are flattened for a linear layer as [channels, height, width], as in PyTorch. In a model of tokens layers act
+// on each place of the sequence, and parameters are as if there were no places.
 #ifndef TESSERA_COMMON_LAYOUT_PARAMETERS_H_
 #define TESSERA_COMMON_LAYOUT_PARAMETERS_H_
 
@@ -33,6 +37,11 @@ struct ModelLayer {
   const LayerKind* kind = nullptr;
   // The layers whose outputs it reads, all before it in ModelShape::layers, or kModelInput. Only blocks read several.
   std::vector<int> reads;
+  // Its units are heads: a place of its output is [unit_times, heads, unit_each]. Elsewhere each channel is a unit.
+  int64_t unit_times = 1;
+  int64_t unit_each = 1;
+  // The parameter of an embedding that it multiplies with instead of one of its own; -1: none.
+  int tied_to = -1;
 };
 
 // What follows from Model alone.
@@ -51,13 +60,18 @@ struct ModelShape {
     return images[static_cast<size_t>(layers[static_cast<size_t>(layer)].reads[0] + 1)];
   }
   int64_t inputs() const { return widths.front(); }
-  int64_t outputs() const { return widths.back(); }
+  // The scores of one prediction: of a row, or of one place of a sequence.
+  int64_t outputs() const { return widths.back() / places(); }
+  // The predictions of a row, each of which has a label: the places of a sequence.
+  int64_t places() const { return images.back().places(); }
+  // The tokens that there are; 0: it is no model of tokens.
+  int64_t vocabulary = 0;
   // Sum over the parameters.
   int64_t size = 0;
 };
 
-// Fails with kInvalidArgument where the model is no model: no linear layer and no convolution, images where there are
-// none, a window that does not fit, parts of a block that do not, or more than 4096 layers or 2^40 entries. A fault of
+// Fails with kInvalidArgument where the model is no model: no linear layer and no convolution, images or a
+// sequence where there are none, a window that does not fit, parts of a block that do not, or more than 4096 layers or 2^40 entries. A fault of
 // one layer begins with where it is: "model.layers[4].residual.layers[0]: ".
 absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model);
 

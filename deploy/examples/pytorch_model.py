@@ -5,7 +5,8 @@
     net.load_state_dict(state, strict=True)
 
 `model` is the job file's `model` as Python has it: a dict with `input` and `layers`. Names of parameters are those of
-`tessera export`. A row is x[i] of shape `input`, and the module returns the values in front of the loss.
+`tessera export`. A row is x[i] of shape `input`, and the module returns the values in front of the loss. In a model of
+tokens a row is `context` numbers of tokens, and the scores are [rows, context, vocabulary].
 """
 import torch
 from torch import nn
@@ -19,10 +20,43 @@ def pair(value, absent=None):
 
 
 class Linear(nn.Linear):
-    """Images are flattened as [channels, height, width]."""
+    """Images are flattened as [channels, height, width]; of sequences each place is read by itself."""
 
     def forward(self, x):
-        return super().forward(x.flatten(1))
+        return super().forward(x.flatten(1) if x.dim() == 4 else x)
+
+
+class Embedding(nn.Embedding):
+    def __init__(self, vocabulary, units, context):
+        super().__init__(vocabulary, units)
+        if context:
+            self.positions = nn.Parameter(torch.empty(context, units).normal_())
+
+    def forward(self, tokens):
+        return super().forward(tokens) + (self.positions if hasattr(self, "positions") else 0)
+
+
+class Tied(nn.Module):
+    """Multiplies with the embedding's weight, which is none of its own."""
+
+    def __init__(self, embedding, bias):
+        super().__init__()
+        self.embedding = [embedding]
+        self.bias = nn.Parameter(torch.zeros(embedding.num_embeddings)) if bias else None
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.embedding[0].weight, self.bias)
+
+
+class Attention(nn.MultiheadAttention):
+    def __init__(self, units, keys):
+        super().__init__(units, keys["heads"], keys.get("dropout", 0.0), keys.get("bias", True), batch_first=True)
+        self.causal = keys.get("causal", True)
+
+    def forward(self, x):
+        places = x.shape[1]
+        hidden = torch.ones(places, places, dtype=torch.bool).triu(1) if self.causal else None
+        return super().forward(x, x, x, attn_mask=hidden, need_weights=False)[0]
 
 
 class Residual(nn.Module):
@@ -40,7 +74,7 @@ class Concat(nn.Module):
         self.branches = nn.ModuleList(branches)
 
     def forward(self, x):
-        return torch.cat([branch(x) for branch in self.branches], dim=1)
+        return torch.cat([branch(x) for branch in self.branches], dim=2 if x.dim() == 3 else 1)
 
 
 def pool(kind, keys, x):
@@ -55,13 +89,20 @@ def activations():
             "dropout": lambda keys: nn.Dropout(keys.get("probability", 0.5))}
 
 
-def layer_of(kind, keys, x):
-    """One layer that reads what x is like, of which only the shape counts."""
-    channels = x.shape[1]
+def layer_of(kind, keys, x, first):
+    """One layer that reads what x is like, of which only the shape counts. `first`: the model's first layer."""
+    channels = x.shape[1] if x.dim() > 1 else 0
     if kind in activations():
         return activations()[kind](keys)
     if kind == "linear":
-        return Linear(x[0].numel(), keys["units"], keys.get("bias", True))
+        if keys.get("tied"):
+            return Tied(first, keys.get("bias", True))
+        units = first.num_embeddings if keys["units"] == "vocabulary" else keys["units"]
+        return Linear(x.shape[2] if x.dim() == 3 else x[0].numel(), units, keys.get("bias", True))
+    if kind == "attention":
+        if keys.get("head_size", 0) not in (0, x.shape[2] // keys["heads"]):
+            raise ValueError("PyTorch's heads are as wide as the units divided by them")
+        return Attention(x.shape[2], keys)
     if kind == "conv2d":
         return nn.Conv2d(channels, keys["channels"], pair(keys["kernel"]), pair(keys.get("stride"), 1),
                          pair(keys.get("padding"), 0), pair(keys.get("dilation"), 1), int(keys.get("groups", 1)),
@@ -70,7 +111,7 @@ def layer_of(kind, keys, x):
         norm = nn.BatchNorm2d if x.dim() == 4 else nn.BatchNorm1d
         return norm(channels, float(keys.get("epsilon", 1e-5)), affine=keys.get("affine", True))
     if kind == "layer_norm":
-        return nn.LayerNorm(list(x.shape[1:]), float(keys.get("epsilon", 1e-5)), keys.get("affine", True))
+        return nn.LayerNorm(list(x.shape[2 if x.dim() == 3 else 1:]), float(keys.get("epsilon", 1e-5)), keys.get("affine", True))
     if kind == "group_norm":
         return nn.GroupNorm(keys["groups"], channels, float(keys.get("epsilon", 1e-5)), keys.get("affine", True))
     if kind == "local_response_norm":
@@ -81,32 +122,46 @@ def layer_of(kind, keys, x):
     if kind == "avg_pool":
         return pool(nn.AvgPool2d, keys, x)
     if kind == "residual":
-        return Residual(sequence_of(keys["layers"], x)[0], sequence_of(keys.get("shortcut") or [], x)[0])
+        return Residual(sequence_of(keys["layers"], x, first)[0],
+                        sequence_of(keys.get("shortcut") or [], x, first)[0])
     if kind == "concat":
         branches = keys["branches"] if isinstance(keys, dict) else keys
-        return Concat([sequence_of(branch["layers"] if isinstance(branch, dict) else branch, x)[0]
+        return Concat([sequence_of(branch["layers"] if isinstance(branch, dict) else branch, x, first)[0]
                        for branch in branches])
     if kind == "repeat":
-        return sequence_of([{"repeat once": keys["layers"]}] * keys["times"], x)[0]
+        return sequence_of([{"repeat once": keys["layers"]}] * keys["times"], x, first)[0]
     if kind == "repeat once":
-        return sequence_of(keys, x)[0]
+        return sequence_of(keys, x, first)[0]
     raise ValueError("no such layer: %s" % kind)
 
 
-def sequence_of(layers, x):
+def sequence_of(layers, x, first=None):
     """The layers, of which the first reads x, and what the last makes of it."""
     made = nn.Sequential()
     for layer in layers:
         kind, keys = (layer, {}) if isinstance(layer, str) else next(iter(layer.items()))
-        made.append(layer_of(kind, keys or {}, x))
-        with torch.no_grad():
-            x = made[-1].eval()(x)
+        made.append(layer_of(kind, keys or {}, x, first))
+        first = first or made[0]
+        x = made[-1].eval()(x).detach()
         made[-1].train()
     return made, x
 
 
+def language_model_of(model, net):
+    tokens = model["input"]["tokens"]
+    (_, keys), = model["layers"][0].items()
+    learned = keys.get("positions", "learned") == "learned"
+    embedding = Embedding(tokens["vocabulary"], keys["units"], tokens["context"] if learned else 0)
+    x = embedding(torch.zeros(1, tokens["context"], dtype=torch.long)).detach()
+    net.layers = nn.Sequential(embedding, *sequence_of(model["layers"][1:], x, embedding)[0])
+    net.forward = lambda rows: net.layers(rows)
+    return net
+
+
 def module_of(model):
     net = nn.Module()
+    if isinstance(model["input"], dict):
+        return language_model_of(model, net)
     images = len(model["input"]) == 3
     x = torch.zeros(1, *(model["input"] if images else [int(torch.tensor(model["input"]).prod())]))
     net.layers = sequence_of(model["layers"], x)[0]

@@ -32,20 +32,25 @@ StepShare StepShareOf(const ModelShape& shape, const Dataset& data, const InputR
 }
 
 StepShare::StepShare(const ModelShape& shape, double row_entries) {
+  std::vector<bool> is_factor;
+  for (const ParameterSpec& spec : shape.parameters) is_factor.push_back(spec.is_factor);
+  for (const ModelLayer& layer : shape.layers) {
+    if (layer.tied_to >= 0) is_factor[static_cast<size_t>(layer.tied_to)] = true;
+  }
   for (const ParameterSpec& spec : shape.parameters) {
-    double forward = spec.is_factor ? 1 : 0;
+    double forward = is_factor[passes_.size()] ? 1 : 0;
     double passes = 3 * forward;
     // Nothing before it has parameters.
-    if (passes_.empty() && passes > 0) {
+    if (passes_.empty() && spec.is_factor) {
       forward = row_entries / static_cast<double>(shape.inputs());
       passes = 2 * forward;
     }
-    // A convolution's are used in each place.
-    if (!spec.columns_are.empty()) {
-      const auto places = static_cast<double>(shape.images[spec.layer + 1].positions());
-      forward *= places;
-      passes *= places;
-    }
+    // A convolution's are used in each place of an image, all of a model of tokens in each of a sequence.
+    const Image& image = shape.images[spec.layer + 1];
+    const auto places =
+        static_cast<double>(spec.columns_are.empty() ? image.places() : image.positions());
+    forward *= places;
+    passes *= places;
     passes_.push_back(passes);
     forward_.push_back(forward);
     sizes_.push_back(spec.size());

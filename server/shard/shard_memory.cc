@@ -44,11 +44,14 @@ int64_t LargestPush(const ModelShape& shape, const NeuronGroups& groups, const S
     if (groups.IsCut(use.rows)) {
       const double mean = static_cast<double>(rows) * fraction;
       const double most = mean + kDeviations * std::sqrt(mean) + 1;
-      rows = std::min({rows, owned(shape.parameters[slice.parameter].rows),
-                       static_cast<int64_t>(std::ceil(most))});
+      const int64_t each = use.row_spread.per_unit();
+      const int64_t units = shape.parameters[slice.parameter].rows / each;
+      rows = std::min(rows, each * owned(units));
+      // Rows of a unit lie together, so that only rows of single units are spread evenly.
+      if (each == 1) rows = std::min(rows, static_cast<int64_t>(std::ceil(most)));
     }
     const bool cut_columns = use.columns >= 0 && groups.IsCut(use.columns);
-    const int64_t each = use.columns_each;
+    const int64_t each = use.column_spread.per_unit();
     entries += rows * (cut_columns ? each * owned(slice.columns / each) : slice.columns);
   }
   return entries * static_cast<int64_t>(sizeof(float));

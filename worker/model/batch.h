@@ -12,10 +12,10 @@ namespace tessera {
 // Row-major views into the caller's memory.
 struct Batch {
   int64_t rows = 0;
-  // [rows, inputs of the model]; null where the network reads sparse rows
+  // [rows, inputs of the model], tokens as whole numbers; null where the network reads sparse rows
   const float* inputs = nullptr;
   // What the rows are; either one, or both null where only inputs are read. Softmax wants labels
-  // [rows] in [0, outputs). Sigmoid takes labels too (0 or 1 with a single output), or targets
+  // [rows, places] in [0, outputs), where only sequences have more than one place. Sigmoid takes labels too (0 or 1 with a single output), or targets
   // [rows, outputs]. The squared error takes labels where there are several outputs, or targets.
   const int32_t* labels = nullptr;
   const float* targets = nullptr;
@@ -60,6 +60,7 @@ struct StepKey {
 struct LossAndCount {
   double loss = 0;
   int64_t correct = 0;
+  // Predictions: of sequences there is one in each place.
   int64_t rows = 0;
 };
 
@@ -69,6 +70,7 @@ struct Scores {
   // Softmax and single-label sigmoid: the label is the first prediction. Sigmoid with one output:
   // the right side of 0.5. Multi-label: the first prediction is one of the labels.
   int64_t correct = 0;
+  // Predictions: of sequences there is one in each place.
   int64_t rows = 0;
   // Labels among the first 1, 3 and 5 predictions.
   std::array<int64_t, 3> precision_hits = {};

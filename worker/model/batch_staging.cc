@@ -16,14 +16,15 @@ absl::Status BatchStaging::MakeRoom(int64_t count, Place<T>* place) {
   return absl::OkStatus();
 }
 
-BatchPlace BatchStaging::Room(int64_t rows, int64_t inputs, bool has_labels, int64_t outputs) {
+BatchPlace BatchStaging::Room(int64_t rows, const RowWidths& widths, bool has_labels) {
   BatchPlace room;
   if (memory_.host_addressable()) return room;
   Places& places = places_[turn_];
-  if (MakeRoom(rows * inputs, &places.inputs).ok()) room.inputs = places.inputs.host.data();
+  if (MakeRoom(rows * widths.inputs, &places.inputs).ok()) room.inputs = places.inputs.host.data();
   if (has_labels) {
-    if (MakeRoom(rows, &places.labels).ok()) room.labels = places.labels.host.data();
-  } else if (MakeRoom(rows * outputs, &places.targets).ok()) {
+    if (MakeRoom(rows * widths.labels, &places.labels).ok())
+      room.labels = places.labels.host.data();
+  } else if (MakeRoom(rows * widths.outputs, &places.targets).ok()) {
     room.targets = places.targets.host.data();
   }
   return room;
@@ -40,15 +41,17 @@ absl::StatusOr<const T*> BatchStaging::Send(const T* from, int64_t count, Place<
   return place->device.data();
 }
 
-absl::StatusOr<Batch> BatchStaging::Stage(const Batch& batch, int64_t inputs, int64_t outputs) {
+absl::StatusOr<Batch> BatchStaging::Stage(const Batch& batch, const RowWidths& widths) {
   if (memory_.host_addressable()) return batch;
   Places& places = places_[turn_];
   turn_ = (turn_ + 1) % kPlaces;
   Batch staged = batch;
-  TESSERA_ASSIGN_OR_RETURN(staged.inputs, Send(batch.inputs, batch.rows * inputs, &places.inputs));
-  TESSERA_ASSIGN_OR_RETURN(staged.labels, Send(batch.labels, batch.rows, &places.labels));
+  TESSERA_ASSIGN_OR_RETURN(staged.inputs,
+                           Send(batch.inputs, batch.rows * widths.inputs, &places.inputs));
+  TESSERA_ASSIGN_OR_RETURN(staged.labels,
+                           Send(batch.labels, batch.rows * widths.labels, &places.labels));
   TESSERA_ASSIGN_OR_RETURN(staged.targets,
-                           Send(batch.targets, batch.rows * outputs, &places.targets));
+                           Send(batch.targets, batch.rows * widths.outputs, &places.targets));
   return staged;
 }
 

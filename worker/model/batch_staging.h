@@ -18,21 +18,27 @@ namespace tessera {
 // One thread, the backend's.
 class BatchStaging {
  public:
+  // What a row of a batch has.
+  struct RowWidths {
+    int64_t inputs = 0;   // values; 0 where they are sparse
+    int64_t outputs = 0;  // targets, where it has targets
+    int64_t labels = 1;   // where it has labels
+  };
+
   static constexpr int kPlaces = 3;
 
   // `memory` outlives it.
   explicit BatchStaging(Memory* memory) : memory_(*memory) {}
 
-  // Where the batch that Stage is given next may be written, of so many rows, inputs (0 where they are
-  // sparse) and either labels or so many targets: it is sent from there. Null where batches are used
+  // Where the batch that Stage is given next may be written, of so many rows, with either labels or
+  // targets: it is sent from there. Null where batches are used
   // where they lie, and where there is no memory, which Stage reports.
-  BatchPlace Room(int64_t rows, int64_t inputs, bool has_labels, int64_t outputs);
+  BatchPlace Room(int64_t rows, const RowWidths& widths, bool has_labels);
 
-  // `batch` in the device's memory, with rows of so many inputs and outputs; sparse rows stay the
-  // host's. Kernels queued from now on may read it. It lives until the third call after this: by then
+  // `batch` in the device's memory; sparse rows stay the host's. Kernels queued from now on may read it. It lives until the third call after this: by then
   // the host has waited for a moment (Backend::Mark) behind one of them, and has named one behind all.
   //   kResourceExhausted  no memory
-  absl::StatusOr<Batch> Stage(const Batch& batch, int64_t inputs, int64_t outputs);
+  absl::StatusOr<Batch> Stage(const Batch& batch, const RowWidths& widths);
   // What Stage returned last is not used after all: the next one may take its place.
   void TakeBack() { turn_ = (turn_ + kPlaces - 1) % kPlaces; }
 

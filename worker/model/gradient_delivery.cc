@@ -27,7 +27,7 @@ StageGradients GradientDelivery::PlacesOf(const StagePlan& stage, const Batch& b
   };
   StageGradients to;
   to.mode = batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd;
-  to.weight = place(stage.weight);
+  to.weight = place(stage.factor());
   to.bias = place(stage.bias);
   return to;
 }
@@ -42,8 +42,9 @@ void GradientDelivery::Backward(const StagePlan& plan, Stage& stage, const Batch
                                 const StageInputs& x, const float* y, const float* dy,
                                 const InputGradients& dx, GradientWork* work) {
   const StageGradients to = PlacesOf(plan, batch);
-  const WeightProduct product =
-      OffersProducts(batch, work) ? stage.weight_product(batch.rows) : WeightProduct();
+  const WeightProduct product = OffersProducts(batch, work) && plan.tied_weight < 0
+                                    ? stage.weight_product(batch.rows)
+                                    : WeightProduct();
   if (product.x == nullptr) {
     stage.Backward(batch.rows, x, y, dy, to, dx);
     return Deliver(plan, batch, work);

@@ -14,10 +14,10 @@ absl::Status CheckLoss(const v1::Model& model) {
                                                  kSoftmax, ", ", kSigmoid, " or ", kSquares));
 }
 
-void ComputeLoss(const v1::Model& model, const Batch& batch, int64_t outputs, const float* logits,
-                 float* gradient, LossSums* sums, Backend& backend) {
-  const MatrixShape matrix{batch.rows, outputs};
-  const LossPiece piece{batch.minibatch_rows,
+void ComputeLoss(const v1::Model& model, const ModelShape& shape, const Batch& batch,
+                 const float* logits, float* gradient, LossSums* sums, Backend& backend) {
+  const MatrixShape matrix{batch.rows * shape.places(), shape.outputs()};
+  const LossPiece piece{batch.minibatch_rows * shape.places(),
                         batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd};
   LossTargets targets{batch.labels, batch.targets};
   if (model.loss() == kSoftmax) {
@@ -34,8 +34,8 @@ void ComputeLoss(const v1::Model& model, const Batch& batch, int64_t outputs, co
   }
 }
 
-Scores ScoresOf(const LossSums& sums, int64_t rows) {
-  Scores scores{sums.loss, sums.correct, rows, {}, sums.top_hits};
+Scores ScoresOf(const LossSums& sums, int64_t predictions) {
+  Scores scores{sums.loss, sums.correct, predictions, {}, sums.top_hits};
   std::copy(std::begin(sums.hits), std::end(sums.hits), scores.precision_hits.begin());
   return scores;
 }

@@ -64,11 +64,11 @@ absl::StatusOr<Scores> NetworkEvaluation::Score(const Batch& batch,
     own += plan_.stages[i].constants();
   }
   const float* const last = activations_.output(count - 1);
-  ComputeLoss(model_, staged, plan_.shape.outputs(), last == nullptr ? staged.inputs : last,
-              nullptr, stages_.sums(), backend_);
+  ComputeLoss(model_, plan_.shape, staged, last == nullptr ? staged.inputs : last, nullptr,
+              stages_.sums(), backend_);
   stages_.sums_view().Fetch(0, 1);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
-  return ScoresOf(*stages_.sums_view().data(), batch.rows);
+  return ScoresOf(*stages_.sums_view().data(), batch.rows * plan_.shape.places());
 }
 
 std::vector<NetworkEvaluation::Chunk> NetworkEvaluation::ChunksOf(

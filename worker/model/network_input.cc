@@ -1,5 +1,6 @@
 #include "worker/model/network_input.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,10 +19,24 @@ absl::Status NetworkInput::Check(const Batch& batch) const {
   return is_front() ? absl::OkStatus() : CheckLabels(batch);
 }
 
+absl::Status NetworkInput::CheckTokens(const Batch& batch) const {
+  const auto vocabulary = static_cast<float>(plan_.shape.vocabulary);
+  for (int64_t i = 0; i < batch.rows * inputs(); ++i) {
+    const float token = batch.inputs[i];
+    if (token >= 0 && token < vocabulary && token == std::floor(token)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch: token ", i % inputs(), " of row ", i / inputs(), " is ", token,
+                     ", want a whole number between 0 and ", plan_.shape.vocabulary - 1));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NetworkInput::CheckInputs(const Batch& batch) const {
   if (!reads_sparse_) {
-    if (batch.inputs != nullptr) return absl::OkStatus();
-    return absl::InvalidArgumentError("batch: inputs is null, want values");
+    if (batch.inputs == nullptr) {
+      return absl::InvalidArgumentError("batch: inputs is null, want values");
+    }
+    return plan_.shape.vocabulary > 0 ? CheckTokens(batch) : absl::OkStatus();
   }
   if (batch.sparse.begin == nullptr) {
     return absl::InvalidArgumentError("batch: there are no sparse rows, want some");
@@ -62,9 +77,10 @@ absl::Status NetworkInput::CheckLabels(const Batch& batch) const {
   if (batch.targets != nullptr && takes_targets) return absl::OkStatus();
   // A single sigmoid has the labels 0 and 1.
   const int64_t labels = sigmoid && outputs() == 1 ? 2 : outputs();
-  for (int64_t row = 0; row < batch.rows; ++row) {
+  const int64_t places = plan_.shape.places();
+  for (int64_t row = 0; row < batch.rows * places; ++row) {
     if (batch.labels[row] < 0 || batch.labels[row] >= labels) {
-      return absl::InvalidArgumentError(absl::StrCat("batch: label of row ", row, " is ",
+      return absl::InvalidArgumentError(absl::StrCat("batch: label of row ", row / places, " is ",
                                                      batch.labels[row], ", want between 0 and ",
                                                      labels - 1));
     }
@@ -86,7 +102,7 @@ absl::StatusOr<Batch> NetworkInput::Take(const Batch& batch) {
     read.labels = nullptr;
     read.targets = nullptr;
   }
-  TESSERA_ASSIGN_OR_RETURN(read, staging_.Stage(read, inputs(), outputs()));
+  TESSERA_ASSIGN_OR_RETURN(read, staging_.Stage(read, widths()));
   has_taken_ = true;
   return read;
 }
@@ -104,7 +120,7 @@ Batch NetworkInput::TakeNext() {
 
 BatchPlace NetworkInput::Room(int64_t rows, bool has_labels) {
   DropNext();
-  return staging_.Room(rows, reads_sparse_ ? 0 : inputs(), has_labels, is_front() ? 0 : outputs());
+  return staging_.Room(rows, widths(), has_labels);
 }
 
 }  // namespace tessera

@@ -56,12 +56,16 @@ class NetworkInput {
 
  private:
   absl::Status Check(const Batch& batch) const;
+  absl::Status CheckTokens(const Batch& batch) const;
   absl::Status CheckPart(const Batch& batch) const;
   absl::Status CheckLabels(const Batch& batch) const;
   void DropNext();
   bool is_front() const { return plan_.part == ModelPart::kFront; }
   int64_t inputs() const { return plan_.shape.inputs(); }
   int64_t outputs() const { return plan_.shape.outputs(); }
+  BatchStaging::RowWidths widths() const {
+    return {reads_sparse_ ? 0 : inputs(), is_front() ? 0 : outputs(), plan_.shape.places()};
+  }
 
   const NetworkPlan& plan_;
   const std::string loss_;

@@ -26,7 +26,7 @@ std::vector<GraphNode> TrainingGraphOf(const NetworkPlan& plan) {
   for (const StagePlan& stage : plan.stages) {
     GraphNode node = NodeOf(stage);
     node.in_place = stage.kind->forward_in_place;
-    node.learns = stage.weight >= 0;
+    node.learns = stage.learns();
     node.backward_in_place = stage.kind->backward_in_place;
     node.backward_reads_x = stage.kind->backward_reads_x;
     node.backward_reads_y =

@@ -10,7 +10,7 @@ namespace {
 
 StageParameters ParametersOf(const StagePlan& plan, const NetworkArrays& arrays) {
   StageParameters parameters;
-  if (plan.weight >= 0) parameters.weight = arrays.device_parameter(plan.weight).data();
+  if (plan.factor() >= 0) parameters.weight = arrays.device_parameter(plan.factor()).data();
   if (plan.bias >= 0) parameters.bias = arrays.device_parameter(plan.bias).data();
   return parameters;
 }
@@ -62,7 +62,9 @@ absl::StatusOr<std::unique_ptr<NetworkStages>> NetworkStages::Create(const Netwo
     }
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Stage> one,
                              stage.kind->make(stage, stage_options, backend));
-    if (stage.weight >= 0) made->rounded_[stage.weight] = one->rounded_weight();
+    if (stage.factor() >= 0 && one->rounded_weight() != nullptr) {
+      made->rounded_[stage.factor()] = one->rounded_weight();
+    }
     made->stages_.push_back(std::move(one));
   }
   return made;

@@ -5,9 +5,10 @@
 namespace tessera {
 namespace {
 
-// Of one row.
+// Of one row. The places of a sequence are normalised each by itself.
 GroupsShape GroupsOfRow(const StagePlan& plan) {
   const Image& image = plan.map.from;
+  if (image.is_sequence) return {image.places(), 1, image.channels, 1};
   if (plan.settings.has_layer_norm()) return {1, 1, image.size(), 1};
   return {1, image.positions(), image.channels, plan.settings.group_norm().groups()};
 }
@@ -20,7 +21,7 @@ double EpsilonOf(const v1::Layer& layer) {
 bool Turns(const StagePlan& plan) {
   const Image& image = plan.map.from;
   return plan.settings.has_layer_norm() && plan.weight >= 0 && image.channels > 1 &&
-         image.positions() > 1;
+         image.positions() > 1 && !image.is_sequence;
 }
 
 ResponseWindow WindowOf(const v1::LocalResponseNorm& keys) {
@@ -53,7 +54,8 @@ StageKind ResponseNormStageKind() {
 }
 
 int64_t GroupNormStage::KeptFloats(const StagePlan& plan, int64_t batch_max, bool trains) {
-  const int64_t statistics = 2 * batch_max * GroupsOfRow(plan).groups;
+  const GroupsShape of_row = GroupsOfRow(plan);
+  const int64_t statistics = 2 * batch_max * of_row.rows * of_row.groups;
   if (!Turns(plan)) return statistics;
   return statistics + (trains ? 4 : 2) * plan.inputs;
 }
@@ -80,8 +82,9 @@ absl::StatusOr<std::unique_ptr<Stage>> GroupNormStage::Create(const StagePlan& p
     at += floats;
     return taken;
   };
-  stage->mean_ = take(options.batch_max * stage->of_row_.groups);
-  stage->inverse_sigma_ = take(options.batch_max * stage->of_row_.groups);
+  const int64_t groups = options.batch_max * stage->of_row_.rows * stage->of_row_.groups;
+  stage->mean_ = take(groups);
+  stage->inverse_sigma_ = take(groups);
   if (!stage->turns_) return stage;
   stage->scale_ = take(plan.inputs);
   stage->shift_ = take(plan.inputs);
@@ -94,7 +97,7 @@ absl::StatusOr<std::unique_ptr<Stage>> GroupNormStage::Create(const StagePlan& p
 
 GroupsShape GroupNormStage::Shape(int64_t rows) const {
   GroupsShape shape = of_row_;
-  shape.rows = rows;
+  shape.rows *= rows;
   return shape;
 }
 

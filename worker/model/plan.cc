@@ -59,7 +59,7 @@ class StageMaker {
   // Between [channels, height, width] and [height, width, channels]: a stage that reads `read`, or `read` itself where
   // that is the same.
   int Transposed(const Image& image, const StageKind& kind, int read) {
-    if (image.channels == 1 || image.positions() == 1) return read;
+    if (image.channels == 1 || image.positions() == 1 || image.is_sequence) return read;
     StagePlan stage;
     stage.kind = &kind;
     stage.reads = {read};
@@ -108,11 +108,13 @@ class StageMaker {
     const Image& before = shape.before(index);
     stage.map = {before, shape.images[index + 1], {}};
     if (layer.kind->shape != nullptr) {
-      TESSERA_ASSIGN_OR_RETURN(const LayerShape made, layer.kind->shape(layer.settings, before));
+      TESSERA_ASSIGN_OR_RETURN(const LayerShape made,
+                               layer.kind->shape(layer.settings, before, shape.vocabulary));
       stage.map = made.map;
     }
     stage.inputs = before.size();
     stage.outputs = shape.widths[index + 1];
+    stage.tied_weight = layer.tied_to;
     made_.push_back({Append(std::move(stage))});
     return absl::OkStatus();
   }
@@ -125,6 +127,10 @@ class StageMaker {
 // What follows from the shape and the stages.
 void PlaceParameters(NetworkPlan* plan) {
   const std::vector<ParameterSpec>& parameters = plan->shape.parameters;
+  std::vector<int> tied;
+  for (StagePlan& stage : plan->stages) {
+    if (stage.tied_weight >= 0) tied.push_back(stage.tied_weight);
+  }
   for (StagePlan& stage : plan->stages) {
     stage.weight = -1;
     stage.bias = -1;
@@ -132,13 +138,16 @@ void PlaceParameters(NetworkPlan* plan) {
     for (int p = 0; p < static_cast<int>(parameters.size()); ++p) {
       if (parameters[p].layer != stage.layer) continue;
       // A layer's weight comes before its bias.
-      (stage.weight < 0 ? stage.weight : stage.bias) = p;
+      (stage.weight < 0 && stage.tied_weight < 0 ? stage.weight : stage.bias) = p;
       if (stage.weight == p) stage.weight_size = parameters[p].size();
       TESSERA_CHECK(static_cast<int>(plan->parameter_offsets.size()) == p);
       plan->parameter_offsets.push_back(plan->parameter_floats);
       plan->parameter_floats += (parameters[p].size() + kFloatsPerCacheLine - 1) /
                                 kFloatsPerCacheLine * kFloatsPerCacheLine;
     }
+    if (stage.tied_weight >= 0) stage.weight_size = parameters[stage.tied_weight].size();
+    stage.weight_is_tied =
+        stage.weight >= 0 && std::count(tied.begin(), tied.end(), stage.weight) > 0;
     plan->stage_floats_max = std::max(plan->stage_floats_max, plan->parameter_floats - before);
     plan->constants += stage.constants();
   }
@@ -157,7 +166,7 @@ bool ReadsOneActivation(const NetworkPlan& plan, int first) {
 absl::StatusOr<NetworkPlan> PlanOf(const v1::Model& model) {
   NetworkPlan plan;
   TESSERA_ASSIGN_OR_RETURN(plan.shape, ShapeOf(model));
-  TESSERA_RETURN_IF_ERROR(StageMaker(&plan).Make(ReadsImages(model)));
+  TESSERA_RETURN_IF_ERROR(StageMaker(&plan).Make(!model.has_tokens() && ReadsImages(model)));
   PlaceParameters(&plan);
   return plan;
 }

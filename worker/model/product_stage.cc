@@ -17,7 +17,8 @@ StageKind Product(v1::Layer::KindCase layer) {
 
 // What differs between the two kinds, by overload.
 LinearShape ShapeOf(const LinearKernel<float>*, const StagePlan& plan, int64_t rows) {
-  return {rows, plan.inputs, plan.outputs};
+  const int64_t places = plan.map.from.places();
+  return {rows * places, plan.inputs / places, plan.outputs / places};
 }
 ImagesShape ShapeOf(const ConvolutionKernel<float>*, const StagePlan& plan, int64_t rows) {
   return {rows, plan.map};

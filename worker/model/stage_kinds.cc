@@ -7,6 +7,7 @@
 #include "worker/model/image_stages.h"
 #include "worker/model/norm_stages.h"
 #include "worker/model/product_stage.h"
+#include "worker/model/sequence_stages.h"
 
 namespace tessera {
 
@@ -27,6 +28,8 @@ absl::Span<const StageKind> StageKinds() {
       FunctionStageKind(v1::Layer::kSigmoid),
       FunctionStageKind(v1::Layer::kSilu),
       FunctionStageKind(v1::Layer::kLeakyRelu),
+      EmbeddingStageKind(),
+      AttentionStageKind(),
       SumStageKind(),
       ConcatStageKind(),
   };

@@ -38,6 +38,13 @@ struct StagePlan {
   int weight = -1;
   int bias = -1;
   int64_t weight_size = 0;
+  // It multiplies with the embedding's weight, which is this parameter, and has none of its own; -1: it does not.
+  int tied_weight = -1;
+  // A stage behind it is tied to its weight.
+  bool weight_is_tied = false;
+  // A parameter that it multiplies with, its own or another stage's; -1: none.
+  int factor() const { return tied_weight >= 0 ? tied_weight : weight; }
+  bool learns() const { return factor() >= 0 || bias >= 0; }
   // The layer behind it, of the kind that StageKind::joins names, is part of this stage.
   bool is_joined = false;
 

@@ -18,7 +18,7 @@ constexpr int64_t kFloatBytes = sizeof(float);
 std::vector<bool> HeldOf(const NetworkPlan& plan) {
   std::vector<bool> held(plan.shape.parameters.size(), true);
   for (const StagePlan& stage : plan.stages) {
-    if (stage.kind->works_by_rows) held[stage.weight] = false;
+    if (stage.kind->works_by_rows && stage.weight >= 0) held[stage.weight] = false;
   }
   return held;
 }
@@ -60,12 +60,15 @@ std::vector<StreamedNetwork::Node> StreamedNetwork::NodesOf(const NetworkPlan& p
       for (const int read : stage.reads) {
         node.reads.push_back(read == kNetworkInput ? kNetworkInput : node_of[read]);
       }
-      node.inputs = stage.inputs;
       node.constants = constants;
-      if (stage.kind->works_by_rows) node.linear = &stage;
+      if (stage.kind->works_by_rows) {
+        node.linear = &stage;
+        node.places = stage.map.from.places();
+      }
+      node.inputs = stage.inputs / node.places;
     }
     Node& node = nodes.back();
-    node.outputs = stage.outputs;
+    node.outputs = stage.outputs / node.places;
     if (node.linear != &stage) node.stages.push_back(&stage);
     node_of.push_back(static_cast<int>(nodes.size()) - 1);
     constants += stage.constants();
@@ -81,7 +84,7 @@ std::vector<StreamedNetwork::Node> StreamedNetwork::Calibrated(const std::vector
 
 // A multiple of 16 where there are as many: kernels work on so many neurons at a time.
 int64_t StreamedNetwork::BlockRows(const Options& options, const Node& node, int64_t examples) {
-  const int64_t wider = std::max(node.inputs, examples);
+  const int64_t wider = std::max(node.inputs, examples * node.places);
   const int64_t rows = std::max<int64_t>(1, options.block_bytes / kFloatBytes / wider);
   return std::min(node.outputs, rows < 16 ? rows : rows / 16 * 16);
 }
@@ -102,11 +105,11 @@ StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Node>& nodes,
   for (const Node& node : nodes) {
     GraphNode& each = graph.emplace_back();
     each.reads = node.reads;
-    each.width = node.outputs;
+    each.width = node.outputs * node.places;
     if (node.linear != nullptr) {
       const int64_t rows = BlockRows(options, node, examples);
       sizes.weights = std::max(sizes.weights, rows * node.inputs);
-      sizes.sums = std::max(sizes.sums, examples * rows);
+      sizes.sums = std::max(sizes.sums, examples * node.places * rows);
       continue;
     }
     const StagePlan& stage = *node.stages.front();
@@ -245,6 +248,7 @@ absl::StatusOr<Scores> StreamedNetwork::Score(ExampleSource* examples,
   backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
   const int64_t all = examples->count();
   const int64_t outputs = plan_.shape.outputs();
+  const int64_t places = plan_.shape.places();
   TESSERA_ASSIGN_OR_RETURN(
       Buffers buffers, Allocate(nodes_, std::min(options_.examples_max, all), /*keeps_last=*/true));
   Scores scores;
@@ -255,11 +259,13 @@ absl::StatusOr<Scores> StreamedNetwork::Score(ExampleSource* examples,
     for (int64_t row = 0; row < count; row += options_.batch_max) {
       Batch batch = examples->Labelled(begin + row, std::min(options_.batch_max, count - row));
       batch.inputs = nullptr;
-      TESSERA_ASSIGN_OR_RETURN(batch, staging_.Stage(batch, plan_.shape.inputs(), outputs));
-      ComputeLoss(model_, batch, outputs, logits + row * outputs, nullptr, sums_.data(), backend_);
+      TESSERA_ASSIGN_OR_RETURN(batch,
+                               staging_.Stage(batch, {plan_.shape.inputs(), outputs, places}));
+      ComputeLoss(model_, plan_.shape, batch, logits + row * places * outputs, nullptr,
+                  sums_.data(), backend_);
       sums_view_.Fetch();
       TESSERA_RETURN_IF_ERROR(backend_.Finish());
-      scores += ScoresOf(*sums_view_.data(), batch.rows);
+      scores += ScoresOf(*sums_view_.data(), batch.rows * places);
     }
   }
   return scores;
@@ -293,18 +299,18 @@ absl::Status StreamedNetwork::RunLinear(const Node& node, const Pass& pass, cons
   float* const sums = pass.buffers->sums.data();
   for (int64_t first = 0; first < node.outputs; first += block_rows) {
     const int64_t width = std::min(block_rows, node.outputs - first);
-    const RowRange rows{node.linear->weight, first, first + width};
+    const RowRange rows{node.linear->factor(), first, first + width};
     TESSERA_RETURN_IF_ERROR(ReadBlock(rows, node.inputs, &pass.buffers->weights_view));
     TESSERA_RETURN_IF_ERROR(Multiply(node, rows, x, pass));
     float* constants = constants_.data() + node.constants;
     for (const StagePlan* const stage : node.stages) {
-      ApplyElementwise(*stage, {{pass.count, width}, first}, pass.calibrates, constants, sums,
-                       sums);
+      ApplyElementwise(*stage, {{pass.count * node.places, width}, first}, pass.calibrates,
+                       constants, sums, sums);
       constants += stage->constants();
     }
     if (y != nullptr) {
-      backend_.memory().CopyRows(sums, width * kFloatBytes, pass.count, width * kFloatBytes,
-                                 y + first, node.outputs * kFloatBytes);
+      backend_.memory().CopyRows(sums, width * kFloatBytes, pass.count * node.places,
+                                 width * kFloatBytes, y + first, node.outputs * kFloatBytes);
     }
     // The next block is read where this one lies.
     TESSERA_RETURN_IF_ERROR(backend_.Finish());
@@ -368,15 +374,15 @@ absl::Status StreamedNetwork::Multiply(const Node& node, const RowRange& rows, c
   if (bias != nullptr) bias += rows.row_begin;
   for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
     const int64_t count = std::min(options_.batch_max, pass.count - i);
-    const LinearShape shape{count, node.inputs, width};
-    float* const y = pass.buffers->sums.data() + i * width;
+    const LinearShape shape{count * node.places, node.inputs, width};
+    float* const y = pass.buffers->sums.data() + i * node.places * width;
     if (x != nullptr) {
-      backend_.linear().Forward(shape, x + i * node.inputs, weights, bias, y);
+      backend_.linear().Forward(shape, x + i * node.places * node.inputs, weights, bias, y);
       continue;
     }
     TESSERA_ASSIGN_OR_RETURN(
         const Batch batch,
-        staging_.Stage(pass.examples->Inputs(pass.begin + i, count), node.inputs, 0));
+        staging_.Stage(pass.examples->Inputs(pass.begin + i, count), {node.inputs, 0, 1}));
     if (options_.sparse_input) {
       backend_.sparse_linear().Forward(shape, batch.sparse, weights, bias, y);
     } else {

@@ -81,8 +81,10 @@ class StreamedNetwork {
     std::vector<const StagePlan*> stages;  // without `linear`
     // Nodes before this one, or kNetworkInput.
     std::vector<int> reads;
+    // Of an example, or of each place that a linear layer acts on.
     int64_t inputs = 0;
     int64_t outputs = 0;
+    int64_t places = 1;
     int64_t constants = 0;  // where those of `stages` begin
     bool normalises() const;
   };
@@ -90,7 +92,7 @@ class StreamedNetwork {
   struct Buffers {
     Buffer<float> weights;
     HostView<float> weights_view;
-    Buffer<float> sums;  // [examples, neurons of a block]
+    Buffer<float> sums;  // [examples, places, neurons of a block]
     // [examples, values], by buffer of `plan`.
     std::vector<Buffer<float>> activations;
     ForwardBuffers plan;

@@ -72,7 +72,7 @@ void TrainingPass::QueueForward(const StepForm& form) {
     stages_.stage(i).Forward(batch.rows, activations_.inputs(i, batch.inputs), y);
   }
   if (plan_.part == ModelPart::kFront) return;
-  ComputeLoss(model_, batch, plan_.shape.outputs(), output(), output_gradient(),
+  ComputeLoss(model_, plan_.shape, batch, output(), output_gradient(),
               stages_.sums() + form.sums_place, backend_);
 }
 

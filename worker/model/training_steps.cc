@@ -41,7 +41,8 @@ void TrainingSteps::Queue(const Batch& staged, const StepKey& key, GradientWork*
   const StepForm form = pass_.Begin(staged, key, sums_place_);
   pass_.Forward(form);
   if (staged.is_last()) stages_.sums_view().Fetch(sums_place_, 1);
-  begun_.push_back({staged.whole_rows(), staged.is_last(), sums_place_, backend_.Mark()});
+  begun_.push_back(
+      {staged.whole_rows() * plan_.shape.places(), staged.is_last(), sums_place_, backend_.Mark()});
   pass_.Backward(form, work);
 }
 
@@ -59,8 +60,8 @@ absl::StatusOr<std::optional<LossAndCount>> TrainingSteps::EndPiece() {
   TESSERA_RETURN_IF_ERROR(backend_.Wait(first.known));
   if (!first.is_last) return std::nullopt;
   const LossSums& sums = stages_.sums_view().data()[first.sums_place];
-  return LossAndCount{sums.loss / static_cast<double>(first.minibatch_rows), sums.correct,
-                      first.minibatch_rows};
+  return LossAndCount{sums.loss / static_cast<double>(first.predictions), sums.correct,
+                      first.predictions};
 }
 
 }  // namespace tessera

@@ -64,8 +64,8 @@ class TrainingSteps {
 
   // What was begun, and how the host knows that its forward pass is done.
   struct Begun {
-    int64_t minibatch_rows;
-    bool is_last;  // piece of its minibatch
+    int64_t predictions;  // of the minibatch: each row has one for each of its places
+    bool is_last;         // piece of its minibatch
     int sums_place;
     Backend::Moment known;
   };

@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-// Evaluation goes through the rows in batches of at least this many, as it has no minibatch to respect,
-// unless the job says that memory is too small for a minibatch.
+// Evaluation goes through the rows in batches of at least this many, as it has no minibatch to respect, or of so many
+// places of sequences, unless the job says that memory is too small for a minibatch.
 constexpr int64_t kEvaluationBatchMin = 128;
 
 int ThreadsOf(const v1::Job& job) {
@@ -59,7 +59,9 @@ int64_t PieceRows(const v1::Job& job) {
 
 int64_t BatchRowsMax(const v1::Job& job) {
   const int64_t piece = PieceRows(job);
-  return piece < job.train().batch_size() ? piece : std::max(piece, kEvaluationBatchMin);
+  if (piece < job.train().batch_size()) return piece;
+  const int64_t places = job.model().has_tokens() ? job.model().tokens().context() : 1;
+  return std::max(piece, kEvaluationBatchMin / places);
 }
 
 BatchRows::BatchRows(const v1::Job& job, const InputRows& input)

@@ -28,8 +28,10 @@ enum class LayerReads {
   kUnitsTogether,
   // Images, which no layer makes out of features.
   kImages,
-  // A row of features. Images are flattened for it, as [channels, height, width].
+  // A row of features. Images are flattened for it, as [channels, height, width]; of a sequence it reads each place.
   kFeatures,
+  // A sequence of tokens, which models of tokens alone have.
+  kSequence,
   // The outputs of a block's parts.
   kParts
 };
@@ -48,8 +50,10 @@ struct LayerShape {
 struct LayerKind {
   v1::Layer::KindCase kind_case;
   LayerReads reads;
-  // The shape of `layer` behind `before`, or kInvalidArgument with the key and what is wanted of it. Null for a block.
-  absl::StatusOr<LayerShape> (*shape)(const v1::Layer& layer, const Image& before) = nullptr;
+  // The shape of `layer` behind `before`, or kInvalidArgument with the key and what is wanted of it. `vocabulary` is
+  // that of a model of tokens, 0 for others. Null for a block.
+  absl::StatusOr<LayerShape> (*shape)(const v1::Layer& layer, const Image& before,
+                                      int64_t vocabulary) = nullptr;
   // What a block makes of the outputs of its parts (block.h), or kInvalidArgument where they do not fit. Null for
   // all other layers.
   absl::StatusOr<Image> (*join)(absl::Span<const Image> parts) = nullptr;
@@ -73,6 +77,10 @@ struct LayerKind {
   // both. Null: never.
   bool (*mixes_units)(const v1::Layer& layer) = nullptr;
 
+  // A layer that makes units and of which a subnet has all that it reads, or all that it makes.
+  bool reads_whole = false;
+  bool makes_whole = false;
+
   bool makes_units() const { return units != nullptr; }
   bool keeps_whole(const v1::Layer& layer) const {
     return join != nullptr || (mixes_units != nullptr && mixes_units(layer));
@@ -81,7 +89,7 @@ struct LayerKind {
 };
 
 // The shape behind a layer that leaves it as it is and has no parameters.
-inline absl::StatusOr<LayerShape> ShapeOfUnits(const v1::Layer&, const Image& before) {
+inline absl::StatusOr<LayerShape> ShapeOfUnits(const v1::Layer&, const Image& before, int64_t) {
   return LayerShape{{before, before, {}}};
 }
 

@@ -10,6 +10,7 @@
 #include "common/layout/layers/linear.h"
 #include "common/layout/layers/norms.h"
 #include "common/layout/layers/pool.h"
+#include "common/layout/layers/sequence.h"
 
 namespace tessera {
 namespace {
@@ -64,6 +65,8 @@ absl::Span<const LayerKind> LayerKinds() {
                                      ActivationKind(v1::Layer::kSigmoid),
                                      ActivationKind(v1::Layer::kSilu),
                                      ActivationKind(v1::Layer::kLeakyRelu),
+                                     EmbeddingKind(),
+                                     AttentionKind(),
                                      ResidualKind(),
                                      ConcatKind()};
   return kKinds;

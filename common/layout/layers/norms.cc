@@ -11,17 +11,21 @@ std::vector<ParameterSpec> ScaleAndShift(int64_t rows, int64_t columns, bool is_
           {"bias", rows, columns, is_vector, 0, 0, 0}};
 }
 
-absl::StatusOr<LayerShape> ShapeOfLayerNorm(const v1::Layer& layer, const Image& before) {
+absl::StatusOr<LayerShape> ShapeOfLayerNorm(const v1::Layer& layer, const Image& before, int64_t) {
   LayerShape shape{{before, before, {}}};
   if (!layer.layer_norm().affine()) return shape;
-  const bool is_row = before.positions() == 1;
-  shape.parameters = ScaleAndShift(before.channels, before.positions(), is_row);
+  const bool is_row = before.positions() == 1 || before.is_sequence;
+  shape.parameters = ScaleAndShift(before.channels, is_row ? 1 : before.positions(), is_row);
   if (is_row) return shape;
   for (ParameterSpec& spec : shape.parameters) spec.columns_are = {before.height, before.width};
   return shape;
 }
 
-absl::StatusOr<LayerShape> ShapeOfGroupNorm(const v1::Layer& layer, const Image& before) {
+absl::StatusOr<LayerShape> ShapeOfGroupNorm(const v1::Layer& layer, const Image& before, int64_t) {
+  if (before.is_sequence) {
+    return absl::InvalidArgumentError(
+        "group_norm is for images and features, want layer_norm in a model of tokens");
+  }
   const int64_t groups = layer.group_norm().groups();
   if (groups < 1 || before.channels % groups != 0) {
     return absl::InvalidArgumentError(absl::StrCat("groups is ", groups, " with ", before.channels,

@@ -17,11 +17,11 @@ absl::StatusOr<LayerShape> ShapeOf(const v1::Pool& pool, const Image& before) {
   return shape;
 }
 
-absl::StatusOr<LayerShape> MaxShape(const v1::Layer& layer, const Image& before) {
+absl::StatusOr<LayerShape> MaxShape(const v1::Layer& layer, const Image& before, int64_t) {
   return ShapeOf(layer.max_pool(), before);
 }
 
-absl::StatusOr<LayerShape> AverageShape(const v1::Layer& layer, const Image& before) {
+absl::StatusOr<LayerShape> AverageShape(const v1::Layer& layer, const Image& before, int64_t) {
   return ShapeOf(layer.avg_pool(), before);
 }
 

@@ -42,7 +42,7 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
                        const ShardSlices& slices, const CodecChoice& codecs)
     : place_(std::move(place)),
       subnet_(SubnetOf(full, groups, place_)),
-      columns_(groups.widths.size() + subnet_.column_lists.size()) {
+      columns_(groups.widths.size() + subnet_.index_lists.size()) {
   const ShardSlices own = SubnetSlices(subnet_, slices);
   for (const Slice& slice : own.slices) {
     const auto whole = std::find_if(slices.slices.begin(), slices.slices.end(),

@@ -24,6 +24,11 @@ v1::Layer LayerOf(const LayerKind& kind) {
     layer.mutable_group_norm()->set_affine(true);
     layer.mutable_group_norm()->set_groups(3);
   }
+  if (layer.has_embedding()) {
+    layer.mutable_embedding()->set_units(5);
+    layer.mutable_embedding()->set_stddev(1);
+  }
+  if (layer.has_attention()) layer.mutable_attention()->set_heads(2);
   if (layer.has_local_response_norm()) layer.mutable_local_response_norm()->set_size(5);
   return layer;
 }
@@ -57,11 +62,12 @@ TEST_CASE("what the columns of a kind say of its layers holds of their shapes", 
   for (const LayerKind& kind : LayerKinds()) {
     const v1::Layer layer = LayerOf(kind);
     CAPTURE(LayerName(layer));
-    const Image before{3, 4, 6};
+    const bool is_of_tokens = kind.reads == LayerReads::kSequence;
+    const Image before = is_of_tokens ? Image{3, 4, 1, true} : Image{3, 4, 6};
     CHECK((kind.join != nullptr) == (kind.reads == LayerReads::kParts));
     CHECK((kind.join == nullptr) == (kind.shape != nullptr));
     if (kind.join != nullptr) continue;
-    const absl::StatusOr<LayerShape> shape = kind.shape(layer, before);
+    const absl::StatusOr<LayerShape> shape = kind.shape(layer, before, is_of_tokens ? 7 : 0);
     REQUIRE(shape.ok());
     CHECK(shape->map.from == before);
     const bool keeps_shape =
@@ -71,6 +77,8 @@ TEST_CASE("what the columns of a kind say of its layers holds of their shapes", 
     if (kind.reads == LayerReads::kUnitsTogether) CHECK(kind.keeps_whole(layer));
     if (kind.reads == LayerReads::kFeatures) CHECK(shape->map.to.positions() == 1);
     if (kind.learns) CHECK_FALSE(shape->parameters.empty());
+    // sequence_test has what an embedding's parameters are.
+    if (is_of_tokens) continue;
     const std::vector<std::string> names = {"weight", "bias"};
     REQUIRE(shape->parameters.size() <= names.size());
     for (size_t i = 0; i < shape->parameters.size(); ++i) {
@@ -91,7 +99,7 @@ TEST_CASE("what the columns of a kind say of its layers holds of their shapes", 
     kind.set_units(2, &smaller);
     CHECK(kind.units(layer) == shape->map.to.channels);
     CHECK(kind.units(smaller) == 2);
-    CHECK(kind.shape(smaller, before)->map.to.channels == 2);
+    CHECK(kind.shape(smaller, before, 0)->map.to.channels == 2);
   }
 }
 
