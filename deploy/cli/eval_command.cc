@@ -1,6 +1,7 @@
 #include "deploy/cli/eval_command.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -84,6 +85,7 @@ void Print(const Evaluated& evaluated, const v1::Model& model, int64_t outputs, 
                            {"test_accuracy", nullptr},
                            {"differences", evaluated.differences}};
     if (has_classes) text["test_accuracy"] = accuracy;
+    if (model.has_tokens()) text["perplexity"] = std::exp(loss);
     int i = 0;
     for (const char* const depth : {"1", "3", "5", "10"}) {
       nlohmann::json& top = text["top_k_accuracy"][depth] = nullptr;
@@ -98,8 +100,9 @@ void Print(const Evaluated& evaluated, const v1::Model& model, int64_t outputs, 
     return;
   }
   const auto shown = single_labels ? absl::MakeConstSpan(first) : absl::MakeConstSpan(at);
-  std::string text =
-      absl::StrFormat("step %d, %d test rows: loss %.4f", evaluated.step, scores.rows, loss);
+  std::string text = absl::StrFormat("step %d, %d test %s: loss %.4f", evaluated.step, scores.rows,
+                                     model.has_tokens() ? "tokens" : "rows", loss);
+  if (model.has_tokens()) absl::StrAppendFormat(&text, ", perplexity %.3f", std::exp(loss));
   if (has_classes) {
     absl::StrAppendFormat(&text, ", accuracy %.4f, %s %s", accuracy,
                           !single_labels      ? "precision at 1, 3, 5"

@@ -81,6 +81,8 @@ absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report) {
     evaluation.set_train_loss(Number(entry, "train_loss"));
     evaluation.set_test_loss(Number(entry, "test_loss"));
     evaluation.set_test_accuracy(Number(entry, "test_accuracy"));
+    const Json& perplexity = At(entry, "perplexity");
+    if (perplexity.is_number()) evaluation.set_perplexity(perplexity.get<double>());
     for (const char* const depth : {"1", "3", "5", "10"}) {
       const Json& share = At(At(entry, "top_k_accuracy"), depth);
       if (share.is_number()) evaluation.add_top_k_accuracy(share.get<double>());

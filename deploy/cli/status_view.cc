@@ -289,6 +289,9 @@ std::string History(const v1::JobStatus& status, int width) {
     heads.emplace_back(head);
     priorities.push_back(priority);
   };
+  const bool has_perplexity =
+      status.history_size() > 0 && status.history(status.history_size() - 1).has_perplexity();
+  if (has_perplexity) add("perplexity", 3);
   if (depths >= 3) add("top-5", 2);
   if (depths >= 4) add("top-10", 1);
   Table table(std::move(heads), std::move(priorities));
@@ -300,6 +303,7 @@ std::string History(const v1::JobStatus& status, int width) {
                                     Fraction(entry.train_loss()),
                                     Fraction(entry.test_loss()),
                                     Fraction(entry.test_accuracy())};
+    if (has_perplexity) row.push_back(absl::StrFormat("%.3f", entry.perplexity()));
     for (int depth = 2; depth < std::min(depths, 4); ++depth) {
       const bool is_told = depth < entry.top_k_accuracy_size();
       row.push_back(is_told ? Fraction(entry.top_k_accuracy(depth)) : "-");

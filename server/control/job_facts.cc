@@ -106,6 +106,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   if (recipe.subnets) facts.members_max = LeastCutWidth(GroupsOf(shape, recipe.subnet_rules));
   facts.holds_back = recipe.codecs.holds_back();
   facts.predicts_classes = !LearnsNumbers(job.model(), shape.outputs());
+  facts.predicts_tokens = shape.vocabulary > 0;
   facts.single_labels = HasSingleLabels(job.model(), shape.outputs());
   facts.insecure = job.security().certificate().empty();
   facts.rows_are_local = job.data().partition() == "local";

@@ -86,6 +86,8 @@ struct JobFacts {
   bool holds_back = false;
   // Rows have one label each, which a model may have right.
   bool single_labels = false;
+  // A row is a sequence of tokens, each of which is predicted.
+  bool predicts_tokens = false;
   // Outputs are scores of classes, so that a row may be right. Otherwise the only output is a number.
   bool predicts_classes = true;
   // Training ends when an evaluation reaches it; 0: off.

@@ -1,6 +1,7 @@
 #include "server/control/job_status_view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -164,6 +165,7 @@ void JobStatusView::FillHistory(v1::JobStatus* status) const {
     for (int i = 0; facts_.single_labels && i < entry.precision_at_size(); ++i) {
       shown.add_top_k_accuracy(entry.precision_at(i) * kPrecisionAt[i]);
     }
+    if (facts_.predicts_tokens) shown.set_perplexity(std::exp(entry.test_loss()));
     if (entry.precision_at_size() > kPrecisionsShown) {
       shown.mutable_precision_at()->Truncate(kPrecisionsShown);
     }

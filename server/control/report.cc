@@ -56,6 +56,10 @@ Json TopAccuracy(const v1::HistoryEntry& entry) {
   return AtFirst(entry.top_k_accuracy(), {"1", "3", "5", "10"});
 }
 
+Json Perplexity(const v1::HistoryEntry& entry) {
+  return entry.has_perplexity() ? Number(entry.perplexity()) : Json(nullptr);
+}
+
 Json Entry(const v1::HistoryEntry& entry) {
   return {{"seconds", Number(entry.seconds())},
           {"step", entry.step()},
@@ -64,7 +68,8 @@ Json Entry(const v1::HistoryEntry& entry) {
           {"train_loss", Number(entry.train_loss())},
           {"test_loss", Number(entry.test_loss())},
           {"test_accuracy", Number(entry.test_accuracy())},
-          {"top_k_accuracy", TopAccuracy(entry)}};
+          {"top_k_accuracy", TopAccuracy(entry)},
+          {"perplexity", Perplexity(entry)}};
 }
 
 Json Final(const v1::JobStatus& status) {
@@ -76,6 +81,7 @@ Json Final(const v1::JobStatus& status) {
                  {"test_accuracy", number(last.test_accuracy())}};
   result["precision_at"] = AtFirst(last.precision_at(), {"1", "3", "5"});
   result["top_k_accuracy"] = TopAccuracy(last);
+  result["perplexity"] = Perplexity(last);
   return result;
 }
 

@@ -16,6 +16,7 @@
 //   final.top_k_accuracy {"1", "3", "5", "10"}, and in each entry of history: of rows with one label each, the share
 //     whose label is among the first k predictions; null where rows have sets of labels, and at 10 where the model
 //     has no more outputs,
+//   final.perplexity, and in each entry of history: exp(test_loss) of a model of tokens, null elsewhere,
 //   job_file, job_digest, overrides [...], started, host, command, versions {server, workers [...], libraries by
 //     name}: how the job came to run, of the process that had the coordinator at the end, but `started`, which is of
 //     the first,

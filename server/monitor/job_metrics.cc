@@ -62,6 +62,12 @@ void AddEvaluation(const v1::JobStatus& status, MetricSet* set) {
              "Mean loss of the minibatches before the newest evaluation.", last.train_loss());
   set->Gauge("tessera_evaluation_test_loss", "Loss on the test rows in the newest evaluation.",
              last.test_loss());
+  if (last.has_perplexity()) {
+    set->Gauge("tessera_evaluation_test_perplexity",
+               "Perplexity on the test rows in the newest evaluation, where rows are sequences of "
+               "tokens.",
+               last.perplexity());
+  }
   if (!std::isnan(last.test_accuracy())) {
     set->Gauge("tessera_evaluation_test_accuracy_ratio",
                "Share of the test rows that were right in the newest evaluation, 0 to 1. Absent "

@@ -198,6 +198,75 @@ TEST_CASE("units that a norm within rows reads, or a convolution in groups, are 
   CHECK(small->images == subnet.shape.images);
 }
 
+TEST_CASE("a site has whole heads: rows of queries, keys and values, and columns behind them",
+          "[subnet][sequences]") {
+  v1::Model model;
+  model.mutable_tokens()->set_vocabulary(9);
+  model.mutable_tokens()->set_context(4);
+  v1::Embedding* const embedding = model.add_layers()->mutable_embedding();
+  embedding->set_units(8);
+  embedding->set_positions("learned");
+  google::protobuf::RepeatedPtrField<v1::Layer>* block =
+      model.add_layers()->mutable_residual()->mutable_layers();
+  block->Add()->mutable_layer_norm()->set_affine(true);
+  block->Add()->mutable_attention()->set_heads(4);
+  block->Mutable(1)->mutable_attention()->set_bias(true);
+  block = model.add_layers()->mutable_residual()->mutable_layers();
+  for (const int64_t units : {10, 8}) {
+    block->Add()->mutable_linear()->set_units(units);
+    if (units == 10) block->Add()->mutable_gelu();
+  }
+  model.add_layers()->mutable_linear()->set_units(9);
+  model.mutable_layers(3)->mutable_linear()->set_bias(true);
+
+  const ModelShape shape = *ShapeOf(model);
+  const auto cut = [&](const SubnetRules& rules) {
+    const NeuronGroups groups = GroupsOf(shape, rules);
+    return std::vector<int64_t>(groups.widths.begin() + 1, groups.widths.begin() + groups.outputs);
+  };
+  CHECK(cut({}) == std::vector<int64_t>{10});
+  SubnetRules rules;
+  rules.channels = true;
+  CHECK(cut(rules) == std::vector<int64_t>{4, 10});
+
+  const NeuronGroups groups = GroupsOf(shape, rules);
+  std::vector<std::vector<int>> owners(shape.parameters.size());
+  for (size_t p = 0; p < owners.size(); ++p) owners[p].resize(shape.parameters[p].size());
+  for (const uint32_t site : {0u, 1u, 2u}) {
+    const Subnet subnet = SubnetOf(shape, groups, {1, 5, site, {1, 1, 2}});
+    const std::vector<int32_t>& heads = subnet.neurons[1];
+    std::vector<int32_t> rows;
+    for (const int third : {0, 8, 16}) {
+      for (const int32_t head : heads) {
+        rows.push_back(third + 2 * head);
+        rows.push_back(third + 2 * head + 1);
+      }
+    }
+    const std::vector<int32_t> columns(rows.begin(), rows.begin() + 2 * heads.size());
+    // embedding's weight and positions, norm's weight and bias, then the attention's
+    CHECK(subnet.rows(4) == rows);
+    CHECK(subnet.rows(5) == rows);
+    CHECK(subnet.columns(6) == columns);
+    for (size_t p = 0; p < owners.size(); ++p) {
+      const ParameterSpec& spec = shape.parameters[p];
+      for (const int32_t row : subnet.rows(static_cast<int>(p))) {
+        const std::vector<int32_t> all =
+            spec.is_vector ? std::vector<int32_t>{0} : subnet.columns(static_cast<int>(p));
+        for (const int32_t column : all) ++owners[p][row * spec.columns + column];
+      }
+    }
+    const absl::StatusOr<ModelShape> small = ShapeOf(SubnetModel(model, subnet));
+    REQUIRE(small.ok());
+    CHECK(small->size == subnet.shape.size);
+    CHECK(small->images == subnet.shape.images);
+    CHECK(small->widths == subnet.shape.widths);
+  }
+  for (size_t p = 0; p < owners.size(); ++p) {
+    const int each = groups.IsShared(static_cast<int>(p)) ? 3 : 1;
+    CHECK(std::all_of(owners[p].begin(), owners[p].end(), [&](int n) { return n == each; }));
+  }
+}
+
 TEST_CASE("one site owns everything", "[subnet]") {
   const Case c(FullyConnected({5, 8, 3}, true, false));
   const Subnet subnet = SubnetOf(c.shape, c.groups, {1, 17, 0, {1}});

@@ -56,6 +56,7 @@ bool IsRead(const Layers& layers, int from) {
   for (int i = from; i < layers.size(); ++i) {
     const v1::Layer& layer = layers[i];
     if (layer.has_linear() || layer.has_conv2d()) return true;
+    if (layer.has_layer_norm() || layer.has_attention()) return false;
     if (layer.has_residual()) {
       return IsRead(layer.residual().layers(), 0) && IsRead(layer.residual().shortcut(), 0);
     }
@@ -113,7 +114,14 @@ std::vector<int> SubnetReference::Part(uint64_t round, int group, int width,
 void SubnetReference::AddPiece(const Units& rows, const Units& columns, Cut* cut) const {
   const ParameterSpec& spec = shape_.parameters[cut->pieces.size()];
   Piece piece;
-  piece.rows = rows.mine;
+  const int of_unit = static_cast<int>(spec.rows) / rows.times / rows.all;
+  for (int time = 0; time < rows.times; ++time) {
+    for (const int unit : rows.mine) {
+      for (int k = 0; k < of_unit; ++k) {
+        piece.rows.push_back((time * rows.all + unit) * of_unit + k);
+      }
+    }
+  }
   piece.shared = rows.whole() && columns.whole();
   const int each = static_cast<int>(spec.columns) / columns.all;
   for (const int unit : columns.mine) {
@@ -138,8 +146,24 @@ SubnetReference::Units SubnetReference::Walk(const Layers& layers, Units units, 
       AddPiece(made, units, cut);
       if (bias) AddPiece(made, one, cut);
       units = made;
-    } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
+    } else if ((layer.has_batch_norm() && layer.batch_norm().affine()) ||
+               (layer.has_layer_norm() && layer.layer_norm().affine())) {
       AddPiece(units, one, cut);
+      AddPiece(units, one, cut);
+    } else if (layer.has_embedding()) {
+      units = whole(static_cast<int>(layer.embedding().units()));
+      AddPiece(whole(static_cast<int>(job_.model().tokens().vocabulary())), units, cut);
+      AddPiece(whole(static_cast<int>(job_.model().tokens().context())), units, cut);
+    } else if (layer.has_attention()) {
+      Units heads = whole(static_cast<int>(layer.attention().heads()));
+      if (job_.method().ist().cut() == "all") {
+        heads.mine = Part(cut->round, ++cut->groups, heads.all, cut->shares, cut->site);
+      }
+      Units in_rows = heads;
+      in_rows.times = 3;
+      AddPiece(in_rows, units, cut);
+      AddPiece(in_rows, one, cut);
+      AddPiece(units, heads, cut);
       AddPiece(units, one, cut);
     } else if (layer.has_residual()) {
       const Units sum = Walk(layer.residual().layers(), units, cut);
@@ -181,8 +205,16 @@ void SetUnits(const Pieces& pieces, Layers* layers, size_t* p) {
     } else if (layer.has_conv2d()) {
       layer.mutable_conv2d()->set_channels(static_cast<int64_t>(pieces[*p].rows.size()));
       *p += layer.conv2d().bias() ? 2 : 1;
-    } else if (layer.has_batch_norm() && layer.batch_norm().affine()) {
+    } else if ((layer.has_batch_norm() && layer.batch_norm().affine()) ||
+               (layer.has_layer_norm() && layer.layer_norm().affine()) || layer.has_embedding()) {
       *p += 2;
+    } else if (layer.has_attention()) {
+      v1::Attention& keys = *layer.mutable_attention();
+      const auto units = static_cast<int64_t>(pieces[*p].columns.size());
+      const int64_t head_size = units / keys.heads();
+      keys.set_heads(static_cast<int64_t>(pieces[*p].rows.size()) / 3 / head_size);
+      keys.set_head_size(head_size);
+      *p += 4;
     } else if (layer.has_residual()) {
       SetUnits(pieces, layer.mutable_residual()->mutable_layers(), p);
       SetUnits(pieces, layer.mutable_residual()->mutable_shortcut(), p);
@@ -214,12 +246,13 @@ std::vector<uint32_t> SubnetReference::Rows(int rank, uint64_t step) const {
 
 void SubnetReference::Step(Local* local, int rank, uint64_t step) {
   std::vector<float> inputs(job_.train().batch_size() * train_.inputs());
-  std::vector<int32_t> labels(job_.train().batch_size());
+  std::vector<int32_t> labels(job_.train().batch_size() * shape_.places());
   const std::vector<uint32_t> rows = Rows(rank, step);
   BatchView view;
   view.features = inputs.data();
   view.classes = labels.data();
-  train_.FillBatch(rows, view);
+  const auto steps = *EpochSteps(train_.rows(), workers_, job_.train().batch_size());
+  train_.FillBatch(rows, view, 1, step / static_cast<uint64_t>(steps));
   Batch batch;
   batch.rows = static_cast<int64_t>(rows.size());
   batch.inputs = inputs.data();

@@ -53,6 +53,8 @@ class SubnetReference {
   struct Units {
     std::vector<int> mine;
     int all = 0;
+    // Rows are [times, units, rows of a unit]: those of a head are queries, keys and values.
+    int times = 1;
     bool whole() const { return static_cast<int>(mine.size()) == all; }
   };
   // How a round is cut for a site, on the way through the layers.

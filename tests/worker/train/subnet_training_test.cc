@@ -1,5 +1,7 @@
 // Whole runs of independent subnet training in one process, held to a reference in one thread.
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -85,6 +87,60 @@ TEST_CASE("subnets of models with blocks equal the reference to the bit", "[subn
   const auto ran = Train(job, &data, &cluster, workers);
   const auto backend = *CreateBackend("cpu", 1);
   SubnetReference reference(job, &data.train, workers, backend.get());
+  const std::vector<int64_t> steps = {7, 7, 5};
+  for (uint64_t round = 1; round <= 3; ++round) {
+    reference.Round(round, 7 * (round - 1), steps[round - 1], std::vector<bool>(workers, true));
+  }
+  CHECK(cluster.Parameters() == reference.Parameters());
+  for (int site = 0; site < workers; ++site) {
+    uint64_t floats = 0;
+    for (uint64_t round = 1; round <= 3; ++round) {
+      floats += reference.SubnetSize(round, workers, site);
+    }
+    CHECK(ran[site]->client.traffic().push_payload_bytes == 4 * floats);
+    CHECK(ran[site]->client.traffic().pull_payload_bytes == 4 * floats);
+  }
+}
+
+// A transformer whose embedding is also its last layer's weight.
+constexpr char kHeads[] =
+    "model={input: {tokens: {vocabulary: 12, context: 6}}, layers: [embedding: {units: 12}, "
+    "repeat: {times: 2, layers: [residual: {layers: [layer_norm, attention: {heads: 3}]}, "
+    "residual: {layers: [layer_norm, linear: {units: 13}, gelu, linear: {units: 12}]}]}, "
+    "layer_norm, linear: {units: vocabulary, tied: true, bias: false}]}";
+
+// A text of twelve letters in which each letter says something about the next one.
+std::string TextFile(const std::string& name, uint32_t seed, int length) {
+  const std::string path = std::string(getenv("TEST_TMPDIR")) + "/" + name;
+  std::ofstream file(path);
+  uint32_t letter = seed;
+  for (int i = 0; i < length; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    letter = (letter * 5 + (seed >> 28)) % 12;
+    file << static_cast<char>('a' + (i < 12 ? i : letter));
+  }
+  return path;
+}
+
+TEST_CASE("subnets of heads and units of a transformer equal the reference to the bit",
+          "[subnet][train][sequences]") {
+  const int workers = GENERATE(1, 2, 3);
+  const std::string method =
+      GENERATE("method={ist: {local_steps: 7, cut: all}}", "method={ist: {local_steps: 7}}",
+               "method={ist: {local_steps: 7, cut: all, order: rolling}}");
+  CAPTURE(workers, method);
+  const std::string data =
+      "data={format: text, train: {features: " + TextFile("train.txt", 7, 1500) +
+      "}, test: {features: " + TextFile("test.txt", 8, 300) + "}}";
+  const v1::Job job = SubnetJob(
+      {data, kHeads, method, "train.optimizer={adamw: {learning_rate: 0.01}}"}, 2, workers);
+  const Datasets rows = *LoadDatasets(job.data(), EndsOf(job.model(), *ShapeOf(job.model())));
+  InProcessServers cluster(job, *RecipeFor(job), 2, workers);
+  const std::vector<float> initial = cluster.Parameters();
+  const auto ran = Train(job, &rows, &cluster, workers);
+  const auto backend = *CreateBackend("cpu", 1);
+  SubnetReference reference(job, &rows.train, workers, backend.get());
+  REQUIRE(reference.Parameters() == initial);
   const std::vector<int64_t> steps = {7, 7, 5};
   for (uint64_t round = 1; round <= 3; ++round) {
     reference.Round(round, 7 * (round - 1), steps[round - 1], std::vector<bool>(workers, true));
