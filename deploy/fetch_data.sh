@@ -11,7 +11,7 @@ usage() {
 usage: fetch_data.sh [--from DIR] [--to DIR] [SET ...]
        fetch_data.sh --list | --help
 
-  SET         a9a cifar10 delicious eurlex fashion_mnist mnist speech; none: all of them
+  SET         a9a cifar10 delicious eurlex fashion_mnist mnist shakespeare speech; none: all of them
   --from DIR  take the files from DIR/<folder> instead of the network (--list shows the folders)
   --to DIR    put them in DIR/<set>; a job takes them from there with --set data.directory=DIR/<set>
               (default: data/ beside the folder of this script, where the jobs look)
@@ -40,6 +40,7 @@ mnist|mnist|train-images-idx3-ubyte.gz|$mnist/train-images-idx3-ubyte.gz|ba89104
 mnist|mnist|train-labels-idx1-ubyte.gz|$mnist/train-labels-idx1-ubyte.gz|65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5
 mnist|mnist|t10k-images-idx3-ubyte.gz|$mnist/t10k-images-idx3-ubyte.gz|0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7
 mnist|mnist|t10k-labels-idx1-ubyte.gz|$mnist/t10k-labels-idx1-ubyte.gz|ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2
+shakespeare|tinyshakespeare|input.txt|https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt|86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed
 speech|arabic_speech_commands|train-logmel-idx3-ubyte.gz|-|2776c6fcf7654f8d9f9289796b602de3873ae5f9a452fec26c901b7b46464d7c
 speech|arabic_speech_commands|train-labels-idx1-ubyte.gz|-|30c93e883d95fd3bce9650cf96792ee3b7f2da82192c30c1122e8c83b24d3e56
 speech|arabic_speech_commands|test-logmel-idx3-ubyte.gz|-|3c5d4a4c75c33209f8466ffbf2dfadee45603bdc024ebbd0beee9a72a00733bb
@@ -65,7 +66,23 @@ list() {
 }
 
 holds() {  # FILE SHA256
-  [[ "$(gzip -dc -- "$1" 2>/dev/null | sha256sum | cut -d' ' -f1)" == "$2" ]]
+  [[ "$(gzip -dcf -- "$1" 2>/dev/null | sha256sum | cut -d' ' -f1)" == "$2" ]]
+}
+
+# Texts come in one piece, of which the first nine tenths are to train on.
+split_text() {  # SET
+  local folder=$to/$1
+  local whole=$folder/whole.part
+  if gzip -dcf -- "$folder/input.txt" >"$whole"; then
+    local bytes=$(($(wc -c <"$whole") * 9 / 10))
+    if head -c "$bytes" "$whole" >"$folder/train.txt" && tail -c "+$((bytes + 1))" "$whole" >"$folder/test.txt"; then
+      rm -f -- "$whole"
+      return 0
+    fi
+  fi
+  rm -f -- "$whole"
+  fail "$1: cannot write $folder/train.txt and test.txt: is the disk full?"
+  return 1
 }
 
 download() {  # URL FILE
@@ -147,5 +164,6 @@ for set in "${sets[@]}"; do
     [[ "$name" == "$set" ]] || continue
     fetch_file "$name" "$folder" "$file" "$url" "$sha" || { failed=1; break; }
   done < <(files)
+  [[ "$set" != shakespeare || ! -f "$to/$set/input.txt" ]] || split_text "$set" || failed=1
 done
 exit "$failed"
