@@ -11,7 +11,6 @@
 
 #include <cstdint>
 
-#include "common/base/host_device.h"
 #include "kernels/dropout_key.h"
 
 namespace tessera {

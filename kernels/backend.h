@@ -9,9 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/activation.h"
+#include "kernels/attention.h"
 #include "kernels/batch_norm.h"
 #include "kernels/bf16.h"
 #include "kernels/convolution.h"
+#include "kernels/embedding.h"
 #include "kernels/exchange.h"
 #include "kernels/group_norm.h"
 #include "kernels/linear.h"
@@ -62,6 +64,8 @@ class Backend {
   virtual BatchNormKernel& batch_norm() = 0;
   virtual GroupNormKernel& group_norm() = 0;
   virtual ResponseNormKernel& response_norm() = 0;
+  virtual AttentionKernel& attention() = 0;
+  virtual EmbeddingKernel& embedding() = 0;
   virtual ActivationKernel& activation() = 0;
   virtual LossKernel& loss() = 0;
   virtual VectorKernel& vector() = 0;

@@ -19,7 +19,7 @@ fi
 table=logs/table.txt
 # Each case of the battery has one of these tags. Short ones come first: what is not done in its time says less.
 battery_tags=(memory activation pooling sequence batch_norm loss exchange vector linear convolution)
-battery_last_tags=(bf16 group_norm optimizer product_step response_norm sparse_linear)
+battery_last_tags=(attention bf16 embedding group_norm optimizer product_step response_norm sparse_linear)
 passed=0 failed=0 left_out=0
 failures=()  # names
 kept=0       # seconds of what is left that are for other parts

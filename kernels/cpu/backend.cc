@@ -5,8 +5,10 @@
 #include "common/base/process_limits.h"
 #include "dnnl.hpp"
 #include "kernels/cpu/activation.h"
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/batch_norm.h"
 #include "kernels/cpu/convolution.h"
+#include "kernels/cpu/embedding.h"
 #include "kernels/cpu/exchange.h"
 #include "kernels/cpu/group_norm.h"
 #include "kernels/cpu/linear.h"
@@ -86,6 +88,8 @@ class CpuBackend final : public Backend {
         batch_norm_(threads_),
         group_norm_(threads_),
         response_norm_(threads_),
+        attention_(threads_),
+        embedding_(threads_),
         activation_(threads_),
         loss_(threads_),
         vector_(threads_) {}
@@ -116,6 +120,8 @@ class CpuBackend final : public Backend {
   BatchNormKernel& batch_norm() override { return batch_norm_; }
   GroupNormKernel& group_norm() override { return group_norm_; }
   ResponseNormKernel& response_norm() override { return response_norm_; }
+  AttentionKernel& attention() override { return attention_; }
+  EmbeddingKernel& embedding() override { return embedding_; }
   ActivationKernel& activation() override { return activation_; }
   LossKernel& loss() override { return loss_; }
   VectorKernel& vector() override { return vector_; }
@@ -146,6 +152,8 @@ class CpuBackend final : public Backend {
   CpuBatchNorm batch_norm_;
   CpuGroupNorm group_norm_;
   CpuResponseNorm response_norm_;
+  CpuAttention attention_;
+  CpuEmbedding embedding_;
   CpuActivation activation_;
   CpuLoss loss_;
   CpuVector vector_;

@@ -18,7 +18,8 @@ COMPARED = 7  # jobs, on the CPU and on the GPU
 PARTS = ("tests", "benchmark", "jobs", "large", "sanitizer")
 # Under each tool: tags of the battery, and other tests.
 TAGS = ["memory", "activation", "pooling", "sequence", "batch_norm", "loss", "exchange", "vector", "linear",
-        "convolution", "bf16", "group_norm", "optimizer", "product_step", "response_norm", "sparse_linear"]
+        "convolution", "attention", "bf16", "embedding", "group_norm", "optimizer", "product_step", "response_norm",
+        "sparse_linear"]
 SANITIZED = TAGS[:10] + ["networks", "halves of networks", "pieces of minibatches"] + TAGS[10:] + ["training"]
 # As `tessera run` does it.
 WRITES_REPORT = """while (($# > 0)); do

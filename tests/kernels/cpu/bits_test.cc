@@ -194,6 +194,39 @@ uint64_t HashOfRowKernels(int threads) {
   return hash;
 }
 
+// Attention over several blocks and parts of them, with and without dropout, and embeddings.
+uint64_t HashOfTextKernels(int threads) {
+  const auto made = CreateBackend("cpu", threads);
+  REQUIRE(made.ok());
+  Backend& backend = **made;
+  uint64_t hash = 0xcbf29ce484222325u;
+  const DeviceArray<DropoutKey> key(backend, {DropoutKey{1, 2, 3, 4}});
+  for (const double probability : {0.0, 0.3}) {
+    for (const AttentionShape& s : {AttentionShape{3, 150, 3, 33, true}, {2, 77, 2, 64, false}}) {
+      const DeviceArray<float> qkv(backend, Values(3 * s.size(), 1, 2)), y(backend, s.size()),
+          log_sums(backend, s.sums()), dy(backend, Values(s.size(), 2, 1)),
+          dqkv(backend, 3 * s.size());
+      const AttentionDropout dropout{key.data(), 5, probability};
+      backend.attention().Forward(s, dropout, qkv.data(), y.data(), log_sums.data());
+      backend.attention().Backward(s, dropout, {qkv.data(), y.data(), log_sums.data(), dy.data()},
+                                   dqkv.data());
+      for (const auto* array : {&y, &log_sums, &dqkv}) hash = HashOf(array->Read(), hash);
+    }
+  }
+  const EmbeddingShape s{7, 45, 65, 97};
+  std::vector<float> of_places(s.tokens());
+  for (int64_t i = 0; i < s.tokens(); ++i) of_places[i] = static_cast<float>(i * i % s.vocabulary);
+  const DeviceArray<float> tokens(backend, of_places),
+      weight(backend, Values(s.vocabulary * s.units, 1, 1)),
+      positions(backend, Values(s.places * s.units, 2, 1)), y(backend, s.tokens() * s.units),
+      dweight(backend, s.vocabulary * s.units), dpositions(backend, s.places * s.units);
+  backend.embedding().Forward(s, tokens.data(), weight.data(), positions.data(), y.data());
+  backend.embedding().Backward(s, tokens.data(), y.data(), WriteMode::kOverwrite, dweight.data(),
+                               WriteMode::kOverwrite, dpositions.data());
+  for (const auto* array : {&y, &dweight, &dpositions}) hash = HashOf(array->Read(), hash);
+  return hash;
+}
+
 }  // namespace
 
 TEST_CASE("the kernels' results are these very bits, with any number of threads", "[bits]") {
@@ -203,6 +236,10 @@ TEST_CASE("the kernels' results are these very bits, with any number of threads"
 TEST_CASE("norms within rows and functions have these very bits, with any number of threads",
           "[bits]") {
   for (const int threads : {1, 2, 3, 7}) CHECK(HashOfRowKernels(threads) == 0x79a6b052b3ffcf5au);
+}
+
+TEST_CASE("attention and embeddings have these very bits, with any number of threads", "[bits]") {
+  for (const int threads : {1, 2, 3, 7}) CHECK(HashOfTextKernels(threads) == 0x78b02c60f8232e0du);
 }
 
 TEST_CASE("sums of losses and norms are these very bits, with any number of threads", "[bits]") {

@@ -86,6 +86,8 @@ class CountingBackend : public Backend {
   BatchNormKernel& batch_norm() override { return backend_.batch_norm(); }
   GroupNormKernel& group_norm() override { return backend_.group_norm(); }
   ResponseNormKernel& response_norm() override { return backend_.response_norm(); }
+  AttentionKernel& attention() override { return backend_.attention(); }
+  EmbeddingKernel& embedding() override { return backend_.embedding(); }
   ActivationKernel& activation() override { return backend_.activation(); }
   LossKernel& loss() override { return backend_.loss(); }
   VectorKernel& vector() override { return backend_.vector(); }
