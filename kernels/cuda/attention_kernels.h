@@ -126,6 +126,13 @@ struct AttentionTiles {
       TESSERA_UNROLL for (int b = 0; b < kOwn; ++b) sums[a][b] = 0.0f;
     }
   }
+  TESSERA_HOST_DEVICE static float MultiplyAdd(float a, float b, float sum) {
+#ifdef __CUDA_ARCH__
+    return __fmaf_rn(a, b, sum);
+#else
+    return sum + a * b;
+#endif
+  }
   // sums[a][b] += the product of a row of each side.
   TESSERA_HOST_DEVICE static void AddProducts(const Lane& lane, const Chunk& queries,
                                               const Chunk& keys, float (&sums)[kOwn][kOwn]) {
@@ -137,7 +144,9 @@ struct AttentionTiles {
       }
       TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
         TESSERA_UNROLL for (int b = 0; b < kOwn; ++b) {
-          TESSERA_UNROLL for (int k = 0; k < 4; ++k) sums[a][b] += query[a].v[k] * of_key[b].v[k];
+          TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+            sums[a][b] = MultiplyAdd(query[a].v[k], of_key[b].v[k], sums[a][b]);
+          }
         }
       }
     }
@@ -154,7 +163,9 @@ struct AttentionTiles {
   }
   TESSERA_HOST_DEVICE static void Add(float weight, const Four<float>& columns, int a,
                                       Results* results) {
-    TESSERA_UNROLL for (int k = 0; k < 4; ++k) results->of[a][k] += weight * columns.v[k];
+    TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+      results->of[a][k] = MultiplyAdd(weight, columns.v[k], results->of[a][k]);
+    }
   }
   // Stores those that there are. f(place, column) is the address; `factors` are the two places'.
   template <typename F>
@@ -458,7 +469,7 @@ struct AttentionKeyGradients : AttentionBackward {
              });
     } else {
       if (!round.last) return;
-      TESSERA_UNROLL_8 for (int i = 0; i < kTile; ++i) {
+      TESSERA_UNROLL_4 for (int i = 0; i < kTile; ++i) {
         const Four<float> query = shared.queries.of[i][X(lane)];
         const Four<float> slope = shared.slopes_of_results.of[i][X(lane)];
         TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
