@@ -3,9 +3,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "kernels/cuda/activation.h"
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/batch_norm.h"
 #include "kernels/cuda/convolution.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/embedding.h"
 #include "kernels/cuda/exchange.h"
 #include "kernels/cuda/group_norm.h"
 #include "kernels/cuda/linear.h"
@@ -48,6 +50,8 @@ class CudaBackend final : public Backend {
         batch_norm_(device_.get(), &scratch_),
         group_norm_(device_.get(), &scratch_),
         response_norm_(device_.get(), &scratch_),
+        attention_(device_.get(), &scratch_),
+        embedding_(device_.get()),
         activation_(device_.get()),
         loss_(device_.get(), &scratch_),
         vector_(device_.get(), &scratch_, &shortcuts_, options),
@@ -79,6 +83,8 @@ class CudaBackend final : public Backend {
   BatchNormKernel& batch_norm() override { return batch_norm_; }
   GroupNormKernel& group_norm() override { return group_norm_; }
   ResponseNormKernel& response_norm() override { return response_norm_; }
+  AttentionKernel& attention() override { return attention_; }
+  EmbeddingKernel& embedding() override { return embedding_; }
   ActivationKernel& activation() override { return activation_; }
   LossKernel& loss() override { return loss_; }
   VectorKernel& vector() override { return vector_; }
@@ -124,6 +130,8 @@ class CudaBackend final : public Backend {
   CudaBatchNorm batch_norm_;
   CudaGroupNorm group_norm_;
   CudaResponseNorm response_norm_;
+  CudaAttention attention_;
+  CudaEmbedding embedding_;
   CudaActivation activation_;
   CudaLoss loss_;
   CudaVector vector_;

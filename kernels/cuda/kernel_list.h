@@ -3,11 +3,13 @@
 #define TESSERA_KERNELS_CUDA_KERNEL_LIST_H_
 
 #include "kernels/cuda/activation_kernels.h"
+#include "kernels/cuda/attention_kernels.h"
 #include "kernels/cuda/batch_norm_kernels.h"
 #include "kernels/cuda/codec/bucket_kernels.h"
 #include "kernels/cuda/codec/plain_kernels.h"
 #include "kernels/cuda/codec/row_code_kernels.h"
 #include "kernels/cuda/convolution_kernels.h"
+#include "kernels/cuda/embedding_kernels.h"
 #include "kernels/cuda/group_norm_kernels.h"
 #include "kernels/cuda/linear_kernels.h"
 #include "kernels/cuda/loss_kernels.h"
@@ -20,6 +22,10 @@
 // X takes a type, which may hold commas.
 #define TESSERA_FOR_EACH_KERNEL(X)                   \
   X(AddRows)                                         \
+  X(AttentionForward)                                \
+  X(AttentionKeyGradients)                           \
+  X(AttentionQueryGradients)                         \
+  X(AttentionShares)                                 \
   X(AveragePool<false>)                              \
   X(AveragePool<true>)                               \
   X(AveragePoolBackward<false>)                      \
@@ -79,6 +85,9 @@
   X(Elementwise<ScaleByOp>)                          \
   X(Elementwise<SubtractOp>)                         \
   X(Elementwise<WidenOp>)                            \
+  X(EmbedTokens)                                     \
+  X(EmbeddingPlaceSums)                              \
+  X(EmbeddingTokenSums)                              \
   X(EncodeBuckets<false, false>)                     \
   X(EncodeBuckets<false, true>)                      \
   X(EncodeBuckets<true, false>)                      \

@@ -1,0 +1,496 @@
+// What attention.cc runs.
+//
+// A block has a tile of 32 places of a head of a row, and 64 of the head's columns at most, and goes along the tiles of
+// 32 places on the other side. A round is a chunk of 32 columns of the products that make the scores of two tiles;
+// behind the last chunk the weights follow, and what they are multiplied by. A head of more than 64 columns has its
+// scores computed for each 64 of them.
+#ifndef TESSERA_KERNELS_CUDA_ATTENTION_KERNELS_H_
+#define TESSERA_KERNELS_CUDA_ATTENTION_KERNELS_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "common/base/philox.h"
+#include "kernels/cuda/tiles.h"
+#include "kernels/dropout_key.h"
+#include "kernels/exponential.h"
+
+namespace tessera::cuda {
+
+// What all of them have in common.
+struct AttentionTiles {
+  static constexpr int kThreads = 256;
+  static constexpr int kTile = 32;     // places
+  static constexpr int kChunk = 32;    // columns of a product's factors
+  static constexpr int kColumns = 64;  // of a result
+  static constexpr int kSide = 16;     // threads lie 16 by 16
+  static constexpr bool Reduces(int) { return false; }
+
+  // Rows are one Four longer than they must be: threads side by side read other banks.
+  struct Chunk {
+    Four<float> of[kTile][kChunk / 4 + 1];
+  };
+  struct Columns {
+    Four<float> of[kTile][kColumns / 4];
+  };
+  struct Square {
+    float of[kTile][kTile + 1];
+  };
+
+  int64_t rows, places, heads, size;
+  bool causal;
+  float scale;
+  const float* qkv;
+  const DropoutKey* key;  // read when the kernel runs; null: no dropout
+  uint64_t layer;
+  uint32_t drop;  // a number below it drops its weight
+  float grows;    // what is kept, by so much
+
+  int64_t blocks() const { return rows * heads * tiles() * parts(); }
+
+ protected:
+  enum Part { kQuery, kKey, kValue };
+
+  // Where a block is at work.
+  struct Place {
+    int64_t row, head, tile, column;
+  };
+  // Where a round is: the tile on the other side, and the chunk.
+  struct Round {
+    int64_t tile;
+    int64_t column;
+    bool first, last;  // chunk
+  };
+
+  TESSERA_HOST_DEVICE int64_t tiles() const { return CeilDiv(places, kTile); }
+  TESSERA_HOST_DEVICE int64_t parts() const { return CeilDiv(size, kColumns); }
+  TESSERA_HOST_DEVICE int64_t chunks() const { return CeilDiv(size, kChunk); }
+  TESSERA_HOST_DEVICE Place PlaceOf(int64_t block) const {
+    const int64_t tile = block / parts();
+    const int64_t head = tile / tiles();
+    return {head / heads, head % heads, tile % tiles(), block % parts() * kColumns};
+  }
+  TESSERA_HOST_DEVICE Round RoundAt(int64_t round, int64_t first_tile) const {
+    const int64_t count = chunks(), chunk = round % count;
+    return {first_tile + round / count, chunk * kChunk, chunk == 0, chunk == count - 1};
+  }
+  // Of a place of the row and a column of the head, in the array of queries, keys and values and in those of results.
+  TESSERA_HOST_DEVICE int64_t At(const Place& at, Part part, int64_t place, int64_t column) const {
+    return ((at.row * places + place) * 3 + part) * heads * size + at.head * size + column;
+  }
+  TESSERA_HOST_DEVICE int64_t ResultAt(const Place& at, int64_t place, int64_t column) const {
+    return (at.row * places + place) * heads * size + at.head * size + column;
+  }
+  TESSERA_HOST_DEVICE int64_t SumAt(const Place& at, int64_t place) const {
+    return (at.row * heads + at.head) * places + place;
+  }
+  TESSERA_HOST_DEVICE bool Sees(int64_t query, int64_t key_place) const {
+    return query < places && key_place < places && (!causal || key_place <= query);
+  }
+
+  // Fills a tile of kWidth columns, with zeros behind the last place and the last column. f(place, column) is the
+  // address.
+  template <int kWidth, typename To, typename F>
+  TESSERA_HOST_DEVICE void Load(const Lane& lane, int64_t tile, int64_t column, const F& f,
+                                To* to) const {
+    constexpr int kRows = kThreads / kWidth;
+    const int c = lane.thread % kWidth;
+    TESSERA_UNROLL for (int r = lane.thread / kWidth; r < kTile; r += kRows) {
+      const int64_t place = tile * kTile + r;
+      const bool is_there = place < places && column + c < size;
+      to->of[r][c / 4].v[c % 4] = is_there ? *f(place, column + c) : 0.0f;
+    }
+  }
+  template <int kWidth, typename To>
+  TESSERA_HOST_DEVICE void LoadPart(const Lane& lane, const Place& at, Part part, int64_t tile,
+                                    int64_t column, To* to) const {
+    Load<kWidth>(
+        lane, tile, column, [&](int64_t place, int64_t c) { return qkv + At(at, part, place, c); },
+        to);
+  }
+  template <int kWidth, typename To>
+  TESSERA_HOST_DEVICE void LoadResult(const Lane& lane, const Place& at, const float* from,
+                                      int64_t tile, int64_t column, To* to) const {
+    Load<kWidth>(
+        lane, tile, column, [&](int64_t place, int64_t c) { return from + ResultAt(at, place, c); },
+        to);
+  }
+
+  // A thread's scores: of queries y and y + 16 for keys x and x + 16.
+  static constexpr int kOwn = kTile / kSide;
+  TESSERA_HOST_DEVICE static int X(const Lane& lane) { return lane.thread % kSide; }
+  TESSERA_HOST_DEVICE static int Y(const Lane& lane) { return lane.thread / kSide; }
+
+  TESSERA_HOST_DEVICE static void Clear(float (&sums)[kOwn][kOwn]) {
+    TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+      TESSERA_UNROLL for (int b = 0; b < kOwn; ++b) sums[a][b] = 0.0f;
+    }
+  }
+  TESSERA_HOST_DEVICE static float MultiplyAdd(float a, float b, float sum) {
+#ifdef __CUDA_ARCH__
+    return __fmaf_rn(a, b, sum);
+#else
+    return sum + a * b;
+#endif
+  }
+  // sums[a][b] += the product of a row of each side.
+  TESSERA_HOST_DEVICE static void AddProducts(const Lane& lane, const Chunk& queries,
+                                              const Chunk& keys, float (&sums)[kOwn][kOwn]) {
+    TESSERA_UNROLL for (int c = 0; c < kChunk / 4; ++c) {
+      Four<float> query[kOwn], of_key[kOwn];
+      TESSERA_UNROLL for (int k = 0; k < kOwn; ++k) {
+        query[k] = queries.of[Y(lane) + k * kSide][c];
+        of_key[k] = keys.of[X(lane) + k * kSide][c];
+      }
+      TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+        TESSERA_UNROLL for (int b = 0; b < kOwn; ++b) {
+          TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+            sums[a][b] = MultiplyAdd(query[a].v[k], of_key[b].v[k], sums[a][b]);
+          }
+        }
+      }
+    }
+  }
+
+  // A thread's results: of places y and y + 16, columns 4 x to 4 x + 3 of the block's.
+  struct Results {
+    float of[kOwn][4];
+  };
+  TESSERA_HOST_DEVICE static void Clear(Results* results) {
+    TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+      TESSERA_UNROLL for (int k = 0; k < 4; ++k) results->of[a][k] = 0.0f;
+    }
+  }
+  TESSERA_HOST_DEVICE static void Add(float weight, const Four<float>& columns, int a,
+                                      Results* results) {
+    TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+      results->of[a][k] = MultiplyAdd(weight, columns.v[k], results->of[a][k]);
+    }
+  }
+  // Stores those that there are. f(place, column) is the address; `factors` are the two places'.
+  template <typename F>
+  TESSERA_HOST_DEVICE void Store(const Lane& lane, const Place& at, const Results& results,
+                                 const float (&factors)[kOwn], const F& f) const {
+    TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+      const int64_t place = at.tile * kTile + Y(lane) + a * kSide;
+      TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
+        const int64_t column = at.column + 4 * X(lane) + k;
+        if (place < places && column < size) *f(place, column) = results.of[a][k] * factors[a];
+      }
+    }
+  }
+
+  TESSERA_HOST_DEVICE bool IsDropped(const Place& at, int64_t query, int64_t key_place) const {
+    if (drop == 0) return false;
+    const uint64_t row = key->first_row + static_cast<uint64_t>(at.row);
+    const auto n = static_cast<uint64_t>(places);
+    const uint64_t element =
+        (row * static_cast<uint64_t>(heads) + static_cast<uint64_t>(at.head)) * n * n +
+        static_cast<uint64_t>(query) * n + static_cast<uint64_t>(key_place);
+    const uint64_t number = element / 4 % (uint64_t{1} << 40);
+    const PhiloxBlock block =
+        Philox(key->seed, tessera::Stream::kDropout, key->A(layer), key->B(layer, number));
+    const auto word = static_cast<int>(element % 4);
+    uint32_t bits = block[0];
+    // Places that the compiler knows, so that the block stays in registers.
+    TESSERA_UNROLL for (int k = 1; k < 4; ++k) {
+      if (k == word) bits = block[k];
+    }
+    return bits >> 8 < drop;
+  }
+};
+
+// A block's tile is of queries.
+struct AttentionForward : AttentionTiles {
+  static constexpr int kPhases = 4;
+  struct Shared {
+    Chunk queries, keys;
+    Columns values;
+    Square scores, weights;
+  };
+  struct Own {
+    float scores[kOwn][kOwn];
+    float largest[kOwn], sum[kOwn];
+    Results results;
+  };
+  float* y;
+  float* log_sums;  // may be null
+
+  TESSERA_HOST_DEVICE int64_t Rounds(int64_t block) const {
+    return (causal ? PlaceOf(block).tile + 1 : tiles()) * chunks();
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    const Place at = PlaceOf(lane.block);
+    const Round round = RoundAt(lane.round, 0);
+    if constexpr (phase == 0) {
+      if (lane.round == 0) Begin(&own);
+      LoadPart<kChunk>(lane, at, kQuery, at.tile, round.column, &shared.queries);
+      LoadPart<kChunk>(lane, at, kKey, round.tile, round.column, &shared.keys);
+      if (round.last) LoadPart<kColumns>(lane, at, kValue, round.tile, at.column, &shared.values);
+    } else if constexpr (phase == 1) {
+      if (round.first) Clear(own.scores);
+      AddProducts(lane, shared.queries, shared.keys, own.scores);
+      if (round.last) PutScores(lane, at, round, own, &shared);
+    } else if constexpr (phase == 2) {
+      if (round.last) Weigh(lane, at, round, &shared, &own);
+    } else {
+      if (round.last) AddValues(lane, shared, &own);
+      if (lane.round + 1 == Rounds(lane.block)) End(lane, at, own);
+    }
+  }
+
+ private:
+  TESSERA_HOST_DEVICE static void Begin(Own* own) {
+    Clear(&own->results);
+    TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+      own->largest[a] = -INFINITY;
+      own->sum[a] = 0.0f;
+    }
+  }
+  TESSERA_HOST_DEVICE void PutScores(const Lane& lane, const Place& at, const Round& round,
+                                     const Own& own, Shared* shared) const {
+    TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+      TESSERA_UNROLL for (int b = 0; b < kOwn; ++b) {
+        const int i = Y(lane) + a * kSide, j = X(lane) + b * kSide;
+        const bool sees = round.tile * kTile + j < places &&
+                          (!causal || round.tile * kTile + j <= at.tile * kTile + i);
+        shared->scores.of[i][j] = sees ? own.scores[a][b] * scale : -INFINITY;
+      }
+    }
+  }
+  // A dropped weight is marked by its sign: it counts in the sum.
+  TESSERA_HOST_DEVICE void Weigh(const Lane& lane, const Place& at, const Round& round,
+                                 Shared* shared, Own* own) const {
+    TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+      const int i = Y(lane) + a * kSide;
+      float largest = own->largest[a];
+      TESSERA_UNROLL_8 for (int j = 0; j < kTile; ++j) {
+        const float score = shared->scores.of[i][j];
+        largest = score > largest ? score : largest;
+      }
+      const float shrinks = FastExp(own->largest[a] - largest);
+      own->largest[a] = largest;
+      own->sum[a] *= shrinks;
+      TESSERA_UNROLL for (int k = 0; k < 4; ++k) own->results.of[a][k] *= shrinks;
+      TESSERA_UNROLL for (int b = 0; b < kOwn; ++b) {
+        const int j = X(lane) + b * kSide;
+        const float weight = FastExp(shared->scores.of[i][j] - largest);
+        const bool dropped = IsDropped(at, at.tile * kTile + i, round.tile * kTile + j);
+        shared->weights.of[i][j] = dropped ? -weight : weight;
+      }
+    }
+  }
+  TESSERA_HOST_DEVICE static void AddValues(const Lane& lane, const Shared& shared, Own* own) {
+    TESSERA_UNROLL_8 for (int j = 0; j < kTile; ++j) {
+      const Four<float> columns = shared.values.of[j][X(lane)];
+      TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+        const float weight = shared.weights.of[Y(lane) + a * kSide][j];
+        own->sum[a] += std::fabs(weight);
+        Add(weight < 0.0f ? 0.0f : weight, columns, a, &own->results);
+      }
+    }
+  }
+  TESSERA_HOST_DEVICE void End(const Lane& lane, const Place& at, const Own& own) const {
+    float factors[kOwn];
+    TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) factors[a] = grows / own.sum[a];
+    const AttentionForward& k = *this;
+    Store(lane, at, own.results, factors,
+          [&](int64_t place, int64_t column) { return k.y + k.ResultAt(at, place, column); });
+    if (log_sums == nullptr || at.column > 0 || X(lane) > 0) return;
+    TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+      const int64_t place = at.tile * kTile + Y(lane) + a * kSide;
+      if (place >= places) continue;
+      log_sums[SumAt(at, place)] = static_cast<float>(static_cast<double>(own.largest[a]) +
+                                                      std::log(static_cast<double>(own.sum[a])));
+    }
+  }
+};
+
+// shares[row, head, place] = dy . y of the place.
+struct AttentionShares : OnePhase {
+  int64_t count, places, heads, size;
+  const float* y;
+  const float* dy;
+  float* shares;
+
+  int64_t blocks() const { return CeilDiv(count, kThreads); }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, OnePhase::Shared&, OnePhase::Own&) const {
+    const int64_t i = lane.block * kThreads + lane.thread;
+    if (i >= count) return;
+    const int64_t head = i / places;
+    const int64_t at = ((head / heads * places + i % places) * heads + head % heads) * size;
+    float sum = 0;
+    TESSERA_UNROLL_4 for (int64_t c = 0; c < size; ++c) sum += dy[at + c] * y[at + c];
+    shares[i] = sum;
+  }
+};
+
+// What both backward kernels have: scores and the slopes of weights, in the same rounds.
+struct AttentionBackward : AttentionTiles {
+  static constexpr int kPhases = 3;
+  struct Chunks {
+    Chunk queries, keys, slopes, values;
+  };
+  struct Products {
+    float scores[kOwn][kOwn], slopes[kOwn][kOwn];
+  };
+  const float* log_sums;
+  const float* shares;
+  const float* dy;
+  float* dqkv;
+
+ protected:
+  TESSERA_HOST_DEVICE void LoadChunks(const Lane& lane, const Place& at, int64_t queries,
+                                      int64_t keys, int64_t column, Chunks* to) const {
+    LoadPart<kChunk>(lane, at, kQuery, queries, column, &to->queries);
+    LoadPart<kChunk>(lane, at, kKey, keys, column, &to->keys);
+    LoadResult<kChunk>(lane, at, dy, queries, column, &to->slopes);
+    LoadPart<kChunk>(lane, at, kValue, keys, column, &to->values);
+  }
+  TESSERA_HOST_DEVICE static void AddChunks(const Lane& lane, const Round& round,
+                                            const Chunks& chunks, Products* products) {
+    if (round.first) {
+      Clear(products->scores);
+      Clear(products->slopes);
+    }
+    AddProducts(lane, chunks.queries, chunks.keys, products->scores);
+    AddProducts(lane, chunks.slopes, chunks.values, products->slopes);
+  }
+  // Calls f(query of the tile, key of the tile, weight behind the dropout, slope of the score) for a thread's own.
+  template <typename F>
+  TESSERA_HOST_DEVICE void ForOwn(const Lane& lane, const Place& at, int64_t queries, int64_t keys,
+                                  const Products& products, const F& f) const {
+    TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+      const int i = Y(lane) + a * kSide;
+      const int64_t query = queries * kTile + i;
+      const float log_sum = query < places ? log_sums[SumAt(at, query)] : 0.0f;
+      const float share = query < places ? shares[SumAt(at, query)] : 0.0f;
+      TESSERA_UNROLL for (int b = 0; b < kOwn; ++b) {
+        const int j = X(lane) + b * kSide;
+        const int64_t of_key = keys * kTile + j;
+        if (!Sees(query, of_key)) {
+          f(i, j, 0.0f, 0.0f);
+          continue;
+        }
+        const float weight = FastExp(products.scores[a][b] * scale - log_sum);
+        const float factor = IsDropped(at, query, of_key) ? 0.0f : grows;
+        f(i, j, weight * factor, weight * (factor * products.slopes[a][b] - share));
+      }
+    }
+  }
+};
+
+// A block's tile is of queries.
+struct AttentionQueryGradients : AttentionBackward {
+  struct Shared {
+    Chunks chunks;
+    Columns keys;
+    Square slopes;
+  };
+  struct Own {
+    Products products;
+    Results results;
+  };
+
+  TESSERA_HOST_DEVICE int64_t Rounds(int64_t block) const {
+    return (causal ? PlaceOf(block).tile + 1 : tiles()) * chunks();
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    const Place at = PlaceOf(lane.block);
+    const Round round = RoundAt(lane.round, 0);
+    if constexpr (phase == 0) {
+      if (lane.round == 0) Clear(&own.results);
+      LoadChunks(lane, at, at.tile, round.tile, round.column, &shared.chunks);
+      if (round.last) LoadPart<kColumns>(lane, at, kKey, round.tile, at.column, &shared.keys);
+    } else if constexpr (phase == 1) {
+      AddChunks(lane, round, shared.chunks, &own.products);
+      if (!round.last) return;
+      ForOwn(lane, at, at.tile, round.tile, own.products,
+             [&](int i, int j, float, float slope) { shared.slopes.of[i][j] = slope; });
+    } else {
+      if (!round.last) return;
+      TESSERA_UNROLL_8 for (int j = 0; j < kTile; ++j) {
+        const Four<float> columns = shared.keys.of[j][X(lane)];
+        TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+          Add(shared.slopes.of[Y(lane) + a * kSide][j], columns, a, &own.results);
+        }
+      }
+      if (lane.round + 1 < Rounds(lane.block)) return;
+      const AttentionQueryGradients& k = *this;
+      Store(lane, at, own.results, {scale, scale}, [&](int64_t place, int64_t column) {
+        return k.dqkv + k.At(at, kQuery, place, column);
+      });
+    }
+  }
+};
+
+// A block's tile is of keys, and of their values.
+struct AttentionKeyGradients : AttentionBackward {
+  struct Shared {
+    Chunks chunks;
+    Columns queries, slopes_of_results;
+    Square weights, slopes;
+  };
+  struct Own {
+    Products products;
+    Results keys, values;
+  };
+
+  TESSERA_HOST_DEVICE int64_t Rounds(int64_t block) const {
+    return (tiles() - FirstTile(PlaceOf(block))) * chunks();
+  }
+
+  template <int phase>
+  TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
+    const Place at = PlaceOf(lane.block);
+    const Round round = RoundAt(lane.round, FirstTile(at));
+    if constexpr (phase == 0) {
+      if (lane.round == 0) {
+        Clear(&own.keys);
+        Clear(&own.values);
+      }
+      LoadChunks(lane, at, round.tile, at.tile, round.column, &shared.chunks);
+      if (!round.last) return;
+      LoadPart<kColumns>(lane, at, kQuery, round.tile, at.column, &shared.queries);
+      LoadResult<kColumns>(lane, at, dy, round.tile, at.column, &shared.slopes_of_results);
+    } else if constexpr (phase == 1) {
+      AddChunks(lane, round, shared.chunks, &own.products);
+      if (!round.last) return;
+      ForOwn(lane, at, round.tile, at.tile, own.products,
+             [&](int i, int j, float weight, float slope) {
+               shared.weights.of[i][j] = weight;
+               shared.slopes.of[i][j] = slope;
+             });
+    } else {
+      if (!round.last) return;
+      TESSERA_UNROLL_4 for (int i = 0; i < kTile; ++i) {
+        const Four<float> query = shared.queries.of[i][X(lane)];
+        const Four<float> slope = shared.slopes_of_results.of[i][X(lane)];
+        TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
+          Add(shared.slopes.of[i][Y(lane) + a * kSide], query, a, &own.keys);
+          Add(shared.weights.of[i][Y(lane) + a * kSide], slope, a, &own.values);
+        }
+      }
+      if (lane.round + 1 < Rounds(lane.block)) return;
+      const AttentionKeyGradients& k = *this;
+      Store(lane, at, own.keys, {scale, scale},
+            [&](int64_t place, int64_t column) { return k.dqkv + k.At(at, kKey, place, column); });
+      Store(lane, at, own.values, {1.0f, 1.0f}, [&](int64_t place, int64_t column) {
+        return k.dqkv + k.At(at, kValue, place, column);
+      });
+    }
+  }
+
+ private:
+  TESSERA_HOST_DEVICE int64_t FirstTile(const Place& at) const { return causal ? at.tile : 0; }
+};
+
+}  // namespace tessera::cuda
+
+#endif  // TESSERA_KERNELS_CUDA_ATTENTION_KERNELS_H_
