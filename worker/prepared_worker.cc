@@ -161,8 +161,8 @@ absl::Status PreparedWorker::CheckFacts(const std::string& restored,
   if (!saved->ReadsAs(data->facts)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "checkpoint: \"", restored,
-        "\" has other labels or another normalisation than this worker began to read its rows "
-        "with; start it again"));
+        "\" has other labels or characters, or another normalisation, than this worker began to "
+        "read its rows with; start it again"));
   }
   if (!resume.from_restore()) return absl::OkStatus();
   const bool is_local = job.data().partition() == "local";

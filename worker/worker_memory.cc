@@ -104,7 +104,7 @@ absl::StatusOr<int64_t> DeviceBatchBytes(const v1::Job& job, const Recipe& recip
                                          const Datasets& data) {
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
   const int64_t inputs = InputRowsOf(job.model(), data).sparse ? 0 : plan.shape.inputs();
-  const int64_t kinds = data.train.has_classes() ? plan.shape.places() : plan.shape.outputs();
+  const int64_t kinds = data.train.has_classes() ? data.train.places() : plan.shape.outputs();
   const auto place = [&](int64_t rows, int64_t width) {
     return rows * (width + kinds) * static_cast<int64_t>(sizeof(float));
   };

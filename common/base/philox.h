@@ -32,6 +32,8 @@ enum class Stream : uint32_t {
   kExplorer = 8,      // a = exchange mod 2^32 | rank << 32 | shard << 48, b = draw / 2
                       // (common/keyset/explorer.h)
   kAugment = 9,       // a = epoch, b = row | attempt << 32 (worker/data/augmentation.h)
+  kTokenShift = 10,   // a = epoch, b = 0 (worker/data/token_windows.h)
+  kSample = 11,       // a = 0, b = number of the token that is drawn, from 0 (tessera sample)
 };
 
 using PhiloxBlock = std::array<uint32_t, 4>;

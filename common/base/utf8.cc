@@ -5,10 +5,9 @@
 #include "absl/strings/str_cat.h"
 
 namespace tessera {
-namespace {
 
-// The length of the character that `text` begins with; 0 where it begins with none. Unicode 15, table 3-7.
-size_t CharacterBytes(absl::string_view text) {
+// Unicode 15, table 3-7.
+size_t Utf8CharacterBytes(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
   if (first < 0x80) return 1;
@@ -27,12 +26,34 @@ size_t CharacterBytes(absl::string_view text) {
   return bytes;
 }
 
-}  // namespace
+int32_t CodePointOf(absl::string_view character) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(character[i]); };
+  if (character.size() == 1) return byte(0);
+  // The first byte begins with as many ones as there are bytes, and a zero.
+  int32_t code_point = byte(0) & (0x7F >> character.size());
+  for (size_t i = 1; i < character.size(); ++i) code_point = code_point << 6 | (byte(i) & 0x3F);
+  return code_point;
+}
+
+void AppendUtf8(int32_t code_point, std::string* out) {
+  const bool is_surrogate = code_point >= 0xD800 && code_point < 0xE000;
+  if (code_point < 0 || code_point >= kCodePointEnd || is_surrogate) return;
+  if (code_point < 0x80) {
+    out->push_back(static_cast<char>(code_point));
+    return;
+  }
+  const int bytes = code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
+  const int ones = 0xFF00 >> bytes & 0xFF;
+  out->push_back(static_cast<char>(ones | code_point >> 6 * (bytes - 1)));
+  for (int i = bytes - 2; i >= 0; --i) {
+    out->push_back(static_cast<char>(0x80 | (code_point >> 6 * i & 0x3F)));
+  }
+}
 
 size_t Utf8PrefixBytes(absl::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
-    const size_t bytes = CharacterBytes(text.substr(at));
+    const size_t bytes = Utf8CharacterBytes(text.substr(at));
     if (bytes == 0) break;
     at += bytes;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/utf8.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/strict_json.h"
 
@@ -18,6 +20,7 @@ namespace tessera {
 namespace {
 
 constexpr char kLabels[] = "labels";
+constexpr char kCharacters[] = "characters";
 constexpr char kMean[] = "normalization.mean";
 constexpr char kStddev[] = "normalization.stddev";
 constexpr char kConstants[] = "norm.constants";
@@ -29,13 +32,15 @@ constexpr char kNumbers[] = "numbers";
 // More than any model's inputs, classes or channels are.
 constexpr int64_t kFactEntriesMax = int64_t{1} << 26;
 
-// Visits what FactTensors lists, in that order: (name, dtype, vector).
+// Visits what FactTensors lists, in that order: (name, dtype, vector). Characters are last, as they are younger than
+// the others.
 template <typename Facts, typename Visit>
 void ForEachArray(Facts& facts, Visit&& visit) {
   visit(kLabels, "I64", facts.labels);
   visit(kMean, "F64", facts.mean);
   visit(kStddev, "F64", facts.stddev);
   visit(kConstants, "F32", facts.norm_constants);
+  visit(kCharacters, "I32", facts.characters);
 }
 
 template <typename T>
@@ -43,10 +48,12 @@ int64_t BytesOf(const std::vector<T>& values) {
   return static_cast<int64_t>(values.size() * sizeof(T));
 }
 
-// The sum of all arrays, in their order, each seeded with the sum of those before it.
+// The sum of all arrays, in their order, each seeded with the sum of those before it. Files without characters have the
+// sum that they had before there were any.
 uint64_t SumOf(const ModelFacts& facts) {
   uint64_t sum = 0;
-  ForEachArray(facts, [&sum](const char*, const char*, const auto& values) {
+  ForEachArray(facts, [&sum](const char* name, const char*, const auto& values) {
+    if (absl::string_view(name) == kCharacters && values.empty()) return;
     sum = XXH3_64bits_withSeed(values.data(), static_cast<size_t>(BytesOf(values)), sum);
   });
   return sum;
@@ -89,6 +96,12 @@ absl::Status ReadArray(const SafetensorsReader& file, const char* name, const ch
   return file.Read(*found, 0, BytesOf(*values), values->data());
 }
 
+// Whether each number is above the one before it.
+template <typename T>
+bool Ascend(const std::vector<T>& values) {
+  return std::adjacent_find(values.begin(), values.end(), std::greater_equal<>()) == values.end();
+}
+
 // Refuses facts that contradict each other: a reader would otherwise normalise by another feature's constants.
 absl::Status Check(const SafetensorsReader& file, const ModelFacts& facts) {
   if (facts.mean.empty() || facts.mean.size() != facts.stddev.size()) {
@@ -102,10 +115,13 @@ absl::Status Check(const SafetensorsReader& file, const ModelFacts& facts) {
                  absl::StrCat("normalisation of input ", j, " is ", facts.mean[j], " and ",
                               facts.stddev[j], ", want finite numbers and a positive stddev"));
   }
-  const auto is_before = [](int64_t a, int64_t b) { return a >= b; };
-  if (std::adjacent_find(facts.labels.begin(), facts.labels.end(), is_before) !=
-      facts.labels.end()) {
-    return Wrong(file, "labels do not ascend");
+  if (!Ascend(facts.labels)) return Wrong(file, "labels do not ascend");
+  const std::vector<int32_t>& characters = facts.characters;
+  if (!Ascend(characters)) return Wrong(file, "characters do not ascend");
+  if (!characters.empty() && (characters.front() < 0 || characters.back() >= kCodePointEnd)) {
+    return Wrong(file,
+                 absl::StrCat("characters are from ", characters.front(), " to ", characters.back(),
+                              ", want code points, 0 to ", kCodePointEnd - 1));
   }
   return absl::OkStatus();
 }
@@ -156,7 +172,8 @@ absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const SafetensorsReader& fil
   TESSERA_RETURN_IF_ERROR(Check(file, facts));
   if (sum == SumOf(facts)) return std::optional<ModelFacts>(std::move(facts));
   return Wrong(file,
-               "facts_xxh3 is not the sum of labels, normalisation and constants; their bytes are "
+               "facts_xxh3 is not the sum of labels, normalisation, constants and characters; "
+               "their bytes are "
                "not the ones that were written");
 }
 

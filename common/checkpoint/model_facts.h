@@ -8,6 +8,8 @@
 //                          255, else "numbers"
 //   labels                 I64 [classes], ascending: the labels of the classes 0, 1, 2 and so on. Absent
 //                          where a label is its class
+//   characters             I32 [vocabulary], ascending: the code points of the characters that are the tokens 0, 1, 2
+//                          and so on. Absent where tokens are no characters
 //   normalization.mean     F64: one entry for all inputs, or one for each
 //   normalization.stddev   F64, as many
 //   norm.constants         F32: for each batch norm, in the order of the layers, the mean of each channel and
@@ -41,13 +43,16 @@ struct ModelFacts {
   std::vector<float> norm_constants;
   // Whether the training rows' values were bytes; otherwise they were numbers that are taken as they are.
   bool bytes = false;
+  // The code points of the tokens, where these are characters.
+  std::vector<int32_t> characters = {};
 
   // Whether nothing is known. A file gets no facts then.
   bool empty() const { return mean.empty(); }
-  // Whether rows are read alike: they have the same labels, the same normalisation and values of the same kind.
+  // Whether rows are read alike: they have the same labels and characters, the same normalisation and values of
+  // the same kind.
   bool ReadsAs(const ModelFacts& other) const {
-    return labels == other.labels && mean == other.mean && stddev == other.stddev &&
-           bytes == other.bytes;
+    return labels == other.labels && characters == other.characters && mean == other.mean &&
+           stddev == other.stddev && bytes == other.bytes;
   }
 };
 

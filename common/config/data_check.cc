@@ -24,6 +24,10 @@ int64_t ValuesOf(absl::Span<const int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
+// The key that only texts have.
+constexpr absl::string_view kTokenizer = "tokenizer";
+constexpr int64_t kByteTokens = 256;
+
 using Numbers = google::protobuf::RepeatedField<double>;
 
 bool HasImages(const v1::Model& model) { return model.input_size() == 3; }
@@ -48,13 +52,20 @@ class DataChecker {
         OneFile(*format, key, *files);
       }
       FormatKeys(*format, job.data());
+      Held(*format, job.data());
+    }
+    Partitioning(job.data());
+    if (Sound("model") && job.model().has_tokens()) {
+      if (format != nullptr) Tokens(*format, job.data(), job.model().tokens());
+      return;
+    }
+    if (format != nullptr) {
+      if (format->is_tokens) return NoTokens(*format, job.model());
       Images(*format, job.model());
       Pictures(*format, job.data(), job.model());
-      Held(*format, job.data());
       Augmenting(*format, job.data(), job.model());
     }
     Normalizing(job.data().normalize(), job.model());
-    Partitioning(job.data());
     if (format != nullptr && format->stays_sparse) SparseRows(*format, job.data(), job.model());
   }
 
@@ -99,6 +110,54 @@ class DataChecker {
       if (!Sound(key) || value.empty()) continue;
       Fail(key, absl::StrCat("got ", Quoted(value), ", want no such key with data.format ",
                              format.name, ": it is of ", other.name, " files"));
+    }
+  }
+
+  // A format of tokens beside a model of something else.
+  void NoTokens(const DataFormat& format, const v1::Model& model) {
+    if (!Sound("model")) return;
+    Fail("model.input", absl::StrCat("got ", InputText(model),
+                                     ", want {tokens: {vocabulary: ..., context: ...}} "
+                                     "with data.format ",
+                                     format.name, ": its rows are tokens"));
+  }
+
+  // What a model of tokens wants of its data.
+  void Tokens(const DataFormat& format, const v1::Data& data, const v1::Tokens& tokens) {
+    if (!format.is_tokens) {
+      Fail("data.format",
+           absl::StrCat("got ", format.name, ", want tokens or text: model.input is tokens"));
+      return;
+    }
+    const std::string why =
+        absl::StrCat(" with data.format ", format.name, ": tokens are no quantities");
+    const v1::Normalize& normalize = data.normalize();
+    if (Sound("data.normalize") && data.has_normalize() &&
+        (normalize.per_feature() || !IsOnly(normalize.mean(), 0) ||
+         !IsOnly(normalize.stddev(), 1))) {
+      Fail("data.normalize", absl::StrCat("got a section, want none", why));
+    }
+    const v1::Augment& augment = data.augment();
+    if (Sound("data.augment") && (!augment.flip().empty() || augment.crop().padding() > 0 ||
+                                  augment.resized_crop().size() > 0)) {
+      Fail("data.augment", absl::StrCat("got a section, want none", why, ", and rows no images"));
+    }
+    for (const auto& [key, size] :
+         {std::make_pair("data.resize", data.resize()), std::make_pair("data.crop", data.crop())}) {
+      if (!Sound(key) || size == 0) continue;
+      Fail(key, absl::StrCat("got ", size, ", want no such key with data.format ", format.name,
+                             ": it is of files that are pictures"));
+    }
+    if (format.own_key != kTokenizer || !Sound("data.tokenizer")) return;
+    if (data.tokenizer() == "bytes" && tokens.vocabulary() < kByteTokens) {
+      Fail("model.input.tokens.vocabulary",
+           absl::StrCat("got ", tokens.vocabulary(), ", want at least ", kByteTokens,
+                        " with data.tokenizer bytes: each byte is a token"));
+    }
+    if (data.tokenizer() != "bytes" && Sound("data.partition") && data.partition() == "local") {
+      Fail("data.tokenizer",
+           "got characters with data.partition local, want bytes: no worker sees the others' "
+           "characters, and each would number its own");
     }
   }
 

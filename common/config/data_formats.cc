@@ -68,8 +68,24 @@ constexpr DataFormat Images() {
   return format;
 }
 
-constexpr DataFormat kDataFormats[] = {ArrayNamed("idx"), Csv(), Libsvm(), Xc(),
-                                       Cifar(),           Npy(), Images()};
+// Numbers of tokens, as they lie.
+constexpr DataFormat Tokens() {
+  DataFormat format = Named("tokens");
+  format.own_key = "type";
+  format.reads_in_place = true;
+  format.is_tokens = true;
+  return format;
+}
+
+constexpr DataFormat Text() {
+  DataFormat format = Named("text");
+  format.own_key = "tokenizer";
+  format.is_tokens = true;
+  return format;
+}
+
+constexpr DataFormat kDataFormats[] = {ArrayNamed("idx"), Csv(),    Libsvm(), Xc(), Cifar(), Npy(),
+                                       Images(),          Tokens(), Text()};
 
 }  // namespace
 

@@ -34,6 +34,8 @@ struct DataFormat {
   bool reads_in_place = false;
   // Files are pictures, named by folders or lists.
   bool is_pictures = false;
+  // Files are one sequence of tokens, whose windows are the rows of models of tokens and of no others.
+  bool is_tokens = false;
 };
 
 // All of them, in the order in which messages name them.

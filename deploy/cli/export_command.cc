@@ -91,8 +91,8 @@ std::vector<TensorSpec> TensorsOf(const Manifest& manifest, const ModelExtras& e
   return tensors;
 }
 
-// What a reader needs beside the tensors: where they come from, the normalisation and the labels. "format" is what
-// PyTorch's reader asks for.
+// What a reader needs beside the tensors: where they come from, the normalisation, and the labels or the
+// characters. "format" is what PyTorch's reader asks for.
 TensorMetadata MetadataOf(const Manifest& manifest, const ModelExtras& extras) {
   TensorMetadata metadata = {{"format", "pt"},
                              {"job", manifest.job},
@@ -104,6 +104,7 @@ TensorMetadata MetadataOf(const Manifest& manifest, const ModelExtras& extras) {
   metadata["mean"] = list(extras.facts->mean);
   metadata["stddev"] = list(extras.facts->stddev);
   if (!extras.facts->labels.empty()) metadata["labels"] = list(extras.facts->labels);
+  if (!extras.facts->characters.empty()) metadata["characters"] = list(extras.facts->characters);
   return metadata;
 }
 

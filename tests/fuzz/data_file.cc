@@ -11,6 +11,9 @@
 namespace tessera {
 namespace {
 
+// Tokens of inputs are below it: bytes, and those of vocabularies that a byte says.
+constexpr int32_t kFuzzTokensEnd = 256;
+
 std::string Gzip(absl::string_view content) {
   z_stream stream{};
   TESSERA_CHECK(deflateInit2(&stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
@@ -52,8 +55,16 @@ int64_t CheckValues(const SparseValues& values, const Table& table) {
   return static_cast<int64_t>(values.value.size() * sizeof(float));
 }
 
+int64_t CheckValues(const TokenRows& rows, const Table& table) {
+  TESSERA_CHECK(table.rows * table.features < rows.tokens.size());
+  std::vector<int32_t> tokens(rows.tokens.size());
+  rows.tokens.Read(0, rows.tokens.size(), tokens.data());
+  for (const int32_t token : tokens) TESSERA_CHECK(token >= 0 && token < kFuzzTokensEnd);
+  return rows.tokens.bytes();
+}
+
 int64_t CheckValues(const StoredValues& values, const Table& table) {
-  std::vector<float> row(table.features);
+  std::vector<float> row(table.features + (table.is_tokens() ? 1 : 0));
   for (int64_t i = 0; i < table.rows; ++i) {
     TESSERA_CHECK(values->Read(static_cast<uint32_t>(i), std::nullopt, row.data()).ok());
     if (values->is_bytes()) continue;
@@ -65,6 +76,10 @@ int64_t CheckValues(const StoredValues& values, const Table& table) {
 void CheckLabels(const Classes& classes, const Table& table, int64_t end) {
   TESSERA_CHECK(static_cast<int64_t>(classes.size()) == table.rows);
   for (const int32_t c : classes) TESSERA_CHECK(c >= 0 && c < end);
+}
+
+void CheckLabels(const NextTokens&, const Table& table, int64_t end) {
+  TESSERA_CHECK(end <= kFuzzTokensEnd && table.rows >= 1);
 }
 
 void CheckLabels(const ClassSets& sets, const Table& table, int64_t end) {

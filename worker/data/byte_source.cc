@@ -30,11 +30,11 @@ absl::Status FileError(absl::string_view path, absl::string_view what) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path, Kinds kinds) {
   // Without O_NONBLOCK, opening a pipe waits for its writer.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return FileError(path, "cannot open");
-  auto source = std::unique_ptr<ByteSource>(new ByteSource(path, file));
+  auto source = std::unique_ptr<ByteSource>(new ByteSource(path, file, kinds));
   struct stat about;
   if (fstat(file, &about) != 0) return FileError(path, "cannot read its size");
   if (!S_ISREG(about.st_mode)) {
@@ -54,7 +54,8 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& 
   return source;
 }
 
-ByteSource::ByteSource(std::string path, int file) : path_(std::move(path)), file_(file) {}
+ByteSource::ByteSource(std::string path, int file, Kinds kinds)
+    : path_(std::move(path)), file_(file), kinds_(kinds) {}
 
 ByteSource::~ByteSource() {
   if (inflater_ != nullptr) inflateEnd(inflater_.get());
@@ -78,7 +79,7 @@ absl::StatusOr<std::string> ByteSource::FileHead() const {
 
 absl::Status ByteSource::CheckKind(absl::string_view head) const {
   const FileKind* const kind = FileKindOf(head);
-  if (kind == nullptr) return absl::OkStatus();
+  if (kind == nullptr || (kind->is_text && kinds_ == Kinds::kAnyText)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path_, ": content is ",
                                                  compressed() ? "gzip of what is " : "", kind->name,
                                                  ", want data; ", kind->advice));

@@ -22,9 +22,13 @@ namespace tessera {
 
 class ByteSource {
  public:
+  // Which files may be data: pages and JSON, too, where any text may be.
+  enum class Kinds { kData, kAnyText };
+
   // Never waits: what is not a regular file is refused with kInvalidArgument, as is what is known to be
   // no data. Errors of open(2) come with their own codes.
-  static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path,
+                                                          Kinds kinds = Kinds::kData);
   ~ByteSource();
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
@@ -47,7 +51,7 @@ class ByteSource {
   const std::string& path() const { return path_; }
 
  private:
-  ByteSource(std::string path, int file);
+  ByteSource(std::string path, int file, Kinds kinds);
 
   absl::StatusOr<size_t> ReadFile(void* out, size_t bytes);
   absl::StatusOr<size_t> ReadGzip(void* out, size_t bytes);
@@ -60,6 +64,7 @@ class ByteSource {
 
   const std::string path_;
   const int file_;
+  const Kinds kinds_;
   int64_t content_bytes_max_ = 0;
   int64_t offset_ = 0;
   // Of gzip only.

@@ -74,7 +74,7 @@ std::vector<std::string> NotesOn(const Table& train, const Table& test, const Ta
                                    ": are both on one scale?"));
     }
   }
-  if (spec.local_files || spec.classes < 2) return notes;
+  if (spec.local_files || spec.classes < 2 || train.is_tokens()) return notes;
   const std::vector<bool> trained = ClassesOf(train, spec.classes);
   if (std::holds_alternative<Classes>(train.labels)) {
     NoteClasses(trained, ClassesOf(test, spec.classes), &notes);

@@ -53,6 +53,9 @@ class Summer {
   void operator()(const Classes& classes) { Add(classes); }
   // SumStored has them.
   void operator()(const StoredValues&) {}
+  // Table::content_sum has both.
+  void operator()(const TokenRows&) {}
+  void operator()(const NextTokens&) {}
   void operator()(const SparseValues& values) {
     Add(values.begin);
     Add(values.feature);
@@ -89,16 +92,21 @@ void SumStored(const Table& table, StoredRows* rows, Summer* summer) {
 
 Dataset::Dataset(Table table, const Normalization& given, const ModelEnds& ends,
                  const Options& options)
-    : table_(std::move(table)), outputs_(ends.outputs), augmentation_(options.augmentation) {
+    : table_(std::move(table)),
+      outputs_(ends.outputs),
+      places_(ends.places),
+      augmentation_(options.augmentation) {
   // Rows are made faster where a constant stays in a register.
   const Normalization normalization =
       ends.input.size() == kImageSizes ? JoinChannels(given, ends.input[0]) : given;
   TESSERA_CHECK(table_.rows > 0 && table_.features == ends.inputs);
   TESSERA_CHECK(ends.sigmoid || ends.numbers || has_classes());
+  TESSERA_CHECK(ends.tokens == is_tokens() && places_ == (is_tokens() ? table_.features : 1));
   if (const auto* const source = std::get_if<StoredValues>(&table_.values)) {
     // What the source draws is drawn already.
     if ((*source)->draws()) augmentation_ = augmentation_.WithoutResizedCrop();
-    const int64_t row_bytes = table_.features * ValueBytesOf(table_);
+    const int64_t row_values = table_.features + (is_tokens() ? 1 : 0);
+    const int64_t row_bytes = row_values * ValueBytesOf(table_);
     stored_ = std::make_unique<StoredRows>(
         StoredRows::Options{*source, row_bytes, options.rows_ahead, options.threads_ahead});
   }
@@ -184,6 +192,16 @@ uint32_t Dataset::StandIn(uint32_t row) const {
 void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, int threads,
                         std::optional<uint64_t> epoch) const {
   for (const uint32_t row : rows) TESSERA_CHECK(row < table_.rows);
+  if (is_tokens()) {
+    TESSERA_CHECK(out.sparse == nullptr && out.targets == nullptr);
+    const int64_t count = static_cast<int64_t>(rows.size()), n = table_.features;
+    CpuThreads(threads).SplitWhole(count, n, [&](int64_t begin, int64_t end) {
+      FillTokens(rows.subspan(begin, end - begin), epoch,
+                 out.features != nullptr ? out.features + begin * n : nullptr,
+                 out.classes != nullptr ? out.classes + begin * n : nullptr);
+    });
+    return;
+  }
   if (out.features != nullptr) {
     const int64_t count = static_cast<int64_t>(rows.size()), n = table_.features;
     std::visit(
@@ -269,6 +287,32 @@ void Dataset::FillFeatures(const StoredValues& values, absl::Span<const uint32_t
   }
 }
 
+void Dataset::FillFeatures(const TokenRows&, absl::Span<const uint32_t> rows, Epoch epoch,
+                           float* out) const {
+  FillTokens(rows, epoch, out, nullptr);
+}
+
+void Dataset::FillTokens(absl::Span<const uint32_t> rows, Epoch epoch, float* features,
+                         int32_t* classes) const {
+  const int64_t n = table_.features;
+  const auto* const held = std::get_if<TokenRows>(&table_.values);
+  thread_local std::vector<float> read;
+  if (held == nullptr && read.size() < static_cast<size_t>(n + 1)) read.resize(n + 1);
+  for (const uint32_t row : rows) {
+    if (held != nullptr) {
+      const int64_t begin = held->windows.BeginOf(row, epoch);
+      if (features != nullptr) held->tokens.Read(begin, n, features);
+      if (classes != nullptr) held->tokens.Read(begin + 1, n, classes);
+    } else {
+      stored_->Read(row, stored_->source().draws() ? epoch : std::nullopt, read.data());
+      if (features != nullptr) std::copy_n(read.begin(), n, features);
+      if (classes != nullptr) std::copy_n(read.begin() + 1, n, classes);
+    }
+    if (features != nullptr) features += n;
+    if (classes != nullptr) classes += n;
+  }
+}
+
 void Dataset::FillFeatures(const SparseValues& values, absl::Span<const uint32_t> rows, Epoch,
                            float* out) const {
   for (const uint32_t row : rows) {
@@ -327,6 +371,10 @@ void Dataset::FillTargets(const F32Values& numbers, absl::Span<const uint32_t> r
   for (size_t b = 0; b < rows.size(); ++b) out[b] = numbers[rows[b]];
 }
 
+void Dataset::FillTargets(const NextTokens&, absl::Span<const uint32_t>, float*) const {
+  TESSERA_CHECK(!"tokens are classes");
+}
+
 TableSpec TableSpecOf(const ModelEnds& ends) {
   TableSpec spec;
   spec.features = ends.inputs;
@@ -344,7 +392,12 @@ ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
   ends.inputs = shape.inputs();
   ends.outputs = shape.outputs();
   ends.sigmoid = model.loss() == kSigmoid;
-  ends.numbers = LearnsNumbers(model, ends.outputs);
+  if (model.has_tokens()) {
+    ends.tokens = true;
+    ends.inputs = ends.places = model.tokens().context();
+    ends.outputs = model.tokens().vocabulary();
+  }
+  ends.numbers = !ends.tokens && LearnsNumbers(model, ends.outputs);
   ends.input.assign(model.input().begin(), model.input().end());
   return ends;
 }

@@ -30,7 +30,7 @@ namespace tessera {
 struct ModelEnds {
   // Product of model.input.
   int64_t inputs = 0;
-  // Width of the last layer.
+  // Width of the last layer; of models of tokens, that of one place: the vocabulary.
   int64_t outputs = 0;
   // model.loss is sigmoid_cross_entropy, not softmax_cross_entropy.
   bool sigmoid = false;
@@ -38,6 +38,10 @@ struct ModelEnds {
   std::vector<int64_t> input = {};
   // The only output is to come close to a number (LearnsNumbers).
   bool numbers = false;
+  // Labels of a row: one for each place of the context of a model of tokens.
+  int64_t places = 1;
+  // Rows are tokens, `inputs` of them, and `outputs` is the vocabulary.
+  bool tokens = false;
 };
 // `shape` is the model's.
 ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape);
@@ -55,7 +59,7 @@ struct BatchView {
   float* features = nullptr;
   // The same without the zeros, for data sets that can_be_sparse(). Replaced; keeps its capacity.
   SparseBatch* sparse = nullptr;
-  // [B]: the class of each row, for softmax.
+  // [B]: the class of each row, for softmax. Of tokens [B, places]: for each place, the token that comes next.
   int32_t* classes = nullptr;
   // [B, outputs], for sigmoid: 1 for a row's classes and 0 elsewhere; with one output, the class. For numbers: the
   // row's.
@@ -83,11 +87,17 @@ class Dataset {
   int64_t rows() const { return table_.rows; }
   int64_t inputs() const { return table_.features; }
   int64_t outputs() const { return outputs_; }
+  // Labels of a row, where it has classes.
+  int64_t places() const { return places_; }
+  // Rows are tokens.
+  bool is_tokens() const { return table_.is_tokens(); }
   // Values are bytes, which are divided by 255; all others are what they are.
   bool is_bytes() const { return table_.is_bytes(); }
-  // Every row has one class, so BatchView::classes may be filled. Always so under softmax, never where labels are
-  // numbers.
-  bool has_classes() const { return std::holds_alternative<Classes>(table_.labels); }
+  // Every row, or every place of a row, has one class, so BatchView::classes may be filled. Always so under softmax,
+  // never where labels are numbers.
+  bool has_classes() const {
+    return std::holds_alternative<Classes>(table_.labels) || table_.is_tokens();
+  }
   // Memory of all of it.
   int64_t bytes() const;
   // XXH3 of rows, values and labels before normalisation: what files with the same content give, wherever they
@@ -113,7 +123,8 @@ class Dataset {
 
   // Writes rows[0], rows[1] and so on, for training in this epoch (Augmentation), or as the files have them. No
   // allocation but where `out.sparse` grows. Features are written by up to `threads`. A class is that of the row that
-  // was given in this one's place (ValueSource::StandIn), so that features are filled first.
+  // was given in this one's place (ValueSource::StandIn), so that features are filled first. Of tokens both are of one
+  // window, which is read once where they are asked for together, and differs from epoch to epoch.
   void FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, int threads = 1,
                  std::optional<uint64_t> epoch = std::nullopt) const;
 
@@ -128,6 +139,11 @@ class Dataset {
                     float* out) const;
   void FillFeatures(const StoredValues& values, absl::Span<const uint32_t> rows, Epoch epoch,
                     float* out) const;
+  void FillFeatures(const TokenRows& values, absl::Span<const uint32_t> rows, Epoch epoch,
+                    float* out) const;
+  // Features and classes of rows of tokens; either may be null.
+  void FillTokens(absl::Span<const uint32_t> rows, Epoch epoch, float* features,
+                  int32_t* classes) const;
   // One row from its values `x`.
   template <typename Value>
   void FillRow(const Value* x, uint32_t row, Epoch epoch, float* out) const;
@@ -136,6 +152,7 @@ class Dataset {
   void FillTargets(const Classes& classes, absl::Span<const uint32_t> rows, float* out) const;
   void FillTargets(const ClassSets& sets, absl::Span<const uint32_t> rows, float* out) const;
   void FillTargets(const F32Values& numbers, absl::Span<const uint32_t> rows, float* out) const;
+  void FillTargets(const NextTokens&, absl::Span<const uint32_t> rows, float* out) const;
   bool uniform() const { return centre_.size() == 1; }
   // Which entry of centre_ and scale_ is feature j's.
   int64_t ConstantOf(int64_t j) const { return run_ == 1 ? j : j / run_; }
@@ -144,6 +161,7 @@ class Dataset {
 
   Table table_;
   int64_t outputs_;
+  int64_t places_;
   Augmentation augmentation_;
   // The door to values on disk; null where they are held.
   std::unique_ptr<StoredRows> stored_;

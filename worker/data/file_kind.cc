@@ -72,9 +72,9 @@ constexpr Magic kMagics[] = {
 // In small letters; white space before them does not matter.
 constexpr absl::string_view kPages[] = {"<!doctype", "<html", "<head", "<body", "<?xml", "<error>"};
 constexpr FileKind kPage = {"an HTML or XML page, as a server sends it in place of a file",
-                            "download the file again, and look at what came"};
+                            "download the file again, and look at what came", /*is_text=*/true};
 constexpr FileKind kJson = {"JSON, as a server sends it in place of a file",
-                            "download the file again, and look at what came"};
+                            "download the file again, and look at what came", /*is_text=*/true};
 constexpr FileKind kTar = {"a tar archive", "unpack it with tar -xf, and name the files in it"};
 
 // Protocols 4 and 5 begin with a frame and its size, which is below 2^40.

@@ -19,6 +19,8 @@ struct FileKind {
   absl::string_view name;
   // What whoever has the file does about it.
   absl::string_view advice;
+  // It is a text, which may be meant where any text is data.
+  bool is_text = false;
 };
 
 // nullptr: nothing is known of it, as of every file that may be data.

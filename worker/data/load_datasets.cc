@@ -15,15 +15,59 @@
 #include "worker/data/label_map.h"
 #include "worker/data/limits.h"
 #include "worker/data/table_reader.h"
+#include "worker/data/text.h"
 
 namespace tessera {
 namespace {
+
+// Whether the tokens are the characters of the training text.
+bool HasCharacters(const v1::Data& data) {
+  return data.format() == "text" && data.tokenizer() != "bytes";
+}
 
 // Batches that are read ahead where values stay on disk: one that is asked for next, and some for the time in which a
 // thread has to wait for a disk.
 constexpr int64_t kBatchesAhead = 4;
 // Evaluations read at least so many rows at once.
 constexpr int64_t kRowsAtOnceMin = 128;
+
+// Whether files of tokens meet a model of tokens, and nothing is asked of them that is for numbers.
+absl::Status CheckTokens(const v1::Data& data, const DataFormat& format, const ModelEnds& ends) {
+  if (format.is_tokens != ends.tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.format: is ", format.name, ", want ",
+                     ends.tokens ? "tokens or text, as model.input is tokens"
+                                 : "a format of rows of numbers, as model.input has no tokens"));
+  }
+  if (!ends.tokens) return absl::OkStatus();
+  const v1::Normalize& normalize = data.normalize();
+  const auto is_only = [](const auto& numbers, double number) {
+    return numbers.empty() || (numbers.size() == 1 && numbers[0] == number);
+  };
+  if (normalize.per_feature() || !is_only(normalize.mean(), 0) || !is_only(normalize.stddev(), 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("data.normalize: is given, want none with ",
+                                                   format.name, ": tokens are no quantities"));
+  }
+  if (HasCharacters(data) && data.partition() == "local") {
+    return absl::InvalidArgumentError(
+        "data.tokenizer: is characters with data.partition local, want bytes: no worker sees the "
+        "others' characters, and each would number its own");
+  }
+  return absl::OkStatus();
+}
+
+// What a text whose tokens are fewer than the model's is told; empty: they are as many.
+std::string NoteOnVocabulary(const v1::Data& data, const TrainingConventions& conventions,
+                             const ModelEnds& ends) {
+  const int64_t tokens = conventions.characters    ? conventions.characters->size()
+                         : data.format() == "text" ? kByteTokens
+                                                   : ends.outputs;
+  if (!ends.tokens || tokens >= ends.outputs) return "";
+  return absl::StrCat("model.input.tokens.vocabulary is ", ends.outputs, ", and the ",
+                      conventions.characters ? "training text has " : "bytes of a text are ",
+                      tokens, conventions.characters ? " different characters" : " tokens",
+                      ": the others never occur, and ", tokens, " would do");
+}
 
 absl::Status CheckAugment(const ModelEnds& ends) {
   if (ends.input.size() == 3) return absl::OkStatus();
@@ -101,6 +145,14 @@ absl::Status CheckFacts(const v1::Data& data, const ModelFacts& facts, const Mod
         ", whose rows stay sparse, and the checkpoint's normalisation would make "
         "zeros something else; name files of the format that the model was trained with"));
   }
+  if (facts.characters.empty() == HasCharacters(data)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        HasCharacters(data) ? "data.tokenizer: is characters, and the checkpoint's model was not "
+                              "trained on characters"
+                            : "data: the checkpoint's model was trained on the characters of a "
+                              "text",
+        "; name data of the format and the tokenizer that it was trained with"));
+  }
   if (!facts.labels.empty() && !format.numbers_labels) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.format: is ", format.name, ", and the checkpoint's classes 0 to ",
@@ -141,7 +193,10 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
                      "rows of ",
                      format->name, " files stay sparse"));
   }
+  TESSERA_RETURN_IF_ERROR(CheckTokens(data, *format, ends));
   TableSpec spec = TableSpecOf(ends);
+  spec.seed = plan.seed;
+  spec.trains = true;
   spec.local_files = data.partition() == "local";
   spec.bytes_max = bytes_max;
   if (data.memory() > 0) spec.held_bytes_max = data.memory();
@@ -158,10 +213,12 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   if (facts != nullptr) {
     TESSERA_RETURN_IF_ERROR(CheckFacts(data, *facts, ends));
     TESSERA_ASSIGN_OR_RETURN(conventions.labels, LabelMap::Of(facts->labels, spec));
+    if (HasCharacters(data)) conventions.characters.emplace(facts->characters);
   }
   TESSERA_ASSIGN_OR_RETURN(Table train,
                            ReadTable(data, data.train(), "data.train", spec, &conventions));
   spec.augmentation = Augmentation();
+  spec.trains = false;
   spec.bytes_max -= train.bytes();
   if (data.memory() > 0) {
     const bool is_held = !std::holds_alternative<StoredValues>(train.values);
@@ -175,6 +232,9 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
         CheckTrainedKind(DataFilePath(data, data.train().features(0)), train, facts->bytes));
   }
   std::vector<std::string> notes = NotesOn(train, test, spec);
+  if (std::string note = NoteOnVocabulary(data, conventions, ends); !note.empty()) {
+    notes.push_back(std::move(note));
+  }
 
   Normalization normalization;
   if (facts != nullptr) {
@@ -186,6 +246,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   }
   ModelFacts determined;
   if (conventions.labels) determined.labels = conventions.labels->labels();
+  if (conventions.characters) determined.characters = conventions.characters->code_points();
   // A checkpoint knows inputs, not channels.
   Normalization kept = ExpandChannels(normalization, ends.inputs);
   determined.mean = std::move(kept.mean);

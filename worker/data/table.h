@@ -13,6 +13,8 @@
 #include "worker/data/augmentation.h"
 #include "worker/data/limits.h"
 #include "worker/data/number_array.h"
+#include "worker/data/token_values.h"
+#include "worker/data/token_windows.h"
 #include "worker/data/value_source.h"
 
 namespace tessera {
@@ -37,13 +39,23 @@ struct ClassSets {
   NumberArray<int32_t> classes;
 };
 
+// Rows that are windows of a sequence of tokens.
+struct TokenRows {
+  TokenWindows windows;
+  TokenValues tokens;
+};
+
+// The labels of a row of tokens: of each the token behind it, so that there is nothing to hold.
+struct NextTokens {};
+
 // Every row has `features` values, all finite; every class is in [0, TableSpec::classes).
 struct Table {
   int64_t rows = 0;
   int64_t features = 0;
-  std::variant<U8Values, F32Values, SparseValues, StoredValues> values;
+  // StoredValues of rows of tokens give one value more, the token behind the row (token_files.h).
+  std::variant<U8Values, F32Values, SparseValues, StoredValues, TokenRows> values;
   // F32Values where labels are numbers (TableSpec::numbers): one for each row, all finite.
-  std::variant<Classes, ClassSets, F32Values> labels;
+  std::variant<Classes, ClassSets, F32Values, NextTokens> labels;
   // What a row's values are in the order in which they lie, as [3, 8, 8]; empty where the format does not say.
   std::vector<int64_t> row_sizes;
   // The values are SparseValues, and whoever reads the rows wants to keep them so.
@@ -53,6 +65,8 @@ struct Table {
   uint64_t content_sum = 0;
 
   bool is_bytes() const;
+  // Rows are tokens, and each place of a row has a label.
+  bool is_tokens() const { return std::holds_alternative<NextTokens>(labels); }
   // Memory of values and labels.
   int64_t bytes() const;
 };
@@ -72,6 +86,9 @@ struct TableSpec {
   bool numbers = false;
   // The model has one output, for the second class of two.
   bool one_output = false;
+  // Rows are those to train on, whose windows of tokens shift from epoch to epoch by what is drawn from `seed`.
+  bool trains = false;
+  uint64_t seed = 0;
   // Other workers read other files, so neither a class nor whether labels are sets may depend on which
   // occur here.
   bool local_files = false;

@@ -15,6 +15,8 @@
 #include "worker/data/idx.h"
 #include "worker/data/libsvm.h"
 #include "worker/data/npy.h"
+#include "worker/data/text.h"
+#include "worker/data/tokens.h"
 #include "worker/data/xc.h"
 
 namespace tessera {
@@ -60,6 +62,17 @@ constexpr TableReader kTableReaders[] = {
      [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
        return ReadImages(files.features, spec, ImageOptionsOf(files.data),
                          &conventions->class_names);
+     }},
+    {"tokens",
+     [](const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+       return ReadTokens(files.features, spec,
+                         files.data.type() == "uint32" ? TokenType::kUint32 : TokenType::kUint16);
+     }},
+    {"text",
+     [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
+       return files.data.tokenizer() == "bytes"
+                  ? ReadBytes(files.features, spec)
+                  : ReadCharacters(files.features, spec, &conventions->characters);
      }},
 };
 

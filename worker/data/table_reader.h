@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
+#include "worker/data/characters.h"
 #include "worker/data/csv_columns.h"
 #include "worker/data/images.h"
 #include "worker/data/label_map.h"
@@ -24,6 +25,8 @@ struct TrainingConventions {
 
   // Which class each label is, for formats that number labels. It may be set beforehand, from a checkpoint.
   std::optional<LabelMap> labels;
+  // The tokens of a text, which may be set beforehand, too.
+  std::optional<Characters> characters;
   // Where the label stands in a line of a csv file.
   CsvColumns columns;
   // The class folders of pictures.

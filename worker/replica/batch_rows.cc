@@ -73,35 +73,61 @@ BatchRows::BatchRows(const v1::Job& job, const InputRows& input)
 int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,
                                 int64_t calibration_rows) {
   const int64_t batch = BatchRowsMax(job);
+  // Each place of a row of tokens has a label, and none has targets.
+  const int64_t kinds =
+      job.model().has_tokens() ? job.model().tokens().context() : shape.outputs() + 1;
   // Nobody reads the labels of calibration rows.
   return InputBytes(job, shape, input, std::max(batch, calibration_rows)) +
-         batch * (shape.outputs() + 1) * static_cast<int64_t>(sizeof(float));
+         batch * kinds * static_cast<int64_t>(sizeof(float));
+}
+
+void BatchRows::PlaceInputs(const Dataset& data, size_t rows, const BatchPlace& place,
+                            BatchView* view, Batch* batch) {
+  batch->rows = static_cast<int64_t>(rows);
+  if (sparse_) {
+    view->sparse = &sparse_inputs_;
+  } else {
+    view->features = place.inputs != nullptr ? place.inputs : Own(rows * data.inputs(), &inputs_);
+    batch->inputs = view->features;
+  }
+}
+
+void BatchRows::PlaceKinds(const Dataset& data, size_t rows, const BatchPlace& place,
+                           BatchView* view, Batch* batch) {
+  if (data.has_classes()) {
+    view->classes = place.labels != nullptr ? place.labels : Own(rows * data.places(), &labels_);
+    batch->labels = view->classes;
+  } else {
+    view->targets =
+        place.targets != nullptr ? place.targets : Own(rows * data.outputs(), &targets_);
+    batch->targets = view->targets;
+  }
+}
+
+void BatchRows::FillPlaces(const Dataset& data, absl::Span<const uint32_t> rows,
+                           const BatchView& view, std::optional<uint64_t> epoch, Batch* batch) {
+  data.FillBatch(rows, view, threads_, epoch);
+  if (view.sparse == nullptr) return;
+  batch->sparse = {sparse_inputs_.begin.data(), sparse_inputs_.column.data(),
+                   sparse_inputs_.value.data()};
 }
 
 Batch BatchRows::FillInputs(const Dataset& data, absl::Span<const uint32_t> rows,
                             const BatchPlace& place, std::optional<uint64_t> epoch) {
   Batch batch;
-  batch.rows = rows.size();
   BatchView view;
-  if (sparse_) {
-    view.sparse = &sparse_inputs_;
-  } else {
-    view.features =
-        place.inputs != nullptr ? place.inputs : Own(rows.size() * data.inputs(), &inputs_);
-    batch.inputs = view.features;
-  }
-  data.FillBatch(rows, view, threads_, epoch);
-  if (sparse_) {
-    batch.sparse = {sparse_inputs_.begin.data(), sparse_inputs_.column.data(),
-                    sparse_inputs_.value.data()};
-  }
+  PlaceInputs(data, rows.size(), place, &view, &batch);
+  FillPlaces(data, rows, view, epoch, &batch);
   return batch;
 }
 
 Batch BatchRows::Fill(const Dataset& data, absl::Span<const uint32_t> rows, const BatchPlace& place,
                       std::optional<uint64_t> epoch) {
-  Batch batch = FillInputs(data, rows, place, epoch);
-  FillKinds(data, rows, place, &batch);
+  Batch batch;
+  BatchView view;
+  PlaceInputs(data, rows.size(), place, &view, &batch);
+  PlaceKinds(data, rows.size(), place, &view, &batch);
+  FillPlaces(data, rows, view, epoch, &batch);
   return batch;
 }
 
@@ -116,26 +142,13 @@ Batch BatchRows::FillPiece(const Dataset& data, absl::Span<const uint32_t> minib
     batch.rows = rows.size();
     batch.sparse = {sparse_inputs_.begin.data() + first, sparse_inputs_.column.data(),
                     sparse_inputs_.value.data()};
-    FillKinds(data, rows, place, &batch);
+    BatchView view;
+    PlaceKinds(data, rows.size(), place, &view, &batch);
+    FillPlaces(data, rows, view, epoch, &batch);
   }
   batch.first_row = static_cast<int64_t>(first);
   batch.minibatch_rows = static_cast<int64_t>(minibatch.size());
   return batch;
-}
-
-void BatchRows::FillKinds(const Dataset& data, absl::Span<const uint32_t> rows,
-                          const BatchPlace& place, Batch* batch) {
-  const size_t count = rows.size();
-  BatchView view;
-  if (data.has_classes()) {
-    view.classes = place.labels != nullptr ? place.labels : Own(count, &labels_);
-    batch->labels = view.classes;
-  } else {
-    view.targets =
-        place.targets != nullptr ? place.targets : Own(count * data.outputs(), &targets_);
-    batch->targets = view.targets;
-  }
-  data.FillBatch(rows, view);
 }
 
 absl::StatusOr<std::vector<float>> BatchRows::Calibrate(Network* network, const Dataset& data,

@@ -66,8 +66,14 @@ class BatchRows {
   int64_t piece_rows() const { return piece_rows_; }
 
  private:
-  void FillKinds(const Dataset& data, absl::Span<const uint32_t> rows, const BatchPlace& place,
-                 Batch* batch);
+  // Where the inputs of so many rows go, and where their labels or targets do.
+  void PlaceInputs(const Dataset& data, size_t rows, const BatchPlace& place, BatchView* view,
+                   Batch* batch);
+  void PlaceKinds(const Dataset& data, size_t rows, const BatchPlace& place, BatchView* view,
+                  Batch* batch);
+  // Writes what `view` has places for.
+  void FillPlaces(const Dataset& data, absl::Span<const uint32_t> rows, const BatchView& view,
+                  std::optional<uint64_t> epoch, Batch* batch);
 
   const int64_t piece_rows_;
   const size_t rows_max_;

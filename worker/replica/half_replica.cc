@@ -48,7 +48,7 @@ class FrontReplica final : public HalfReplica {
     sent.rows = batch.rows;
     TESSERA_ASSIGN_OR_RETURN(sent.activations, network_->front().Activations());
     if (batch.labels != nullptr) {
-      sent.classes = absl::MakeConstSpan(batch.labels, rows.size());
+      sent.classes = absl::MakeConstSpan(batch.labels, rows.size() * data.places());
     } else {
       sent.targets = absl::MakeConstSpan(batch.targets, rows.size() * data.outputs());
     }

@@ -84,6 +84,10 @@ TEST_CASE("a file brings back what its model was trained with", "[model_facts]")
     facts.stddev = {1e-3};
   }
   SECTION("rows of bytes") { facts.bytes = true; }
+  SECTION("tokens that are characters") {
+    facts.labels.clear();
+    facts.characters = {'\n', 'a', 0x20ac, 0x10ffff};
+  }
   const auto read = ReadBack(facts);
   REQUIRE(read.ok());
   REQUIRE(read->has_value());
@@ -114,8 +118,36 @@ TEST_CASE("bytes that are not those that were written are refused", "[model_fact
   CHECK(read.status().message().find(path) != absl::string_view::npos);
 }
 
+TEST_CASE("models of other characters read their rows differently", "[model_facts]") {
+  ModelFacts a = Facts(), b = Facts();
+  a.characters = {'a', 'b'};
+  CHECK_FALSE(a.ReadsAs(b));
+  b.characters = {'a', 'c'};
+  CHECK_FALSE(a.ReadsAs(b));
+  b.characters = a.characters;
+  CHECK(a.ReadsAs(b));
+}
+
+TEST_CASE("facts without characters have the sum that builds before characters wrote",
+          "[model_facts]") {
+  CHECK(FactMetadata(Facts()).at("facts_xxh3") == "dd8bd6a2cea3a222");
+  ModelFacts facts = Facts();
+  facts.characters = {'a'};
+  CHECK(FactMetadata(facts).at("facts_xxh3") != "dd8bd6a2cea3a222");
+}
+
 TEST_CASE("facts that contradict each other are refused, with their file", "[model_facts]") {
   ModelFacts facts = Facts();
+  SECTION("characters out of order") {
+    facts.characters = {'b', 'a'};
+    CHECK(Refusal(facts).find("characters do not ascend") != std::string::npos);
+  }
+  SECTION("numbers that are no characters") {
+    facts.characters = {'b', 0x110000};
+    CHECK(
+        Refusal(facts).find("characters are from 98 to 1114112, want code points, 0 to 1114111") !=
+        std::string::npos);
+  }
   SECTION("a mean without a deviation") {
     facts.stddev.pop_back();
     CHECK(Refusal(facts).find("normalization.mean has 2 entries") != std::string::npos);

@@ -39,7 +39,7 @@ TEST_CASE("a format's own key is a key of text in the job's data section", "[dat
     REQUIRE_FALSE(field->is_repeated());
     REQUIRE(keys.insert(format.own_key).second);
   }
-  REQUIRE(keys.size() == 2);
+  REQUIRE(keys.size() == 4);
 }
 
 TEST_CASE("a format whose rows have fixed sizes says how many values that is", "[data_formats]") {

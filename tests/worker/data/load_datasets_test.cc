@@ -142,7 +142,7 @@ TEST_CASE("idx and npy want a file of labels and one of features, the others wan
   REQUIRE(Wrong(Job("format: 'npy' train { features: ['a', 'b'] labels: 'c' }")) ==
           "data.train.features: names 2 files, want one, as data.format is npy");
   REQUIRE(Wrong(Job("format: 'mat' train { features: 'a' }")) ==
-          "data.format: is \"mat\", want idx, csv, libsvm, xc, cifar, npy or images");
+          "data.format: is \"mat\", want idx, csv, libsvm, xc, cifar, npy, images, tokens or text");
 }
 
 // The files that the case below writes.

@@ -15,6 +15,8 @@
 #include "worker/data/idx.h"
 #include "worker/data/libsvm.h"
 #include "worker/data/npy.h"
+#include "worker/data/text.h"
+#include "worker/data/tokens.h"
 #include "worker/data/xc.h"
 
 namespace tessera {
@@ -84,12 +86,29 @@ std::vector<Format> Formats() {
        [](const std::string& path) { return ReadXc({path}, Spec(2, true)); }, true},
       {"cifar", CifarRecord(0, 1) + CifarRecord(2, 9),
        [](const std::string& path) { return ReadCifar({path}, Spec(3072)); }},
+      {"tokens", std::string("\1\0\2\0\0\0\1\0\1\0", 10),
+       [](const std::string& path) { return ReadTokens({path}, Spec(2), TokenType::kUint16); },
+       true},
+      {"text", "a\xc3\xa9\na\n",
+       [](const std::string& path) {
+         std::optional<Characters> characters;
+         return ReadCharacters({path}, Spec(2), &characters);
+       },
+       true},
   };
 }
 
 // What table.h promises of every table.
 void CheckTable(const Table& table) {
   REQUIRE(table.bytes() <= kBytesMax);
+  if (table.is_tokens()) {
+    const TokenRows& rows = std::get<TokenRows>(table.values);
+    std::vector<int32_t> tokens(rows.tokens.size());
+    rows.tokens.Read(0, rows.tokens.size(), tokens.data());
+    for (const int32_t token : tokens) REQUIRE((token >= 0 && token < 3));
+    REQUIRE(table.rows == (rows.tokens.size() - 1) / 2);
+    return;
+  }
   for (int64_t i = 0; i < table.rows; ++i) {
     const std::vector<float> row = Row(table, i);
     REQUIRE(std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); }));

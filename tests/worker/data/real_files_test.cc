@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -268,6 +270,35 @@ TEST_CASE("the cifar subset has a thousand and two hundred rows of each class",
   REQUIRE(sets.ok());
   REQUIRE(ClassCounts(sets->train) == std::vector<int64_t>(10, 1000));
   REQUIRE(ClassCounts(sets->test) == std::vector<int64_t>(10, 200));
+}
+
+TEST_CASE("tinyshakespeare has 65 characters, and its windows are what the text is", "[public]") {
+  const std::optional<std::string> directory = Downloaded("tinyshakespeare", "tinyshakespeare");
+  if (!directory) return;
+  std::ifstream file(*directory + "/input.txt");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  REQUIRE(text.size() == 1115394);
+  // The split that published figures use.
+  const std::string train = WriteFile("train.txt", text.substr(0, 1003854));
+  const std::string test = WriteFile("test.txt", text.substr(1003854));
+  ModelEnds ends;
+  ends.tokens = true;
+  ends.inputs = ends.places = 64;
+  ends.outputs = 65;
+  const auto data = LoadDatasets(Job("", "format: 'text' train { features: '" + train +
+                                             "' } test { features: '" + test + "' }"),
+                                 ends);
+  REQUIRE(data.ok());
+  REQUIRE(data->facts.characters.size() == 65);
+  REQUIRE(data->notes.empty());
+  REQUIRE(data->train.rows() == 1003854 / 64 - 1);
+  REQUIRE(data->test.rows() == (111540 - 1) / 64);
+  REQUIRE(data->train.bytes() + data->test.bytes() < 1115394 + 1000);
+  std::string read;
+  for (const float token : AllFeatures(data->test)) {
+    read += static_cast<char>(data->facts.characters[static_cast<size_t>(token)]);
+  }
+  REQUIRE(read == text.substr(1003854, read.size()));
 }
 
 }  // namespace
