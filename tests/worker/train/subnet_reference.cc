@@ -135,7 +135,10 @@ SubnetReference::Units SubnetReference::Walk(const Layers& layers, Units units, 
   const Units one = whole(1);
   for (int i = 0; i < layers.size(); ++i) {
     const v1::Layer& layer = layers[i];
-    if (layer.has_linear() || layer.has_conv2d()) {
+    if (layer.linear().tied()) {
+      // It ends the model, and has no weight of its own.
+      REQUIRE(!layer.linear().bias());
+    } else if (layer.has_linear() || layer.has_conv2d()) {
       const bool dealt = layer.has_linear() || job_.method().ist().cut() == "all";
       const bool bias = layer.has_linear() ? layer.linear().bias() : layer.conv2d().bias();
       Units made = whole(static_cast<int>(layer.has_linear() ? layer.linear().units()
@@ -199,7 +202,7 @@ namespace {
 template <typename Pieces>
 void SetUnits(const Pieces& pieces, Layers* layers, size_t* p) {
   for (v1::Layer& layer : *layers) {
-    if (layer.has_linear()) {
+    if (layer.has_linear() && !layer.linear().tied()) {
       layer.mutable_linear()->set_units(static_cast<int64_t>(pieces[*p].rows.size()));
       *p += layer.linear().bias() ? 2 : 1;
     } else if (layer.has_conv2d()) {
