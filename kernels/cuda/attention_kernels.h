@@ -74,13 +74,15 @@ struct AttentionTiles {
     const int64_t count = chunks(), chunk = round % count;
     return {first_tile + round / count, chunk * kChunk, chunk == 0, chunk == count - 1};
   }
-  // Of a place of the row and a column of the head, in the array of queries, keys and values and in those of results.
-  TESSERA_HOST_DEVICE int64_t At(const Place& at, Part part, int64_t place, int64_t column) const {
-    return ((at.row * places + place) * 3 + part) * heads * size + at.head * size + column;
+  // Of the head's first value: its queries, keys or values, and a result. Places follow each other by a step.
+  TESSERA_HOST_DEVICE int64_t At(const Place& at, Part part) const {
+    return (at.row * places * 3 + part) * heads * size + at.head * size;
   }
-  TESSERA_HOST_DEVICE int64_t ResultAt(const Place& at, int64_t place, int64_t column) const {
-    return (at.row * places + place) * heads * size + at.head * size + column;
+  TESSERA_HOST_DEVICE int64_t ResultAt(const Place& at) const {
+    return (at.row * places * heads + at.head) * size;
   }
+  TESSERA_HOST_DEVICE int64_t step() const { return 3 * result_step(); }
+  TESSERA_HOST_DEVICE int64_t result_step() const { return heads * size; }
   TESSERA_HOST_DEVICE int64_t SumAt(const Place& at, int64_t place) const {
     return (at.row * heads + at.head) * places + place;
   }
@@ -88,32 +90,29 @@ struct AttentionTiles {
     return query < places && key_place < places && (!causal || key_place <= query);
   }
 
-  // Fills a tile of kWidth columns, with zeros behind the last place and the last column. f(place, column) is the
-  // address.
-  template <int kWidth, typename To, typename F>
-  TESSERA_HOST_DEVICE void Load(const Lane& lane, int64_t tile, int64_t column, const F& f,
-                                To* to) const {
+  // Fills a tile of kWidth columns, with zeros behind the last place and the last column. `from` is the head's.
+  template <int kWidth, typename To>
+  TESSERA_HOST_DEVICE void Load(const Lane& lane, const float* from, int64_t step, int64_t tile,
+                                int64_t column, To* to) const {
     constexpr int kRows = kThreads / kWidth;
-    const int c = lane.thread % kWidth;
-    TESSERA_UNROLL for (int r = lane.thread / kWidth; r < kTile; r += kRows) {
-      const int64_t place = tile * kTile + r;
-      const bool is_there = place < places && column + c < size;
-      to->of[r][c / 4].v[c % 4] = is_there ? *f(place, column + c) : 0.0f;
+    const int c = lane.thread % kWidth, first = lane.thread / kWidth;
+    const int64_t left = places - tile * kTile;
+    const bool is_column = column + c < size;
+    from += (tile * kTile + first) * step + column + c;
+    TESSERA_UNROLL for (int r = 0; r < kTile; r += kRows) {
+      to->of[first + r][c / 4].v[c % 4] = is_column && first + r < left ? *from : 0.0f;
+      from += kRows * step;
     }
   }
   template <int kWidth, typename To>
   TESSERA_HOST_DEVICE void LoadPart(const Lane& lane, const Place& at, Part part, int64_t tile,
                                     int64_t column, To* to) const {
-    Load<kWidth>(
-        lane, tile, column, [&](int64_t place, int64_t c) { return qkv + At(at, part, place, c); },
-        to);
+    Load<kWidth>(lane, qkv + At(at, part), step(), tile, column, to);
   }
   template <int kWidth, typename To>
   TESSERA_HOST_DEVICE void LoadResult(const Lane& lane, const Place& at, const float* from,
                                       int64_t tile, int64_t column, To* to) const {
-    Load<kWidth>(
-        lane, tile, column, [&](int64_t place, int64_t c) { return from + ResultAt(at, place, c); },
-        to);
+    Load<kWidth>(lane, from + ResultAt(at), result_step(), tile, column, to);
   }
 
   // A thread's scores: of queries y and y + 16 for keys x and x + 16.
@@ -167,15 +166,16 @@ struct AttentionTiles {
       results->of[a][k] = MultiplyAdd(weight, columns.v[k], results->of[a][k]);
     }
   }
-  // Stores those that there are. f(place, column) is the address; `factors` are the two places'.
-  template <typename F>
+  // Stores those that there are. `to` is the head's; `factors` are the two places'.
   TESSERA_HOST_DEVICE void Store(const Lane& lane, const Place& at, const Results& results,
-                                 const float (&factors)[kOwn], const F& f) const {
+                                 const float (&factors)[kOwn], float* to, int64_t step) const {
     TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
       const int64_t place = at.tile * kTile + Y(lane) + a * kSide;
+      const int64_t column = at.column + 4 * X(lane);
       TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
-        const int64_t column = at.column + 4 * X(lane) + k;
-        if (place < places && column < size) *f(place, column) = results.of[a][k] * factors[a];
+        if (place < places && column + k < size) {
+          to[place * step + column + k] = results.of[a][k] * factors[a];
+        }
       }
     }
   }
@@ -295,9 +295,7 @@ struct AttentionForward : AttentionTiles {
   TESSERA_HOST_DEVICE void End(const Lane& lane, const Place& at, const Own& own) const {
     float factors[kOwn];
     TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) factors[a] = grows / own.sum[a];
-    const AttentionForward& k = *this;
-    Store(lane, at, own.results, factors,
-          [&](int64_t place, int64_t column) { return k.y + k.ResultAt(at, place, column); });
+    Store(lane, at, own.results, factors, y + ResultAt(at), result_step());
     if (log_sums == nullptr || at.column > 0 || X(lane) > 0) return;
     TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
       const int64_t place = at.tile * kTile + Y(lane) + a * kSide;
@@ -422,10 +420,7 @@ struct AttentionQueryGradients : AttentionBackward {
         }
       }
       if (lane.round + 1 < Rounds(lane.block)) return;
-      const AttentionQueryGradients& k = *this;
-      Store(lane, at, own.results, {scale, scale}, [&](int64_t place, int64_t column) {
-        return k.dqkv + k.At(at, kQuery, place, column);
-      });
+      Store(lane, at, own.results, {scale, scale}, dqkv + At(at, kQuery), step());
     }
   }
 };
@@ -478,12 +473,8 @@ struct AttentionKeyGradients : AttentionBackward {
         }
       }
       if (lane.round + 1 < Rounds(lane.block)) return;
-      const AttentionKeyGradients& k = *this;
-      Store(lane, at, own.keys, {scale, scale},
-            [&](int64_t place, int64_t column) { return k.dqkv + k.At(at, kKey, place, column); });
-      Store(lane, at, own.values, {1.0f, 1.0f}, [&](int64_t place, int64_t column) {
-        return k.dqkv + k.At(at, kValue, place, column);
-      });
+      Store(lane, at, own.keys, {scale, scale}, dqkv + At(at, kKey), step());
+      Store(lane, at, own.values, {1.0f, 1.0f}, dqkv + At(at, kValue), step());
     }
   }
 

@@ -50,17 +50,10 @@ template <typename Kernel>
 constexpr bool kTreeOfWarps<Kernel, std::void_t<decltype(Kernel::kTreeOfWarps)>> =
     Kernel::kTreeOfWarps;
 
-// How often a block does all phases of a kernel.
 template <typename Kernel, typename = void>
-struct RoundsOf {
-  TESSERA_HOST_DEVICE static int64_t Count(const Kernel&, int64_t) { return 1; }
-};
+constexpr bool kHasRounds = false;
 template <typename Kernel>
-struct RoundsOf<Kernel, std::void_t<decltype(&Kernel::Rounds)>> {
-  TESSERA_HOST_DEVICE static int64_t Count(const Kernel& kernel, int64_t block) {
-    return kernel.Rounds(block);
-  }
-};
+constexpr bool kHasRounds<Kernel, std::void_t<decltype(&Kernel::Rounds)>> = true;
 
 // The largest grid.
 constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;

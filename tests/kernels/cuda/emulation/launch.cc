@@ -64,7 +64,8 @@ int LaunchOn(void* stream, int64_t blocks, const Kernel& kernel) {
     // From the last block to the first: none may wait for another.
     for (int64_t block = blocks; block-- > 0;) {
       std::memset(static_cast<void*>(shared.get()), 0xff, sizeof(*shared));
-      const int64_t rounds = RoundsOf<Kernel>::Count(kernel, block);
+      int64_t rounds = 1;
+      if constexpr (kHasRounds<Kernel>) rounds = kernel.Rounds(block);
       for (int64_t round = 0; round < rounds; ++round) {
         RunPhases<0>(kernel, block, round, *shared, own);
       }
