@@ -37,7 +37,7 @@ TESSERA_INLINE void Fold(const F& f, StripLanes& lanes) {
   if constexpr (kHalf > 1) Fold<kHalf / 2>(f, lanes);
 }
 
-typedef float FourFloats __attribute__((vector_size(16), aligned(4)));
+typedef float FourFloats __attribute__((vector_size(16), aligned(4), may_alias));
 
 // Turns a square of four by four.
 TESSERA_INLINE void TurnSquare(const float* from, int64_t step, float* to, int64_t to_step) {
