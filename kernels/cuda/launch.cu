@@ -77,9 +77,9 @@ __global__ void __launch_bounds__(Kernel::kThreads, kResident<Kernel>) Run(const
   __shared__ typename Kernel::Shared shared;
   typename Kernel::Own own;
   const Lane lane{static_cast<int>(threadIdx.x), blockIdx.x};
-  if constexpr (kHasRounds<Kernel>) {
-    const int64_t rounds = kernel.Rounds(lane.block);
-    for (int64_t at = 0; at < rounds; ++at) {
+  if constexpr (kIterates<Kernel>) {
+    const int64_t iterations = kernel.Iterations(lane.block);
+    for (int64_t at = 0; at < iterations; ++at) {
       if (at > 0) __syncthreads();
       RunPhases<0>(kernel, Lane{lane.thread, lane.block, at}, shared, own);
     }
