@@ -225,14 +225,18 @@ template <typename F>
 void ForHeads(const CpuThreads& threads, const AttentionShape& shape,
               const AttentionDropout& dropout, int64_t room, std::vector<float>* scratch,
               const F& f) {
-  const auto wanted = static_cast<size_t>(room * threads.count());
+  // Vectors that lie across two lines of the cache are loaded twice.
+  constexpr int64_t kLine = 64 / sizeof(float);
+  const auto wanted = static_cast<size_t>(room * threads.count() + kLine);
   if (scratch->size() < wanted) scratch->resize(wanted);
+  float* first = scratch->data();
+  while (reinterpret_cast<uintptr_t>(first) % (kLine * sizeof(float)) != 0) ++first;
   CpuDropout drops;
   const bool has_dropout = dropout.probability > 0;
   if (has_dropout) drops = CpuDropout::Of(*dropout.key, dropout.layer, dropout.probability);
   const int64_t cost = shape.places * shape.places * (shape.head_size / 8 + 1);
   threads.SplitWhole(shape.rows * shape.heads, cost, [&](int64_t begin, int64_t end) {
-    float* const own = scratch->data() + omp_get_thread_num() * room;
+    float* const own = first + omp_get_thread_num() * room;
     Head head = HeadOf(shape);
     for (int64_t i = begin; i < end; ++i) {
       if (has_dropout) {
