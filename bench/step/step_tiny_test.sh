@@ -5,3 +5,5 @@ bench/step/step --tiny | tee "$TEST_TMPDIR/out"
 grep -q '^f32 .* of sgemm' "$TEST_TMPDIR/out"
 bench/step/convolution --tiny | tee "$TEST_TMPDIR/out"
 test "$(grep -c ' of it$' "$TEST_TMPDIR/out")" = 6
+bench/step/attention --tiny | tee "$TEST_TMPDIR/out"
+test "$(grep -c ' of it$' "$TEST_TMPDIR/out")" = 4

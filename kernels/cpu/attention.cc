@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/block_product.h"
@@ -10,13 +11,13 @@
 namespace tessera {
 namespace {
 
-// Places of a block, and those of it whose scores are multiplied together.
 constexpr int64_t kBlock = kAttentionBlock;
-constexpr int64_t kStrip = 8;
+constexpr int64_t kStrip = kAttentionStrip;
 
 // Where a head of a row has its values.
 struct Head {
   int64_t places, size, padded;
+  int64_t width;             // of all heads
   int64_t qkv_step, y_step;  // from a place to the next
   bool causal;
   float scale;       // of scores
@@ -24,36 +25,48 @@ struct Head {
 
   int64_t blocks() const { return (places + kBlock - 1) / kBlock; }
   int64_t begin(int64_t block) const { return block * kBlock; }
-  int64_t count(int64_t block) const { return std::min(kBlock, places - begin(block)); }
-  // The keys of a block that a strip of queries computes with: what its last one sees.
-  int64_t Seen(int64_t query_block, int64_t key_block, int64_t strip_end) const {
-    return IsCut(query_block, key_block) ? std::min(strip_end, count(key_block)) : count(key_block);
+  PlacesShape Block(int64_t block) const {
+    return {std::min(kBlock, places - begin(block)), size, padded};
   }
+  PlacesShape All() const { return {places, size, padded}; }
   // Whether queries of the block see a part of its keys only.
   bool IsCut(int64_t query_block, int64_t key_block) const {
     return causal && query_block == key_block;
+  }
+  // What queries of a block see of a block of keys, from `strip` on.
+  StripView View(int64_t query_block, int64_t key_block, int64_t strip) const {
+    const int64_t rows = std::min(kStrip, Block(query_block).count - strip);
+    const int64_t keys = Block(key_block).count;
+    if (!IsCut(query_block, key_block)) return {rows, PadToLanes(keys), keys, 0};
+    return {rows, PadToLanes(strip + rows), strip + 1, 1};
+  }
+  uint64_t Element(int64_t query, int64_t key) const {
+    return element + static_cast<uint64_t>(query * places + key);
   }
 };
 
 // Hands out the parts of a thread's scratch.
 class Room {
  public:
-  Room(const Head& head, float* scratch) : rows_(kBlock * head.padded), next_(scratch) {}
-  float* Rows() { return Take(rows_); }  // a block of places by the head's size
-  float* Square() { return Take(kBlock * kBlock); }
+  explicit Room(float* scratch) : next_(scratch) {}
   float* Take(int64_t count) {
     float* const taken = next_;
     next_ += count;
     return taken;
   }
+  float* Square() { return Take(kBlock * kBlock); }
 
  private:
-  const int64_t rows_;
   float* next_;
 };
-int64_t ForwardRoom(const Head& head) { return 4 * kBlock * head.padded + kBlock * kBlock; }
+// The head's keys and values, and a block of its queries and of their results.
+int64_t ForwardRoom(const Head& head) {
+  return 2 * (head.blocks() + 1) * kBlock * head.padded + kBlock * kBlock;
+}
+// The head's queries, their gradients and those of their results, and a block of its keys and of what belongs to them.
 int64_t BackwardRoom(const Head& head) {
-  return 8 * kBlock * head.padded + 4 * kBlock * kBlock + PadToLanes(head.places);
+  return (3 * head.blocks() + 5) * kBlock * head.padded + 4 * kBlock * kBlock +
+         head.blocks() * kBlock;
 }
 
 // A kernel's call for one head of one row.
@@ -73,141 +86,123 @@ struct BackwardCall {
 // `dropout` is null for none.
 void ForwardHead(const Head& head, const CpuDropout* dropout, const ForwardCall& call,
                  float* scratch) {
-  Room room(head, scratch);
-  float* const q = room.Rows();
-  float* const k = room.Rows();  // turned
-  float* const v = room.Rows();
-  float* const sums = room.Rows();
+  Room room(scratch);
+  const int64_t block_size = kBlock * head.padded;
+  float* const q = room.Take(block_size);
+  float* const sums = room.Take(block_size);
+  float* const k = room.Take(head.blocks() * block_size);  // each block turned
+  float* const v = room.Take(head.blocks() * block_size);
   float* const weights = room.Square();
-  const int64_t width = head.qkv_step / 3;
+  for (int64_t keys = 0; keys < head.blocks(); ++keys) {
+    const float* const key = call.qkv + head.begin(keys) * head.qkv_step + head.width;
+    TurnPlaces(head.Block(keys), key, head.qkv_step, k + keys * block_size);
+  }
+  CopyPlaces(head.All(), call.qkv + 2 * head.width, head.qkv_step, 1.0f, v);
   for (int64_t queries = 0; queries < head.blocks(); ++queries) {
-    const int64_t first = head.begin(queries), count = head.count(queries);
-    const float* const from = call.qkv + first * head.qkv_step;
-    CopyPlaces({count, head.size, head.padded}, from, head.qkv_step, head.scale, q);
-    SoftmaxState states[kBlock];
+    const int64_t first = head.begin(queries);
+    const PlacesShape block = head.Block(queries);
+    CopyPlaces(block, call.qkv + first * head.qkv_step, head.qkv_step, head.scale, q);
+    SoftmaxStates states;
+    std::fill_n(states.largest, kBlock, -std::numeric_limits<float>::infinity());
+    std::fill_n(states.sum, kBlock, 0.0f);
     const int64_t end = head.causal ? queries + 1 : head.blocks();
     for (int64_t keys = 0; keys < end; ++keys) {
-      const PlacesShape of_keys{head.count(keys), head.size, head.padded};
-      const float* const key = call.qkv + head.begin(keys) * head.qkv_step + width;
-      if (head.blocks() > 1 || queries == 0) {
-        TurnPlaces(of_keys, key, head.qkv_step, k);
-        CopyPlaces(of_keys, key + width, head.qkv_step, 1.0f, v);
-      }
-      for (int64_t strip = 0; strip < count; strip += kStrip) {
-        const int64_t rows = std::min(kStrip, count - strip);
-        const int64_t seen = head.Seen(queries, keys, strip + rows);
-        float* const own = weights + strip * kBlock;
+      for (int64_t strip = 0; strip < block.count; strip += kStrip) {
+        const StripView view = head.View(queries, keys, strip);
         float* const sum = sums + strip * head.padded;
-        MultiplyBlock(rows, PadToLanes(seen), head.size,
-                      {q + strip * head.padded, head.padded, 1, k, kBlock}, false, own, kBlock);
-        for (int64_t i = 0; i < rows; ++i) {
-          const int64_t place = strip + i;
-          const int64_t sees = head.Seen(queries, keys, place + 1);
-          const float shrinks =
-              WeighScores(sees, PadToLanes(seen), own + i * kBlock, &states[place]);
-          if (keys > 0) ScaleRow(head.padded, shrinks, sum + i * head.padded);
-          if (dropout == nullptr) continue;
-          dropout->Apply(head.element + static_cast<uint64_t>((first + place) * head.places +
-                                                              head.begin(keys)),
-                         sees, own + i * kBlock, own + i * kBlock);
+        MultiplyBlock(view.rows, view.padded, head.size,
+                      {q + strip * head.padded, head.padded, 1, k + keys * block_size, kBlock},
+                      false, weights, kBlock);
+        float shrinks[kStrip];
+        WeighScores(view, strip, weights, &states, shrinks);
+        if (keys > 0) ScaleRows(view.rows, head.padded, shrinks, sum);
+        for (int64_t i = 0; dropout != nullptr && i < view.rows; ++i) {
+          float* const own = weights + i * kBlock;
+          dropout->Apply(head.Element(first + strip + i, head.begin(keys)), view.Seen(i), own, own);
         }
-        MultiplyBlock(rows, head.padded, seen, {own, kBlock, 1, v, head.padded}, keys > 0, sum,
+        MultiplyBlock(view.rows, head.padded, view.Seen(view.rows - 1),
+                      {weights, kBlock, 1, v + keys * block_size, head.padded}, keys > 0, sum,
                       head.padded);
       }
     }
-    for (int64_t i = 0; i < count; ++i) {
-      const SoftmaxState& state = states[i];
-      StoreRow(head.size, 1.0f / state.sum, sums + i * head.padded, false,
-               call.y + (first + i) * head.y_step);
-      if (call.log_sums == nullptr) continue;
-      call.log_sums[first + i] = static_cast<float>(static_cast<double>(state.largest) +
-                                                    std::log(static_cast<double>(state.sum)));
+    if (call.log_sums != nullptr) {
+      for (int64_t i = 0; i < block.count; ++i) {
+        call.log_sums[first + i] = static_cast<float>(static_cast<double>(states.largest[i]) +
+                                                      std::log(static_cast<double>(states.sum[i])));
+      }
     }
+    for (int64_t i = 0; i < block.count; ++i) states.sum[i] = 1.0f / states.sum[i];
+    StorePlaces(block, sums, states.sum, call.y + first * head.y_step, head.y_step);
   }
 }
 
 void BackwardHead(const Head& head, const CpuDropout* dropout, const BackwardCall& call,
                   float* scratch) {
-  Room room(head, scratch);
-  float* const q = room.Rows();
-  float* const dy = room.Rows();
-  float* const k = room.Rows();
-  float* const turned_k = room.Rows();
-  float* const turned_v = room.Rows();
-  float* const dk = room.Rows();
-  float* const dv = room.Rows();
-  float* const dq = room.Rows();
-  float* const weights = room.Square();
-  float* const slopes = room.Square();  // of scores
-  float* const kept = room.Square();    // weights behind the dropout
+  Room room(scratch);
+  const int64_t block_size = kBlock * head.padded;
+  float* const q = room.Take(head.blocks() * block_size);
+  float* const dq = room.Take(head.blocks() * block_size);
+  float* const dy = room.Take(head.blocks() * block_size);
+  float* const k = room.Take(block_size);
+  float* const turned_k = room.Take(block_size);
+  float* const turned_v = room.Take(block_size);
+  float* const dk = room.Take(block_size);
+  float* const dv = room.Take(block_size);
+  float* const scores = room.Square();
+  float* const slopes = room.Square();
+  float* const kept = room.Square();  // weights behind the dropout
   float* const factors = room.Square();
-  float* const shares = room.Take(PadToLanes(head.places));  // of each query: dy . y
-  const int64_t width = head.qkv_step / 3;
+  float* const shares = room.Take(head.blocks() * kBlock);
+  CopyPlaces(head.All(), call.qkv, head.qkv_step, head.scale, q);
+  CopyPlaces(head.All(), call.dy, head.y_step, 1.0f, dy);
+  DotPlaces(head.All(), call.dy, call.y, head.y_step, shares);
+  float ones[kBlock], scales[kBlock];
+  std::fill_n(ones, kBlock, 1.0f);
+  std::fill_n(scales, kBlock, head.scale);
   for (int64_t keys = 0; keys < head.blocks(); ++keys) {
-    const int64_t key_count = head.count(keys);
-    const PlacesShape of_keys{key_count, head.size, head.padded};
-    const float* const key = call.qkv + head.begin(keys) * head.qkv_step + width;
-    CopyPlaces(of_keys, key, head.qkv_step, 1.0f, k);
-    TurnPlaces(of_keys, key, head.qkv_step, turned_k);
-    TurnPlaces(of_keys, key + width, head.qkv_step, turned_v);
+    const PlacesShape block = head.Block(keys);
+    const int64_t at_key = head.begin(keys) * head.qkv_step + head.width;
+    CopyPlaces(block, call.qkv + at_key, head.qkv_step, 1.0f, k);
+    TurnPlaces(block, call.qkv + at_key, head.qkv_step, turned_k);
+    TurnPlaces(block, call.qkv + at_key + head.width, head.qkv_step, turned_v);
     const int64_t first_queries = head.causal ? keys : 0;
     for (int64_t queries = first_queries; queries < head.blocks(); ++queries) {
-      const int64_t first = head.begin(queries), count = head.count(queries);
-      const PlacesShape of_queries{count, head.size, head.padded};
-      CopyPlaces(of_queries, call.qkv + first * head.qkv_step, head.qkv_step, head.scale, q);
-      CopyPlaces(of_queries, call.dy + first * head.y_step, head.y_step, 1.0f, dy);
-      if (keys == 0) {
-        for (int64_t i = first; i < first + count; ++i) {
-          shares[i] = Dot(head.size, call.dy + i * head.y_step, call.y + i * head.y_step);
-        }
-      }
+      const int64_t first = head.begin(queries), count = head.Block(queries).count;
       for (int64_t strip = 0; strip < count; strip += kStrip) {
-        const int64_t rows = std::min(kStrip, count - strip);
-        const int64_t seen = head.Seen(queries, keys, strip + rows), padded = PadToLanes(seen);
-        const int64_t at = strip * kBlock;
-        MultiplyBlock(rows, padded, head.size,
-                      {q + strip * head.padded, head.padded, 1, turned_k, kBlock}, false,
-                      weights + at, kBlock);
-        MultiplyBlock(rows, padded, head.size,
-                      {dy + strip * head.padded, head.padded, 1, turned_v, kBlock}, false,
-                      slopes + at, kBlock);
-        for (int64_t i = 0; i < rows; ++i) {
-          const int64_t place = first + strip + i, row = at + i * kBlock;
-          const int64_t sees = head.Seen(queries, keys, strip + i + 1);
-          if (dropout != nullptr) {
-            dropout->Factors(
-                head.element + static_cast<uint64_t>(place * head.places + head.begin(keys)), sees,
-                factors + row);
-          }
-          SlopeOfScores(sees, padded, {call.log_sums[place], shares[place]},
-                        dropout == nullptr ? nullptr : factors + row, weights + row, slopes + row,
-                        kept + row);
+        const StripView view = head.View(queries, keys, strip);
+        const int64_t at = strip * kBlock, from = (first + strip) * head.padded;
+        MultiplyBlock(view.rows, view.padded, head.size,
+                      {q + from, head.padded, 1, turned_k, kBlock}, false, scores + at, kBlock);
+        MultiplyBlock(view.rows, view.padded, head.size,
+                      {dy + from, head.padded, 1, turned_v, kBlock}, false, slopes + at, kBlock);
+        for (int64_t i = 0; dropout != nullptr && i < view.rows; ++i) {
+          dropout->Factors(head.Element(first + strip + i, head.begin(keys)), view.Seen(i),
+                           factors + at + i * kBlock);
         }
-        MultiplyBlock(rows, head.padded, seen, {slopes + at, kBlock, 1, k, head.padded}, false, dq,
-                      head.padded);
-        for (int64_t i = 0; i < rows; ++i) {
-          StoreRow(head.size, head.scale, dq + i * head.padded, keys > 0,
-                   call.dqkv + (first + strip + i) * head.qkv_step);
-        }
+        SlopeOfScores(view, {call.log_sums + first + strip, shares + first + strip},
+                      dropout == nullptr ? nullptr : factors + at, scores + at, slopes + at,
+                      kept + at);
+        MultiplyBlock(view.rows, head.padded, view.Seen(view.rows - 1),
+                      {slopes + at, kBlock, 1, k, head.padded}, keys > 0, dq + from, head.padded);
       }
-      for (int64_t strip = 0; strip < key_count; strip += kStrip) {
+      for (int64_t strip = 0; strip < block.count; strip += kStrip) {
         // Queries in front of the strip do not see it.
         const int64_t begin = head.IsCut(queries, keys) ? strip : 0;
-        const int64_t rows = std::min(kStrip, key_count - strip), at = begin * kBlock + strip;
+        const int64_t rows = std::min(kStrip, block.count - strip), at = begin * kBlock + strip;
+        const int64_t from = (first + begin) * head.padded, to = strip * head.padded;
         const bool adds = queries > first_queries;
         MultiplyBlock(rows, head.padded, count - begin,
-                      {kept + at, 1, kBlock, dy + begin * head.padded, head.padded}, adds,
-                      dv + strip * head.padded, head.padded);
+                      {kept + at, 1, kBlock, dy + from, head.padded}, adds, dv + to, head.padded);
         MultiplyBlock(rows, head.padded, count - begin,
-                      {slopes + at, 1, kBlock, q + begin * head.padded, head.padded}, adds,
-                      dk + strip * head.padded, head.padded);
+                      {slopes + at, 1, kBlock, q + from, head.padded}, adds, dk + to, head.padded);
       }
     }
-    for (int64_t i = 0; i < key_count; ++i) {
-      float* const to = call.dqkv + (head.begin(keys) + i) * head.qkv_step + width;
-      StoreRow(head.size, 1.0f, dk + i * head.padded, false, to);
-      StoreRow(head.size, 1.0f, dv + i * head.padded, false, to + width);
-    }
+    StorePlaces(block, dk, ones, call.dqkv + at_key, head.qkv_step);
+    StorePlaces(block, dv, ones, call.dqkv + at_key + head.width, head.qkv_step);
+  }
+  for (int64_t queries = 0; queries < head.blocks(); ++queries) {
+    StorePlaces(head.Block(queries), dq + queries * block_size, scales,
+                call.dqkv + head.begin(queries) * head.qkv_step, head.qkv_step);
   }
 }
 
@@ -216,6 +211,7 @@ Head HeadOf(const AttentionShape& shape) {
   head.places = shape.places;
   head.size = shape.head_size;
   head.padded = PadToLanes(shape.head_size);
+  head.width = shape.width();
   head.qkv_step = 3 * shape.width();
   head.y_step = shape.width();
   head.causal = shape.causal;
@@ -229,14 +225,18 @@ template <typename F>
 void ForHeads(const CpuThreads& threads, const AttentionShape& shape,
               const AttentionDropout& dropout, int64_t room, std::vector<float>* scratch,
               const F& f) {
-  const auto wanted = static_cast<size_t>(room * threads.count());
+  // Vectors that lie across two lines of the cache are loaded twice.
+  constexpr int64_t kLine = 64 / sizeof(float);
+  const auto wanted = static_cast<size_t>(room * threads.count() + kLine);
   if (scratch->size() < wanted) scratch->resize(wanted);
+  float* first = scratch->data();
+  while (reinterpret_cast<uintptr_t>(first) % (kLine * sizeof(float)) != 0) ++first;
   CpuDropout drops;
   const bool has_dropout = dropout.probability > 0;
   if (has_dropout) drops = CpuDropout::Of(*dropout.key, dropout.layer, dropout.probability);
   const int64_t cost = shape.places * shape.places * (shape.head_size / 8 + 1);
   threads.SplitWhole(shape.rows * shape.heads, cost, [&](int64_t begin, int64_t end) {
-    float* const own = scratch->data() + omp_get_thread_num() * room;
+    float* const own = first + omp_get_thread_num() * room;
     Head head = HeadOf(shape);
     for (int64_t i = begin; i < end; ++i) {
       if (has_dropout) {

@@ -1,6 +1,7 @@
 #include "kernels/cpu/attention_blocks.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/base/vector_clones.h"
 #include "kernels/exponential.h"
@@ -11,23 +12,32 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kLanes = kBlockProductLanes;
+constexpr int64_t kStrip = kAttentionStrip;
 
-// Sums and maxima have this many lanes, whatever the register's width, folded in halves.
-template <typename F>
-TESSERA_INLINE float Fold(float* lanes, const F& f) {
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) lanes[i] = f(lanes[i], lanes[i + half]);
-  }
-  return lanes[0];
+// The lanes of the rows of a strip. Sums and maxima have so many, whatever the register's width, folded in halves;
+// rows are folded side by side, as one alone would wait for each step.
+using StripLanes = float[kStrip][kLanes];
+
+TESSERA_INLINE void Fill(float value, StripLanes& lanes) {
+  std::fill_n(lanes[0], kStrip * kLanes, value);
 }
+
 struct Sum {
   TESSERA_INLINE float operator()(float a, float b) const { return a + b; }
 };
 struct Larger {
   TESSERA_INLINE float operator()(float a, float b) const { return a > b ? a : b; }
 };
+template <int64_t kHalf, typename F>
+TESSERA_INLINE void Fold(const F& f, StripLanes& lanes) {
+  for (int64_t row = 0; row < kStrip; ++row) {
+#pragma omp simd
+    for (int64_t i = 0; i < kHalf; ++i) lanes[row][i] = f(lanes[row][i], lanes[row][i + kHalf]);
+  }
+  if constexpr (kHalf > 1) Fold<kHalf / 2>(f, lanes);
+}
 
-typedef float FourFloats __attribute__((vector_size(16), aligned(4)));
+typedef float FourFloats __attribute__((vector_size(16), aligned(4), may_alias));
 
 // Turns a square of four by four.
 TESSERA_INLINE void TurnSquare(const float* from, int64_t step, float* to, int64_t to_step) {
@@ -76,90 +86,124 @@ void TurnPlaces(const PlacesShape& shape, const float* from, int64_t step, float
   }
 }
 
-TESSERA_VECTOR_CLONES float WeighScores(int64_t seen, int64_t padded, float* scores,
-                                        SoftmaxState* state) {
+TESSERA_VECTOR_CLONES void WeighScores(const StripView& strip, int64_t first, float* scores,
+                                       SoftmaxStates* states, float* shrinks) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, kNone);
-  const auto end = static_cast<int32_t>(seen);
-  for (int32_t begin = 0; begin < padded; begin += kLanes) {
+  StripLanes lanes;
+  Fill(kNone, lanes);
+  for (int64_t row = 0; row < strip.rows; ++row) {
+    const float* const own = scores + row * kAttentionBlock;
+    const auto seen = static_cast<int32_t>(strip.seen + row * strip.more);
+    for (int32_t begin = 0; begin < strip.padded; begin += kLanes) {
 #pragma omp simd
-    for (int32_t i = 0; i < kLanes; ++i) {
-      const float score = begin + i < end ? scores[begin + i] : kNone;
-      lanes[i] = score > lanes[i] ? score : lanes[i];
+      for (int32_t i = 0; i < kLanes; ++i) {
+        const float score = begin + i < seen ? own[begin + i] : kNone;
+        lanes[row][i] = score > lanes[row][i] ? score : lanes[row][i];
+      }
     }
   }
-  const float before = state->largest, found = Fold(lanes, Larger());
-  const float largest = found > before ? found : before;
-  std::fill_n(lanes, kLanes, 0.0f);
-  for (int32_t begin = 0; begin < padded; begin += kLanes) {
+  Fold<kLanes / 2>(Larger(), lanes);
+  float largest[kStrip];
+  for (int64_t row = 0; row < strip.rows; ++row) {
+    const float before = states->largest[first + row];
+    largest[row] = lanes[row][0] > before ? lanes[row][0] : before;
+    shrinks[row] = FastExp(before - largest[row]);
+    states->largest[first + row] = largest[row];
+  }
+  Fill(0.0f, lanes);
+  for (int64_t row = 0; row < strip.rows; ++row) {
+    float* const own = scores + row * kAttentionBlock;
+    const auto seen = static_cast<int32_t>(strip.seen + row * strip.more);
+    for (int32_t begin = 0; begin < strip.padded; begin += kLanes) {
 #pragma omp simd
-    for (int32_t i = 0; i < kLanes; ++i) {
-      const float weight = FastExp(scores[begin + i] - largest);
-      const float kept = begin + i < end ? weight : 0.0f;
-      scores[begin + i] = kept;
-      lanes[i] += kept;
+      for (int32_t i = 0; i < kLanes; ++i) {
+        const float weight = FastExp(own[begin + i] - largest[row]);
+        const float kept = begin + i < seen ? weight : 0.0f;
+        own[begin + i] = kept;
+        lanes[row][i] += kept;
+      }
     }
   }
-  const float shrinks = FastExp(before - largest);
-  state->largest = largest;
-  state->sum = state->sum * shrinks + Fold(lanes, Sum());
-  return shrinks;
+  Fold<kLanes / 2>(Sum(), lanes);
+  for (int64_t row = 0; row < strip.rows; ++row) {
+    float* const sum = &states->sum[first + row];
+    *sum = *sum * shrinks[row] + lanes[row][0];
+  }
 }
 
-TESSERA_VECTOR_CLONES void SlopeOfScores(int64_t seen, int64_t padded, const QuerySums& query,
+TESSERA_VECTOR_CLONES void SlopeOfScores(const StripView& strip, const StripSums& sums,
                                          const float* factors, float* scores, float* slopes,
                                          float* kept) {
-  const auto end = static_cast<int32_t>(seen), columns = static_cast<int32_t>(padded);
-  const float log_sum = query.log_sum, share = query.share;
+  const auto columns = static_cast<int32_t>(strip.padded);
+  for (int64_t row = 0; row < strip.rows; ++row) {
+    const int64_t at = row * kAttentionBlock;
+    const auto seen = static_cast<int32_t>(strip.seen + row * strip.more);
+    const float log_sum = sums.log_sums[row], share = sums.shares[row];
+    float* const score = scores + at;
+    float* const slope = slopes + at;
+    float* const weight = kept + at;
+    // Rounding may leave the difference a little above 0, where FastExp is still exact.
+    if (factors == nullptr) {
 #pragma omp simd
-  for (int32_t i = 0; i < columns; ++i) {
-    // Rounding may leave it a little above 0, where FastExp is still exact.
-    const float weight = FastExp(scores[i] - log_sum);
-    scores[i] = i < end ? weight : 0.0f;
-  }
-  if (factors == nullptr) {
+      for (int32_t i = 0; i < columns; ++i) {
+        const float value = FastExp(score[i] - log_sum);
+        const float product = value * (slope[i] - share);
+        slope[i] = i < seen ? product : 0.0f;
+        weight[i] = i < seen ? value : 0.0f;
+      }
+    } else {
+      const float* const factor = factors + at;
 #pragma omp simd
-    for (int32_t i = 0; i < columns; ++i) {
-      const float slope = scores[i] * (slopes[i] - share);
-      slopes[i] = i < end ? slope : 0.0f;
-      kept[i] = scores[i];
+      for (int32_t i = 0; i < columns; ++i) {
+        const float value = FastExp(score[i] - log_sum);
+        const float product = value * (factor[i] * slope[i] - share);
+        const float left = value * factor[i];
+        slope[i] = i < seen ? product : 0.0f;
+        weight[i] = i < seen ? left : 0.0f;
+      }
     }
-    return;
-  }
-#pragma omp simd
-  for (int32_t i = 0; i < columns; ++i) {
-    const float slope = scores[i] * (factors[i] * slopes[i] - share);
-    const float weight = scores[i] * factors[i];
-    slopes[i] = i < end ? slope : 0.0f;
-    kept[i] = i < end ? weight : 0.0f;
   }
 }
 
-TESSERA_VECTOR_CLONES void ScaleRow(int64_t n, float factor, float* x) {
+TESSERA_VECTOR_CLONES void ScaleRows(int64_t rows, int64_t padded, const float* factors, float* x) {
+  for (int64_t row = 0; row < rows; ++row) {
+    float* const own = x + row * padded;
+    const float factor = factors[row];
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) x[i] *= factor;
-}
-
-TESSERA_VECTOR_CLONES void StoreRow(int64_t n, float factor, const float* x, bool adds, float* to) {
-  if (adds) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) to[i] += factor * x[i];
-  } else {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) to[i] = factor * x[i];
+    for (int64_t i = 0; i < padded; ++i) own[i] *= factor;
   }
 }
 
-TESSERA_VECTOR_CLONES float Dot(int64_t n, const float* x, const float* y) {
-  float lanes[kLanes] = {};
-  int64_t begin = 0;
-  for (; begin + kLanes <= n; begin += kLanes) {
+TESSERA_VECTOR_CLONES void StorePlaces(const PlacesShape& shape, const float* from,
+                                       const float* factors, float* to, int64_t step) {
+  for (int64_t place = 0; place < shape.count; ++place) {
+    const float* const row = from + place * shape.padded;
+    float* const out = to + place * step;
+    const float factor = factors[place];
 #pragma omp simd
-    for (int64_t i = 0; i < kLanes; ++i) lanes[i] += x[begin + i] * y[begin + i];
+    for (int64_t i = 0; i < shape.size; ++i) out[i] = factor * row[i];
   }
-  for (int64_t i = 0; begin + i < n; ++i) lanes[i] += x[begin + i] * y[begin + i];
-  return Fold(lanes, Sum());
+}
+
+TESSERA_VECTOR_CLONES void DotPlaces(const PlacesShape& shape, const float* x, const float* y,
+                                     int64_t step, float* sums) {
+  for (int64_t place = 0; place < shape.count; place += kStrip) {
+    const int64_t rows = std::min(kStrip, shape.count - place);
+    StripLanes lanes;
+    Fill(0.0f, lanes);
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* const a = x + (place + row) * step;
+      const float* const b = y + (place + row) * step;
+      int64_t begin = 0;
+      for (; begin + kLanes <= shape.size; begin += kLanes) {
+#pragma omp simd
+        for (int64_t i = 0; i < kLanes; ++i) lanes[row][i] += a[begin + i] * b[begin + i];
+      }
+      for (int64_t i = 0; begin + i < shape.size; ++i) lanes[row][i] += a[begin + i] * b[begin + i];
+    }
+    Fold<kLanes / 2>(Sum(), lanes);
+    for (int64_t row = 0; row < rows; ++row) sums[place + row] = lanes[row][0];
+  }
 }
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // What attention.cc runs.
 //
 // A block has a tile of 32 places of a head of a row, and 64 of the head's columns at most, and goes along the tiles of
-// 32 places on the other side. A round is a chunk of 32 columns of the products that make the scores of two tiles;
+// 32 places on the other side. An iteration is a chunk of 32 columns of the products that make the scores of two tiles;
 // behind the last chunk the weights follow, and what they are multiplied by. A head of more than 64 columns has its
 // scores computed for each 64 of them.
 #ifndef TESSERA_KERNELS_CUDA_ATTENTION_KERNELS_H_
@@ -55,8 +55,8 @@ struct AttentionTiles {
   struct Place {
     int64_t row, head, tile, column;
   };
-  // Where a round is: the tile on the other side, and the chunk.
-  struct Round {
+  // What an iteration works on: the tile on the other side, and the chunk.
+  struct Iteration {
     int64_t tile;
     int64_t column;
     bool first, last;  // chunk
@@ -70,17 +70,19 @@ struct AttentionTiles {
     const int64_t head = tile / tiles();
     return {head / heads, head % heads, tile % tiles(), block % parts() * kColumns};
   }
-  TESSERA_HOST_DEVICE Round RoundAt(int64_t round, int64_t first_tile) const {
-    const int64_t count = chunks(), chunk = round % count;
-    return {first_tile + round / count, chunk * kChunk, chunk == 0, chunk == count - 1};
+  TESSERA_HOST_DEVICE Iteration IterationAt(int64_t number, int64_t first_tile) const {
+    const int64_t count = chunks(), chunk = number % count;
+    return {first_tile + number / count, chunk * kChunk, chunk == 0, chunk == count - 1};
   }
-  // Of a place of the row and a column of the head, in the array of queries, keys and values and in those of results.
-  TESSERA_HOST_DEVICE int64_t At(const Place& at, Part part, int64_t place, int64_t column) const {
-    return ((at.row * places + place) * 3 + part) * heads * size + at.head * size + column;
+  // Of the head's first value: its queries, keys or values, and a result. Places follow each other by a step.
+  TESSERA_HOST_DEVICE int64_t At(const Place& at, Part part) const {
+    return (at.row * places * 3 + part) * heads * size + at.head * size;
   }
-  TESSERA_HOST_DEVICE int64_t ResultAt(const Place& at, int64_t place, int64_t column) const {
-    return (at.row * places + place) * heads * size + at.head * size + column;
+  TESSERA_HOST_DEVICE int64_t ResultAt(const Place& at) const {
+    return (at.row * places * heads + at.head) * size;
   }
+  TESSERA_HOST_DEVICE int64_t step() const { return 3 * result_step(); }
+  TESSERA_HOST_DEVICE int64_t result_step() const { return heads * size; }
   TESSERA_HOST_DEVICE int64_t SumAt(const Place& at, int64_t place) const {
     return (at.row * heads + at.head) * places + place;
   }
@@ -88,32 +90,29 @@ struct AttentionTiles {
     return query < places && key_place < places && (!causal || key_place <= query);
   }
 
-  // Fills a tile of kWidth columns, with zeros behind the last place and the last column. f(place, column) is the
-  // address.
-  template <int kWidth, typename To, typename F>
-  TESSERA_HOST_DEVICE void Load(const Lane& lane, int64_t tile, int64_t column, const F& f,
-                                To* to) const {
+  // Fills a tile of kWidth columns, with zeros behind the last place and the last column. `from` is the head's.
+  template <int kWidth, typename To>
+  TESSERA_HOST_DEVICE void Load(const Lane& lane, const float* from, int64_t step, int64_t tile,
+                                int64_t column, To* to) const {
     constexpr int kRows = kThreads / kWidth;
-    const int c = lane.thread % kWidth;
-    TESSERA_UNROLL for (int r = lane.thread / kWidth; r < kTile; r += kRows) {
-      const int64_t place = tile * kTile + r;
-      const bool is_there = place < places && column + c < size;
-      to->of[r][c / 4].v[c % 4] = is_there ? *f(place, column + c) : 0.0f;
+    const int c = lane.thread % kWidth, first = lane.thread / kWidth;
+    const int64_t left = places - tile * kTile;
+    const bool is_column = column + c < size;
+    from += (tile * kTile + first) * step + column + c;
+    TESSERA_UNROLL for (int r = 0; r < kTile; r += kRows) {
+      to->of[first + r][c / 4].v[c % 4] = is_column && first + r < left ? *from : 0.0f;
+      from += kRows * step;
     }
   }
   template <int kWidth, typename To>
   TESSERA_HOST_DEVICE void LoadPart(const Lane& lane, const Place& at, Part part, int64_t tile,
                                     int64_t column, To* to) const {
-    Load<kWidth>(
-        lane, tile, column, [&](int64_t place, int64_t c) { return qkv + At(at, part, place, c); },
-        to);
+    Load<kWidth>(lane, qkv + At(at, part), step(), tile, column, to);
   }
   template <int kWidth, typename To>
   TESSERA_HOST_DEVICE void LoadResult(const Lane& lane, const Place& at, const float* from,
                                       int64_t tile, int64_t column, To* to) const {
-    Load<kWidth>(
-        lane, tile, column, [&](int64_t place, int64_t c) { return from + ResultAt(at, place, c); },
-        to);
+    Load<kWidth>(lane, from + ResultAt(at), result_step(), tile, column, to);
   }
 
   // A thread's scores: of queries y and y + 16 for keys x and x + 16.
@@ -167,15 +166,16 @@ struct AttentionTiles {
       results->of[a][k] = MultiplyAdd(weight, columns.v[k], results->of[a][k]);
     }
   }
-  // Stores those that there are. f(place, column) is the address; `factors` are the two places'.
-  template <typename F>
+  // Stores those that there are. `to` is the head's; `factors` are the two places'.
   TESSERA_HOST_DEVICE void Store(const Lane& lane, const Place& at, const Results& results,
-                                 const float (&factors)[kOwn], const F& f) const {
+                                 const float (&factors)[kOwn], float* to, int64_t step) const {
     TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
       const int64_t place = at.tile * kTile + Y(lane) + a * kSide;
+      const int64_t column = at.column + 4 * X(lane);
       TESSERA_UNROLL for (int k = 0; k < 4; ++k) {
-        const int64_t column = at.column + 4 * X(lane) + k;
-        if (place < places && column < size) *f(place, column) = results.of[a][k] * factors[a];
+        if (place < places && column + k < size) {
+          to[place * step + column + k] = results.of[a][k] * factors[a];
+        }
       }
     }
   }
@@ -216,28 +216,28 @@ struct AttentionForward : AttentionTiles {
   float* y;
   float* log_sums;  // may be null
 
-  TESSERA_HOST_DEVICE int64_t Rounds(int64_t block) const {
+  TESSERA_HOST_DEVICE int64_t Iterations(int64_t block) const {
     return (causal ? PlaceOf(block).tile + 1 : tiles()) * chunks();
   }
 
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
     const Place at = PlaceOf(lane.block);
-    const Round round = RoundAt(lane.round, 0);
+    const Iteration now = IterationAt(lane.iteration, 0);
     if constexpr (phase == 0) {
-      if (lane.round == 0) Begin(&own);
-      LoadPart<kChunk>(lane, at, kQuery, at.tile, round.column, &shared.queries);
-      LoadPart<kChunk>(lane, at, kKey, round.tile, round.column, &shared.keys);
-      if (round.last) LoadPart<kColumns>(lane, at, kValue, round.tile, at.column, &shared.values);
+      if (lane.iteration == 0) Begin(&own);
+      LoadPart<kChunk>(lane, at, kQuery, at.tile, now.column, &shared.queries);
+      LoadPart<kChunk>(lane, at, kKey, now.tile, now.column, &shared.keys);
+      if (now.last) LoadPart<kColumns>(lane, at, kValue, now.tile, at.column, &shared.values);
     } else if constexpr (phase == 1) {
-      if (round.first) Clear(own.scores);
+      if (now.first) Clear(own.scores);
       AddProducts(lane, shared.queries, shared.keys, own.scores);
-      if (round.last) PutScores(lane, at, round, own, &shared);
+      if (now.last) PutScores(lane, at, now, own, &shared);
     } else if constexpr (phase == 2) {
-      if (round.last) Weigh(lane, at, round, &shared, &own);
+      if (now.last) Weigh(lane, at, now, &shared, &own);
     } else {
-      if (round.last) AddValues(lane, shared, &own);
-      if (lane.round + 1 == Rounds(lane.block)) End(lane, at, own);
+      if (now.last) AddValues(lane, shared, &own);
+      if (lane.iteration + 1 == Iterations(lane.block)) End(lane, at, own);
     }
   }
 
@@ -249,19 +249,19 @@ struct AttentionForward : AttentionTiles {
       own->sum[a] = 0.0f;
     }
   }
-  TESSERA_HOST_DEVICE void PutScores(const Lane& lane, const Place& at, const Round& round,
+  TESSERA_HOST_DEVICE void PutScores(const Lane& lane, const Place& at, const Iteration& now,
                                      const Own& own, Shared* shared) const {
     TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
       TESSERA_UNROLL for (int b = 0; b < kOwn; ++b) {
         const int i = Y(lane) + a * kSide, j = X(lane) + b * kSide;
-        const bool sees = round.tile * kTile + j < places &&
-                          (!causal || round.tile * kTile + j <= at.tile * kTile + i);
+        const bool sees = now.tile * kTile + j < places &&
+                          (!causal || now.tile * kTile + j <= at.tile * kTile + i);
         shared->scores.of[i][j] = sees ? own.scores[a][b] * scale : -INFINITY;
       }
     }
   }
   // A dropped weight is marked by its sign: it counts in the sum.
-  TESSERA_HOST_DEVICE void Weigh(const Lane& lane, const Place& at, const Round& round,
+  TESSERA_HOST_DEVICE void Weigh(const Lane& lane, const Place& at, const Iteration& now,
                                  Shared* shared, Own* own) const {
     TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
       const int i = Y(lane) + a * kSide;
@@ -277,7 +277,7 @@ struct AttentionForward : AttentionTiles {
       TESSERA_UNROLL for (int b = 0; b < kOwn; ++b) {
         const int j = X(lane) + b * kSide;
         const float weight = FastExp(shared->scores.of[i][j] - largest);
-        const bool dropped = IsDropped(at, at.tile * kTile + i, round.tile * kTile + j);
+        const bool dropped = IsDropped(at, at.tile * kTile + i, now.tile * kTile + j);
         shared->weights.of[i][j] = dropped ? -weight : weight;
       }
     }
@@ -295,9 +295,7 @@ struct AttentionForward : AttentionTiles {
   TESSERA_HOST_DEVICE void End(const Lane& lane, const Place& at, const Own& own) const {
     float factors[kOwn];
     TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) factors[a] = grows / own.sum[a];
-    const AttentionForward& k = *this;
-    Store(lane, at, own.results, factors,
-          [&](int64_t place, int64_t column) { return k.y + k.ResultAt(at, place, column); });
+    Store(lane, at, own.results, factors, y + ResultAt(at), result_step());
     if (log_sums == nullptr || at.column > 0 || X(lane) > 0) return;
     TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
       const int64_t place = at.tile * kTile + Y(lane) + a * kSide;
@@ -329,7 +327,7 @@ struct AttentionShares : OnePhase {
   }
 };
 
-// What both backward kernels have: scores and the slopes of weights, in the same rounds.
+// What both backward kernels have: scores and the slopes of weights, in the same iterations.
 struct AttentionBackward : AttentionTiles {
   static constexpr int kPhases = 3;
   struct Chunks {
@@ -351,9 +349,9 @@ struct AttentionBackward : AttentionTiles {
     LoadResult<kChunk>(lane, at, dy, queries, column, &to->slopes);
     LoadPart<kChunk>(lane, at, kValue, keys, column, &to->values);
   }
-  TESSERA_HOST_DEVICE static void AddChunks(const Lane& lane, const Round& round,
+  TESSERA_HOST_DEVICE static void AddChunks(const Lane& lane, const Iteration& now,
                                             const Chunks& chunks, Products* products) {
-    if (round.first) {
+    if (now.first) {
       Clear(products->scores);
       Clear(products->slopes);
     }
@@ -396,36 +394,33 @@ struct AttentionQueryGradients : AttentionBackward {
     Results results;
   };
 
-  TESSERA_HOST_DEVICE int64_t Rounds(int64_t block) const {
+  TESSERA_HOST_DEVICE int64_t Iterations(int64_t block) const {
     return (causal ? PlaceOf(block).tile + 1 : tiles()) * chunks();
   }
 
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
     const Place at = PlaceOf(lane.block);
-    const Round round = RoundAt(lane.round, 0);
+    const Iteration now = IterationAt(lane.iteration, 0);
     if constexpr (phase == 0) {
-      if (lane.round == 0) Clear(&own.results);
-      LoadChunks(lane, at, at.tile, round.tile, round.column, &shared.chunks);
-      if (round.last) LoadPart<kColumns>(lane, at, kKey, round.tile, at.column, &shared.keys);
+      if (lane.iteration == 0) Clear(&own.results);
+      LoadChunks(lane, at, at.tile, now.tile, now.column, &shared.chunks);
+      if (now.last) LoadPart<kColumns>(lane, at, kKey, now.tile, at.column, &shared.keys);
     } else if constexpr (phase == 1) {
-      AddChunks(lane, round, shared.chunks, &own.products);
-      if (!round.last) return;
-      ForOwn(lane, at, at.tile, round.tile, own.products,
+      AddChunks(lane, now, shared.chunks, &own.products);
+      if (!now.last) return;
+      ForOwn(lane, at, at.tile, now.tile, own.products,
              [&](int i, int j, float, float slope) { shared.slopes.of[i][j] = slope; });
     } else {
-      if (!round.last) return;
+      if (!now.last) return;
       TESSERA_UNROLL_8 for (int j = 0; j < kTile; ++j) {
         const Four<float> columns = shared.keys.of[j][X(lane)];
         TESSERA_UNROLL for (int a = 0; a < kOwn; ++a) {
           Add(shared.slopes.of[Y(lane) + a * kSide][j], columns, a, &own.results);
         }
       }
-      if (lane.round + 1 < Rounds(lane.block)) return;
-      const AttentionQueryGradients& k = *this;
-      Store(lane, at, own.results, {scale, scale}, [&](int64_t place, int64_t column) {
-        return k.dqkv + k.At(at, kQuery, place, column);
-      });
+      if (lane.iteration + 1 < Iterations(lane.block)) return;
+      Store(lane, at, own.results, {scale, scale}, dqkv + At(at, kQuery), step());
     }
   }
 };
@@ -442,33 +437,33 @@ struct AttentionKeyGradients : AttentionBackward {
     Results keys, values;
   };
 
-  TESSERA_HOST_DEVICE int64_t Rounds(int64_t block) const {
+  TESSERA_HOST_DEVICE int64_t Iterations(int64_t block) const {
     return (tiles() - FirstTile(PlaceOf(block))) * chunks();
   }
 
   template <int phase>
   TESSERA_HOST_DEVICE void Run(const Lane& lane, Shared& shared, Own& own) const {
     const Place at = PlaceOf(lane.block);
-    const Round round = RoundAt(lane.round, FirstTile(at));
+    const Iteration now = IterationAt(lane.iteration, FirstTile(at));
     if constexpr (phase == 0) {
-      if (lane.round == 0) {
+      if (lane.iteration == 0) {
         Clear(&own.keys);
         Clear(&own.values);
       }
-      LoadChunks(lane, at, round.tile, at.tile, round.column, &shared.chunks);
-      if (!round.last) return;
-      LoadPart<kColumns>(lane, at, kQuery, round.tile, at.column, &shared.queries);
-      LoadResult<kColumns>(lane, at, dy, round.tile, at.column, &shared.slopes_of_results);
+      LoadChunks(lane, at, now.tile, at.tile, now.column, &shared.chunks);
+      if (!now.last) return;
+      LoadPart<kColumns>(lane, at, kQuery, now.tile, at.column, &shared.queries);
+      LoadResult<kColumns>(lane, at, dy, now.tile, at.column, &shared.slopes_of_results);
     } else if constexpr (phase == 1) {
-      AddChunks(lane, round, shared.chunks, &own.products);
-      if (!round.last) return;
-      ForOwn(lane, at, round.tile, at.tile, own.products,
+      AddChunks(lane, now, shared.chunks, &own.products);
+      if (!now.last) return;
+      ForOwn(lane, at, now.tile, at.tile, own.products,
              [&](int i, int j, float weight, float slope) {
                shared.weights.of[i][j] = weight;
                shared.slopes.of[i][j] = slope;
              });
     } else {
-      if (!round.last) return;
+      if (!now.last) return;
       TESSERA_UNROLL_4 for (int i = 0; i < kTile; ++i) {
         const Four<float> query = shared.queries.of[i][X(lane)];
         const Four<float> slope = shared.slopes_of_results.of[i][X(lane)];
@@ -477,13 +472,9 @@ struct AttentionKeyGradients : AttentionBackward {
           Add(shared.weights.of[i][Y(lane) + a * kSide], slope, a, &own.values);
         }
       }
-      if (lane.round + 1 < Rounds(lane.block)) return;
-      const AttentionKeyGradients& k = *this;
-      Store(lane, at, own.keys, {scale, scale},
-            [&](int64_t place, int64_t column) { return k.dqkv + k.At(at, kKey, place, column); });
-      Store(lane, at, own.values, {1.0f, 1.0f}, [&](int64_t place, int64_t column) {
-        return k.dqkv + k.At(at, kValue, place, column);
-      });
+      if (lane.iteration + 1 < Iterations(lane.block)) return;
+      Store(lane, at, own.keys, {scale, scale}, dqkv + At(at, kKey), step());
+      Store(lane, at, own.values, {1.0f, 1.0f}, dqkv + At(at, kValue), step());
     }
   }
 

@@ -25,7 +25,7 @@ struct EmbedTokens : OnePhase {
   TESSERA_HOST_DEVICE void Run(const Lane& lane, OnePhase::Shared&, OnePhase::Own&) const {
     const int64_t i = lane.block * kTokens + lane.thread / kWarp;
     if (i >= count) return;
-    const float* const from = weight + static_cast<int64_t>(tokens[i]) * units;
+    const float* const from = weight + int64_t{static_cast<int32_t>(tokens[i])} * units;
     const float* const place = positions == nullptr ? nullptr : positions + i % places * units;
     TESSERA_UNROLL_4 for (int64_t u = lane.thread % kWarp; u < units; u += kWarp) {
       y[i * units + u] = place == nullptr ? from[u] : from[u] + place[u];

@@ -76,10 +76,15 @@ __global__ void __launch_bounds__(Kernel::kThreads, kResident<Kernel>) Run(const
   static_assert(Kernel::kThreads % kWarp == 0 && Kernel::kThreads <= 1024);
   __shared__ typename Kernel::Shared shared;
   typename Kernel::Own own;
-  const int64_t rounds = RoundsOf<Kernel>::Count(kernel, blockIdx.x);
-  for (int64_t at = 0; at < rounds; ++at) {
-    if (at > 0) __syncthreads();
-    RunPhases<0>(kernel, Lane{static_cast<int>(threadIdx.x), blockIdx.x, at}, shared, own);
+  const Lane lane{static_cast<int>(threadIdx.x), blockIdx.x};
+  if constexpr (kIterates<Kernel>) {
+    const int64_t iterations = kernel.Iterations(lane.block);
+    for (int64_t at = 0; at < iterations; ++at) {
+      if (at > 0) __syncthreads();
+      RunPhases<0>(kernel, Lane{lane.thread, lane.block, at}, shared, own);
+    }
+  } else {
+    RunPhases<0>(kernel, lane, shared, own);
   }
 }
 

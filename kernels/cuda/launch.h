@@ -17,8 +17,8 @@
 //   Shared::total; static Value Combine(const Value&, const Value&)
 //   static constexpr bool kTreeOfWarps;  true: warps' values are combined as a tree like those of a warp, which pays
 //                                        where Combine is long; none: in their order, by one thread
-//   and where a block does all of its phases again and again, a round after the other:
-//     int64_t Rounds(int64_t block) const;      Lane::round tells which one it is; Own stays
+//   and where a block does all of its phases again and again:
+//     int64_t Iterations(int64_t block) const;      Lane::iteration counts them; Own stays
 #ifndef TESSERA_KERNELS_CUDA_LAUNCH_H_
 #define TESSERA_KERNELS_CUDA_LAUNCH_H_
 
@@ -32,7 +32,7 @@ namespace tessera::cuda {
 struct Lane {
   int thread;
   int64_t block;
-  int64_t round = 0;
+  int64_t iteration = 0;
 };
 
 // For kernels of one phase.
@@ -50,17 +50,10 @@ template <typename Kernel>
 constexpr bool kTreeOfWarps<Kernel, std::void_t<decltype(Kernel::kTreeOfWarps)>> =
     Kernel::kTreeOfWarps;
 
-// How often a block does all phases of a kernel.
 template <typename Kernel, typename = void>
-struct RoundsOf {
-  TESSERA_HOST_DEVICE static int64_t Count(const Kernel&, int64_t) { return 1; }
-};
+constexpr bool kIterates = false;
 template <typename Kernel>
-struct RoundsOf<Kernel, std::void_t<decltype(&Kernel::Rounds)>> {
-  TESSERA_HOST_DEVICE static int64_t Count(const Kernel& kernel, int64_t block) {
-    return kernel.Rounds(block);
-  }
-};
+constexpr bool kIterates<Kernel, std::void_t<decltype(&Kernel::Iterations)>> = true;
 
 // The largest grid.
 constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;

@@ -42,15 +42,15 @@ typename Kernel::Value Reduced(const std::vector<typename Kernel::Own>& own) {
 }
 
 template <int phase, typename Kernel>
-void RunPhases(const Kernel& kernel, int64_t block, int64_t round, typename Kernel::Shared& shared,
-               std::vector<typename Kernel::Own>& own) {
+void RunPhases(const Kernel& kernel, int64_t block, int64_t iteration,
+               typename Kernel::Shared& shared, std::vector<typename Kernel::Own>& own) {
   for (int i = 0; i < Kernel::kThreads; ++i) {
     const int thread = block % 2 == 0 ? i : Kernel::kThreads - 1 - i;
-    kernel.template Run<phase>(Lane{thread, block, round}, shared, own[thread]);
+    kernel.template Run<phase>(Lane{thread, block, iteration}, shared, own[thread]);
   }
   if constexpr (phase + 1 < Kernel::kPhases) {
     if constexpr (Kernel::Reduces(phase)) shared.total = Reduced<Kernel>(own);
-    RunPhases<phase + 1>(kernel, block, round, shared, own);
+    RunPhases<phase + 1>(kernel, block, iteration, shared, own);
   }
 }
 
@@ -64,9 +64,10 @@ int LaunchOn(void* stream, int64_t blocks, const Kernel& kernel) {
     // From the last block to the first: none may wait for another.
     for (int64_t block = blocks; block-- > 0;) {
       std::memset(static_cast<void*>(shared.get()), 0xff, sizeof(*shared));
-      const int64_t rounds = RoundsOf<Kernel>::Count(kernel, block);
-      for (int64_t round = 0; round < rounds; ++round) {
-        RunPhases<0>(kernel, block, round, *shared, own);
+      int64_t iterations = 1;
+      if constexpr (kIterates<Kernel>) iterations = kernel.Iterations(block);
+      for (int64_t iteration = 0; iteration < iterations; ++iteration) {
+        RunPhases<0>(kernel, block, iteration, *shared, own);
       }
     }
   });
