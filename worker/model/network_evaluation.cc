@@ -41,15 +41,14 @@ absl::Status NetworkEvaluation::CheckWhole() const {
       "network: a half of a model only trains, want the whole for evaluation");
 }
 
-absl::StatusOr<Scores> NetworkEvaluation::Score(const Batch& batch,
-                                                absl::Span<const float> constants) {
-  TESSERA_CHECK(steps_ == nullptr || steps_->begun() == 0);
-  TESSERA_RETURN_IF_ERROR(CheckWhole());
-  if (static_cast<int64_t>(constants.size()) != plan_.constants) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("score: constants are ", constants.size(), " values, want ", plan_.constants));
-  }
-  TESSERA_ASSIGN_OR_RETURN(const Batch staged, input_.Take(batch));
+absl::Status NetworkEvaluation::CheckConstants(absl::string_view what,
+                                               absl::Span<const float> constants) const {
+  if (static_cast<int64_t>(constants.size()) == plan_.constants) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": constants are ", constants.size(), " values, want ", plan_.constants));
+}
+
+const float* NetworkEvaluation::Forward(const Batch& staged, absl::Span<const float> constants) {
   backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
   const float* own = constants_.data();
   const int count = static_cast<int>(plan_.stages.size());
@@ -64,8 +63,34 @@ absl::StatusOr<Scores> NetworkEvaluation::Score(const Batch& batch,
     own += plan_.stages[i].constants();
   }
   const float* const last = activations_.output(count - 1);
-  ComputeLoss(model_, plan_.shape, staged, last == nullptr ? staged.inputs : last, nullptr,
-              stages_.sums(), backend_);
+  return last == nullptr ? staged.inputs : last;
+}
+
+absl::Status NetworkEvaluation::Predict(const Batch& batch, absl::Span<const float> constants,
+                                        absl::Span<float> scores) {
+  TESSERA_CHECK(steps_ == nullptr || steps_->begun() == 0);
+  TESSERA_RETURN_IF_ERROR(CheckWhole());
+  TESSERA_RETURN_IF_ERROR(CheckConstants("predict", constants));
+  const int64_t values = batch.rows * plan_.shape.widths.back();
+  if (static_cast<int64_t>(scores.size()) != values) {
+    return absl::InvalidArgumentError(absl::StrCat("predict: room is for ", scores.size(),
+                                                   " scores, want ", values, ", ",
+                                                   plan_.shape.widths.back(), " for each row"));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const Batch staged, input_.TakeInputs(batch));
+  const float* const last = Forward(staged, constants);
+  backend_.memory().CopyOut(last, values * static_cast<int64_t>(sizeof(float)), scores.data());
+  return backend_.Finish();
+}
+
+absl::StatusOr<Scores> NetworkEvaluation::Score(const Batch& batch,
+                                                absl::Span<const float> constants) {
+  TESSERA_CHECK(steps_ == nullptr || steps_->begun() == 0);
+  TESSERA_RETURN_IF_ERROR(CheckWhole());
+  TESSERA_RETURN_IF_ERROR(CheckConstants("score", constants));
+  TESSERA_ASSIGN_OR_RETURN(const Batch staged, input_.Take(batch));
+  const float* const last = Forward(staged, constants);
+  ComputeLoss(model_, plan_.shape, staged, last, nullptr, stages_.sums(), backend_);
   stages_.sums_view().Fetch(0, 1);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return ScoresOf(*stages_.sums_view().data(), batch.rows * plan_.shape.places());

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
@@ -46,11 +47,20 @@ class NetworkEvaluation {
   // constants of another number. kFailedPrecondition: the network is a half.
   absl::StatusOr<Scores> Score(const Batch& batch, absl::Span<const float> constants);
 
+  // Writes what the last layer makes of each row, as Score goes through them: [rows, outputs], and of models of tokens
+  // [rows, places x vocabulary], row-major. Labels and targets are not read. Codes as Score's; kInvalidArgument also
+  // for `scores` of another size.
+  absl::Status Predict(const Batch& batch, absl::Span<const float> constants,
+                       absl::Span<float> scores);
+
  private:
   NetworkEvaluation(const v1::Model& model, const NetworkPlan& plan, const NetworkOptions& options,
                     NetworkInput& input, NetworkStages& stages, const TrainingSteps* steps,
                     Backend& backend);
   absl::Status CheckWhole() const;
+  absl::Status CheckConstants(absl::string_view what, absl::Span<const float> constants) const;
+  // The last layer's outputs of a batch that was taken, in device memory.
+  const float* Forward(const Batch& staged, absl::Span<const float> constants);
   // Rows that one product takes.
   struct Chunk {
     const float* values;

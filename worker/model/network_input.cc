@@ -9,12 +9,16 @@
 
 namespace tessera {
 
-absl::Status NetworkInput::Check(const Batch& batch) const {
+absl::Status NetworkInput::CheckRows(const Batch& batch) const {
   if (batch.rows < 1 || batch.rows > batch_max_) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch: rows is ", batch.rows, ", want between 1 and ", batch_max_));
   }
-  TESSERA_RETURN_IF_ERROR(CheckInputs(batch));
+  return CheckInputs(batch);
+}
+
+absl::Status NetworkInput::Check(const Batch& batch) const {
+  TESSERA_RETURN_IF_ERROR(CheckRows(batch));
   TESSERA_RETURN_IF_ERROR(CheckPart(batch));
   return is_front() ? absl::OkStatus() : CheckLabels(batch);
 }
@@ -96,13 +100,25 @@ void NetworkInput::DropNext() {
 
 absl::StatusOr<Batch> NetworkInput::Take(const Batch& batch) {
   TESSERA_RETURN_IF_ERROR(Check(batch));
-  DropNext();
   Batch read = batch;
   if (is_front()) {
     read.labels = nullptr;
     read.targets = nullptr;
   }
-  TESSERA_ASSIGN_OR_RETURN(read, staging_.Stage(read, widths()));
+  return Stage(read);
+}
+
+absl::StatusOr<Batch> NetworkInput::TakeInputs(const Batch& batch) {
+  TESSERA_RETURN_IF_ERROR(CheckRows(batch));
+  Batch read = batch;
+  read.labels = nullptr;
+  read.targets = nullptr;
+  return Stage(read);
+}
+
+absl::StatusOr<Batch> NetworkInput::Stage(const Batch& batch) {
+  DropNext();
+  TESSERA_ASSIGN_OR_RETURN(const Batch read, staging_.Stage(batch, widths()));
   has_taken_ = true;
   return read;
 }

@@ -49,14 +49,19 @@ class NetworkInput {
   // targets, a label that the model does not have; a piece of a minibatch for a half; Batch::adds or more for a network
   // that is no model's back, or adds in its first batch.
   absl::StatusOr<Batch> Take(const Batch& batch);
+  // Take, of rows whose labels and targets nobody reads: they may be null.
+  absl::StatusOr<Batch> TakeInputs(const Batch& batch);
   // What was sent ahead.
   Batch TakeNext();
   // kInvalidArgument: the batch's inputs are not what the network reads.
   absl::Status CheckInputs(const Batch& batch) const;
 
  private:
+  absl::Status CheckRows(const Batch& batch) const;
   absl::Status Check(const Batch& batch) const;
   absl::Status CheckTokens(const Batch& batch) const;
+  // Brings a batch that was checked to where kernels read it.
+  absl::StatusOr<Batch> Stage(const Batch& batch);
   absl::Status CheckPart(const Batch& batch) const;
   absl::Status CheckLabels(const Batch& batch) const;
   void DropNext();

@@ -86,6 +86,43 @@ TEST_CASE("an empty sample is refused, and no batch norm needs none", "[calibrat
   CHECK(without.Calibrated({}).empty());
 }
 
+TEST_CASE("predictions are the last layer's outputs, without labels", "[predict]") {
+  const std::string text = GENERATE(as<std::string>(), "10 linear:20 norm relu linear:8 softmax",
+                                    "10 linear:20 relu drop:0.5 linear:5 drop:0.5 softmax",
+                                    "2 8 6 conv:5:3 relu linear:3 softmax");
+  CAPTURE(text);
+  Setup s(text, 16);
+  const Rows sample(s.model, 50, 7), test(s.model, 9, 8);
+  const std::vector<float> constants = s.Calibrated({sample.batch()});
+  const Matrix logits = s.reference.CalibratedLogits(sample.batch(), test.batch());
+  const int64_t outputs = s.network->shape().outputs();
+  std::vector<float> scores(9 * outputs);
+  const Batch inputs{9, test.inputs.data(), nullptr, nullptr};
+  REQUIRE(s.network->evaluation().Predict(inputs, constants, absl::MakeSpan(scores)).ok());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    REQUIRE(scores[i] == Approx(logits[i]).epsilon(1e-4).margin(1e-5));
+  }
+  // What is scored afterwards is not disturbed.
+  CHECK(s.Scored(test.batch(), constants).rows == 9);
+}
+
+TEST_CASE("predictions want room for all of them, rows, and the network's constants", "[predict]") {
+  Setup s("10 linear:20 norm linear:3 softmax", 4);
+  const Rows test(s.model, 4, 1);
+  std::vector<float> scores(12);
+  const auto refusal = [&](int64_t rows, size_t constants, size_t room) {
+    scores.resize(room);
+    const Batch inputs{rows, test.inputs.data(), nullptr, nullptr};
+    const absl::Status status = s.network->evaluation().Predict(
+        inputs, std::vector<float>(constants), absl::MakeSpan(scores));
+    return std::string(status.message());
+  };
+  CHECK(refusal(4, 40, 12) == "");
+  CHECK(refusal(4, 39, 12) == "predict: constants are 39 values, want 40");
+  CHECK(refusal(4, 40, 11) == "predict: room is for 11 scores, want 12, 3 for each row");
+  CHECK(refusal(0, 40, 0) == "batch: rows is 0, want between 1 and 4");
+}
+
 TEST_CASE("constants of another number are refused", "[score]") {
   Setup s("10 linear:20 norm linear:3 softmax", 4);
   const Rows test(s.model, 4, 1);
