@@ -81,6 +81,7 @@ const std::vector<std::string>& Models() {
       "5 linear:1 sigmoid",
       "6 lnorm linear:8 gelu lnorm linear:6 silu gnorm:3 linear:4 softmax",
       "4 5 4 conv:4:3:1:2:2:2 lnorm relu lrn:3:1:0.75:1 gnorm:2 leaky:0.1 linear:5 tanh softmax",
+      "tokens:7:5 embed:8 lnorm attn:2:0.3 linear:12 gelu linear:8 lnorm tied softmax",
       "2 5 4 conv:4:3:1:1 norm relu max:2 drop:0.3 linear:5 softmax",
       "1 5 4 conv-:3:3x2:2x1:1 relu avg:2:1:1 conv:4:1 linear:6 norm relu linear:4 softmax"};
   return models;
@@ -163,7 +164,7 @@ class Examples final : public ExampleSource {
     } else {
       batch.inputs += begin * inputs_;
     }
-    batch.labels += begin;
+    batch.labels += begin * static_cast<int64_t>(data_.rows.labels.size()) / data_.rows.rows;
     if (batch.targets != nullptr) batch.targets += begin * outputs_;
     return batch;
   }

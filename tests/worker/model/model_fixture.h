@@ -37,7 +37,8 @@ void AddWindow(const std::vector<std::string>& parts, size_t at, Keys* keys) {
 // the bias, or scale and shift. "3 8 7 conv:16:3:1:1 max:2 avg linear:4 softmax": an image of 3 channels,
 // convolutions with their channels, kernel, stride, padding, dilation and groups, pooling with its kernel, stride and
 // padding. "lnorm gnorm:3 lnorm- gnorm-:3 lrn:5:2:0.75:1": normalisation within a row, of so many groups, and that of
-// responses with its size, alpha, beta and k. "gelu gelu:tanh tanh logistic silu leaky:0.1": functions of a value.
+// responses with its size, alpha, beta and k. "tokens:7:5 embed:8 attn:2:0.3 tied softmax": tokens with their vocabulary
+// and context, an embedding, heads with a dropout, and a tied layer with a bias. "gelu gelu:tanh tanh logistic silu leaky:0.1": functions of a value.
 inline v1::Model ModelOf(const std::string& text) {
   v1::Model model;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
@@ -70,6 +71,23 @@ inline v1::Model ModelOf(const std::string& text) {
       norm->set_alpha(std::stod(parts.at(2)));
       norm->set_beta(std::stod(parts.at(3)));
       norm->set_k(std::stod(parts.at(4)));
+    } else if (name == "tokens") {
+      model.mutable_tokens()->set_vocabulary(std::stol(parts.at(1)));
+      model.mutable_tokens()->set_context(std::stol(parts.at(2)));
+    } else if (name == "embed") {
+      v1::Embedding* const embedding = model.add_layers()->mutable_embedding();
+      embedding->set_units(std::stol(parts.at(1)));
+      embedding->set_positions("learned");
+      embedding->set_stddev(1);
+    } else if (name == "attn") {
+      v1::Attention* const attention = model.add_layers()->mutable_attention();
+      attention->set_heads(std::stol(parts.at(1)));
+      attention->set_dropout(std::stod(parts.at(2)));
+      attention->set_causal(true);
+      attention->set_bias(true);
+    } else if (name == "tied") {
+      model.add_layers()->mutable_linear()->set_tied(true);
+      model.mutable_layers()->rbegin()->mutable_linear()->set_bias(true);
     } else if (name == "gelu") {
       const std::string approximate = parts.size() > 1 ? parts[1] : "none";
       model.add_layers()->mutable_gelu()->set_approximate(approximate);
@@ -126,9 +144,14 @@ struct Rows {
     std::normal_distribution<float> normal;
     inputs.resize(rows * shape->inputs());
     for (float& x : inputs) x = center + normal(random);
+    for (float& x : inputs) {
+      if (shape->vocabulary > 0) x = static_cast<float>(random() % shape->vocabulary);
+    }
     const bool sigmoid = model.loss() == "sigmoid_cross_entropy";
     const int64_t classes = sigmoid && shape->outputs() == 1 ? 2 : shape->outputs();
-    for (int64_t r = 0; r < rows; ++r) labels.push_back(static_cast<int32_t>(random() % classes));
+    for (int64_t r = 0; r < rows * shape->places(); ++r) {
+      labels.push_back(static_cast<int32_t>(random() % classes));
+    }
     for (int64_t i = 0; sigmoid && i < rows * shape->outputs(); ++i) {
       targets.push_back(random() % 3 == 0 ? 1.0f : 0.0f);
     }
@@ -148,7 +171,7 @@ struct Rows {
     Batch piece = batch();
     piece.rows = std::min(count, rows - first);
     piece.inputs += first * static_cast<int64_t>(inputs.size()) / rows;
-    piece.labels += first;
+    piece.labels += first * static_cast<int64_t>(labels.size()) / rows;
     if (piece.targets != nullptr) {
       piece.targets += first * static_cast<int64_t>(targets.size()) / rows;
     }
