@@ -91,6 +91,15 @@ absl::StatusOr<Batch> NetworkInput::Take(const Batch& batch) {
   return read;
 }
 
+absl::StatusOr<Batch> NetworkInput::TakeInputs(const Batch& batch) {
+  TESSERA_RETURN_IF_ERROR(CheckInputs(batch));
+  DropNext();
+  Batch read = batch;
+  read.labels = nullptr;
+  read.targets = nullptr;
+  return staging_.Stage(read, inputs(), outputs());
+}
+
 absl::Status NetworkInput::SendNext(const Batch& batch) {
   TESSERA_CHECK(wants_next() && !holds_next());
   TESSERA_ASSIGN_OR_RETURN(next_, Take(batch));

@@ -49,6 +49,8 @@ class NetworkInput {
   // targets, a label that the model does not have; a piece of a minibatch for a half; Batch::adds or more for a network
   // that is no model's back, or adds in its first batch.
   absl::StatusOr<Batch> Take(const Batch& batch);
+  // The inputs alone, of a batch that nobody learns from or scores.
+  absl::StatusOr<Batch> TakeInputs(const Batch& batch);
   // What was sent ahead.
   Batch TakeNext();
   // kInvalidArgument: the batch's inputs are not what the network reads.

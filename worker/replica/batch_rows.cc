@@ -68,11 +68,10 @@ BatchRows::BatchRows(const v1::Job& job, const InputRows& input)
       sparse_(input.sparse),
       threads_(ThreadsOf(job)) {}
 
-int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,
-                                int64_t calibration_rows) {
+int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape,
+                                const InputRows& input) {
   const int64_t batch = BatchRowsMax(job);
-  // Nobody reads the labels of calibration rows.
-  return InputBytes(job, shape, input, std::max(batch, calibration_rows)) +
+  return InputBytes(job, shape, input, batch) +
          batch * (shape.outputs() + 1) * static_cast<int64_t>(sizeof(float));
 }
 
@@ -139,10 +138,8 @@ void BatchRows::FillKinds(const Dataset& data, absl::Span<const uint32_t> rows,
 absl::StatusOr<std::vector<float>> BatchRows::Calibrate(Network* network, const Dataset& data,
                                                         absl::Span<const uint32_t> rows) {
   if (network->plan().constants == 0) return std::vector<float>();
-  data.Expect(rows, std::nullopt);
-  const Batch batch = FillInputs(data, rows);
-  TESSERA_RETURN_IF_ERROR(data.status());
-  return network->evaluation().Calibrate(absl::MakeConstSpan(&batch, 1));
+  RowExamples examples(this, &data, rows);
+  return network->evaluation().Calibrate(&examples);
 }
 
 absl::StatusOr<Scores> BatchRows::Score(Network* network, const Dataset& data,

@@ -85,17 +85,16 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
                     .held_bytes +
                 LocalOptimizer::MemoryNeeded(job.train().optimizer(), part);
   held.pulled = part.parameter_floats * static_cast<int64_t>(sizeof(float));
-  held.batches = BatchRows::MemoryNeeded(job, whole.shape, input, calibrated);
+  held.batches = BatchRows::MemoryNeeded(job, whole.shape, input);
   const NetworkMemory evaluated =
       tessera::MemoryNeeded(whole, BatchRowsMax(job), precision, calibrated, input.sparse);
-  held.evaluation = evaluated.evaluation_bytes + evaluated.calibration_bytes;
+  held.evaluation = evaluated.evaluation_bytes + evaluated.evaluation_calibration_bytes;
   const int64_t evaluation_max = job.cluster().evaluation_memory();
   if (held.evaluation <= evaluation_max && held.total() <= bytes_max) return held;
 
   held.evaluates_whole = false;
   held.streamed.batch_max = BatchRowsMax(job);
   held.streamed.sparse_input = input.sparse;
-  held.batches = BatchRows::MemoryNeeded(job, whole.shape, input, 0);
   const int64_t share = (rows.test + workers - 1) / workers;
   const auto within = [&](bool pulls_apart, int64_t evaluation_bytes) {
     SubnetMemory way = held;
