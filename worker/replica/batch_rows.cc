@@ -12,6 +12,16 @@ namespace {
 // Evaluation goes through the rows in batches of at least this many, as it has no minibatch to respect,
 // unless the job says that memory is too small for a minibatch.
 constexpr int64_t kEvaluationBatchMin = 128;
+// Of images so many that they have this many values: large ones keep a machine busy without more, and their activations
+// would take gigabytes.
+constexpr int64_t kEvaluationImageValues = int64_t{1} << 20;
+
+int64_t EvaluationRowsMin(const v1::Model& model) {
+  if (model.input_size() != 3) return kEvaluationBatchMin;
+  int64_t values = 1;
+  for (const int64_t extent : model.input()) values *= extent;
+  return std::min(kEvaluationBatchMin, std::max<int64_t>(1, kEvaluationImageValues / values));
+}
 
 int ThreadsOf(const v1::Job& job) {
   return std::max<int>(1, static_cast<int>(job.cluster().threads()));
@@ -59,7 +69,7 @@ int64_t PieceRows(const v1::Job& job) {
 
 int64_t BatchRowsMax(const v1::Job& job) {
   const int64_t piece = PieceRows(job);
-  return piece < job.train().batch_size() ? piece : std::max(piece, kEvaluationBatchMin);
+  return piece < job.train().batch_size() ? piece : std::max(piece, EvaluationRowsMin(job.model()));
 }
 
 BatchRows::BatchRows(const v1::Job& job, const InputRows& input)
