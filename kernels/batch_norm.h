@@ -5,7 +5,12 @@
 //   y_rc = scale_c (x_rc - mean_c) inverse_sigma_c + shift_c
 //
 // There are no running statistics: training uses those of its rows, evaluation uses constants that
-// were taken from a calibration sample with the same kernel.
+// were taken from a calibration sample, whose rows may come in parts:
+//
+//   pivot_c = x_0c     distance_c = sum_r (x_rc - pivot_c)     square_c = sum_r (x_rc - pivot_c)^2
+//   mean_c = pivot_c + distance_c / rows     variance_c = (square_c - distance_c^2 / rows) / rows
+//
+// In f64 these are as good as sums around the mean unless the first row is a million deviations away from it.
 #ifndef TESSERA_KERNELS_BATCH_NORM_H_
 #define TESSERA_KERNELS_BATCH_NORM_H_
 
@@ -22,6 +27,14 @@ class BatchNormKernel {
   // mean 0, variance 0.
   virtual void Statistics(const MatrixShape& shape, double epsilon, const float* x, float* mean,
                           float* inverse_sigma) = 0;
+
+  // Adds a part of a sample, of at least one row, to `sums`: [3, columns] of pivots, distances and squares. The first
+  // part overwrites them. On a CPU they are the same bits however the rows are cut into parts; on a GPU as one
+  // cuts them, and the same on every GPU.
+  virtual void AddToSums(const MatrixShape& shape, bool is_first, const float* x, double* sums) = 0;
+  // The statistics of all parts together; shape.rows is the number of their rows, at least one.
+  virtual void StatisticsOfSums(const MatrixShape& shape, double epsilon, const double* sums,
+                                float* mean, float* inverse_sigma) = 0;
 
   // y from given statistics; y may be x.
   struct Affine {

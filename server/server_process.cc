@@ -28,6 +28,7 @@
 #include "common/base/process_limits.h"
 #include "common/base/steady_clock.h"
 #include "common/base/termination.h"
+#include "common/checkpoint/initial_file.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_output.h"
 #include "common/config/job_reader.h"
@@ -90,6 +91,7 @@ class ServerProcess {
 
  private:
   absl::Status CheckMemory(const Recipe& recipe, const ModelShape& shape);
+  absl::Status OpenInitialFile();
   Shard::Options ShardOptions(int rank) const;
   // The bytes of the server's own parameters.
   int64_t SliceBytes() const;
@@ -124,6 +126,7 @@ class ServerProcess {
   bool is_replica_ = false;
   Recipe recipe_;
   ModelShape shape_;
+  std::shared_ptr<const InitialFile> initial_file_;  // nullptr: the job begins without one
 
   // This stands before control_, which may say until it is destroyed that it is vacated.
   mutable absl::Mutex mutex_;
@@ -161,6 +164,17 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
   return absl::OkStatus();
 }
 
+// Opens the file whose values the job begins with. A job that goes on from a checkpoint has its own.
+absl::Status ServerProcess::OpenInitialFile() {
+  if (job_.model().init().empty() || !job_.checkpoint().restore().empty()) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(initial_file_, tessera::OpenInitialFile(job_.model()));
+  const std::string others = initial_file_->DescribeOthers();
+  Log(LogLevel::kInfo,
+      absl::StrFormat("server: begins with file=\"%s\" sum=%016x%s", job_.model().init(),
+                      initial_file_->sum(), others.empty() ? "" : " not_in_the_model=" + others));
+  return absl::OkStatus();
+}
+
 // Checks all that can be wrong with flags, job, files and limits before the port opens: from there on others would
 // notice.
 absl::Status ServerProcess::Start() {
@@ -178,6 +192,8 @@ absl::Status ServerProcess::Start() {
   TESSERA_ASSIGN_OR_RETURN(shape_, ExchangedShape(job_.model(), recipe_));
   TESSERA_RETURN_IF_ERROR(CheckMemory(recipe_, shape_));
   JobFacts facts = FactsOf(job_, recipe_, shape_, digest_);
+  TESSERA_RETURN_IF_ERROR(OpenInitialFile());
+  if (initial_file_ != nullptr) facts.initial_sum = initial_file_->sum();
   facts.origin = options_.origin;
   auto& libraries = *facts.origin.mutable_libraries();
   libraries["grpc"] = grpc::Version();
@@ -208,6 +224,7 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host.job_digest = digest_;
   host.job_text = facts.job_text;
   host.layout_hash = facts.layout_hash;
+  host.initial_sum = facts.initial_sum;
   host.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());
   host.half_open_pushes_per_host = Limits().half_open_pushes_per_host;
   host.is_replica = is_replica_;
@@ -245,6 +262,7 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
       ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
   shard.placement = recipe_.placement;
   shard.seed = job_.seed();
+  shard.initial_file = initial_file_;
   shard.kind = static_cast<int>(recipe_.payload);
   shard.codecs = recipe_.codecs;
   shard.policy = recipe_.make_policy();

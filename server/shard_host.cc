@@ -47,7 +47,10 @@ std::unique_ptr<Shard> ShardHost::MakeShard(uint32_t rank, bool awaits_load) con
   Failpoint("shard.make");
   Shard::Options shard = options_.shard_options(rank);
   shard.awaits_load = awaits_load;
-  return std::make_unique<Shard>(std::move(shard));
+  auto made = std::make_unique<Shard>(std::move(shard));
+  // The process ends: nobody else has the values of these shards.
+  if (!made->initial().ok()) options_.on_end(made->initial());
+  return made;
 }
 
 std::vector<grpc::Service*> ShardHost::services() {
@@ -61,6 +64,7 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
   address_ = address;
   if (!options_.keeps_standbys) {
     std::unique_ptr<Shard> own = MakeShard(options_.rank);
+    if (!own->initial().ok()) return;
     absl::MutexLock lock(&mutex_);
     const absl::Status led = Lead(options_.rank, std::move(own), 0);
     TESSERA_CHECK(led.ok());  // The checkpoints are there.
@@ -73,6 +77,7 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
   link.hello.set_rank(options_.rank);
   link.hello.set_job_digest(options_.job_digest);
   link.hello.set_job_text(options_.job_text);
+  link.hello.set_initial_sum(options_.initial_sum);
   link.hello.set_address(address_);
   link.hello.set_layout_hash(options_.layout_hash);
   link.lease_timeout = options_.lease_timeout;
@@ -184,6 +189,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.lead_term = led->lead_term;
   link.job_digest = options_.job_digest;
   link.job_text = options_.job_text;
+  link.initial_sum = options_.initial_sum;
   link.address = address_;
   link.lease_timeout = options_.lease_timeout;
   link.shard = shard;

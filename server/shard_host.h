@@ -48,6 +48,7 @@ class ShardHost {
     std::string job_digest;
     // The text that the digest is of, for a coordinator that has another job.
     std::string job_text;
+    uint64_t initial_sum = 0;  // JobFacts::initial_sum
     uint64_t layout_hash = 0;
     absl::Duration lease_timeout;
     // The limit that ParameterService is given.

@@ -109,9 +109,8 @@ absl::Status PreparedWorker::CheckDeviceMemory() {
   const int64_t coding = DeviceCodingBytes(recipe.codecs, DeviceSidesOf(recipe, backend->memory()),
                                            shape, recipe.core);
   if (coding > 0) absl::StrAppend(&parts, " + coding ", coding);
-  TESSERA_ASSIGN_OR_RETURN(const int64_t scratch,
-                           DeviceScratch(RowsOfEvaluation(*data).calibration));
-  if (scratch > 0) absl::StrAppend(&parts, " + convolutions and calibration ", scratch);
+  TESSERA_ASSIGN_OR_RETURN(const int64_t scratch, DeviceScratch());
+  if (scratch > 0) absl::StrAppend(&parts, " + convolutions ", scratch);
   TESSERA_ASSIGN_OR_RETURN(const int64_t batches, DeviceBatchBytes(job, recipe, *data));
   absl::StrAppend(&parts, " + batches on their way ", batches);
   const int64_t need = memory.replica + coding + scratch + batches;
@@ -122,16 +121,11 @@ absl::Status PreparedWorker::CheckDeviceMemory() {
       "; use another GPU, fewer workers on this one, a smaller train.micro_batch, or cpu"));
 }
 
-// What a device takes where the host, which reads inputs where they lie and has oneDNN, does not.
-absl::StatusOr<int64_t> PreparedWorker::DeviceScratch(int64_t calibration_rows) const {
+// What a device takes where the host, which has oneDNN, does not.
+absl::StatusOr<int64_t> PreparedWorker::DeviceScratch() const {
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan plan, PlanOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
-  TESSERA_ASSIGN_OR_RETURN(int64_t bytes,
-                           DeviceScratchBytes(plan, BatchRowsMax(job), precision, *backend));
-  if (plan.constants > 0) {
-    bytes += calibration_rows * shape.inputs() * static_cast<int64_t>(sizeof(float));
-  }
-  return bytes;
+  return DeviceScratchBytes(plan, BatchRowsMax(job), precision, *backend);
 }
 
 absl::Status PreparedWorker::CheckPrecision() const {

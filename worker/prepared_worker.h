@@ -50,7 +50,7 @@ struct PreparedWorker {
   absl::Status LoadData();
   absl::Status CheckMemory();
   // The scratch that a device with memory of its own needs.
-  absl::StatusOr<int64_t> DeviceScratch(int64_t calibration_rows) const;
+  absl::StatusOr<int64_t> DeviceScratch() const;
   absl::Status CheckDeviceMemory();
   absl::Status CheckPrecision() const;
 };

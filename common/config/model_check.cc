@@ -44,12 +44,6 @@ class ModelChecker {
            "got 1 output, want at least 2: softmax over one is always 1; for two classes in one "
            "output use sigmoid_cross_entropy");
     }
-    if (!model_.init().empty()) {
-      Fail("model.init",
-           absl::StrCat("got \"", model_.init(),
-                        "\", want no such key in this build: a job begins with random "
-                        "values, or goes on from a checkpoint (checkpoint.restore)"));
-    }
     if (model_.label_smoothing() != 0 && model_.loss() != kSoftmax) {
       Fail("model.label_smoothing", absl::StrCat("got ", model_.label_smoothing(), ", want 0 with ",
                                                  model_.loss(), ": it is for ", kSoftmax));

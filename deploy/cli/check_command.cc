@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/codec/codec.h"
+#include "common/checkpoint/initial_file.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
@@ -106,6 +107,9 @@ int CheckJobFile(const CheckOptions& options) {
   for (const std::string& note : StartNotesOn(reading.job, *recipe)) {
     std::printf("# note        %s\n", note.c_str());
   }
+  // Servers read it, which may be on other machines.
+  const absl::Status initial = OpenInitialFile(reading.job.model()).status();
+  if (!initial.ok()) std::printf("# note        %s\n", std::string(initial.message()).c_str());
   std::fputs(PrintJob(reading.job).c_str(), stdout);
   return 0;
 }

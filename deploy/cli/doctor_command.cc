@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "common/base/host_port.h"
 #include "common/base/process.h"
+#include "common/checkpoint/initial_file.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
 #include "common/etcd/coordinator_key.h"
@@ -133,6 +134,7 @@ class Examination {
       Add(CheckDevice(job_, CreateBackend, std::thread::hardware_concurrency()));
     }
     Add(CheckDisk(job_, recipe_, shape_));
+    Initial();
     Etcd();
     Servers(&calls);
     if (is_secure) Add(CheckSecurity(FilesOf(job_.security()), hosts_here_, absl::Now()));
@@ -159,6 +161,19 @@ class Examination {
   }
   void Problem(std::string what, std::string advice) {
     Tell({Finding::Kind::kProblem, std::move(what), std::move(advice)});
+  }
+
+  // Whether servers here could begin with the file that the job names.
+  void Initial() {
+    if (!initial_file_.ok()) {
+      Problem(std::string(initial_file_.status().message()),
+              "servers would end with 2; give it to all machines that have servers");
+    } else if (*initial_file_ != nullptr) {
+      const std::string others = (*initial_file_)->DescribeOthers();
+      Good(absl::StrFormat("model.init: \"%s\", sum %016x%s%s", job_.model().init(),
+                           (*initial_file_)->sum(),
+                           others.empty() ? "" : "; the model has no tensors ", others));
+    }
   }
 
   void Data() {
@@ -266,8 +281,11 @@ class Examination {
     const int shards =
         ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
     want.layout_hash = LayoutHash(shape_, shards);
-    want.initial_hash = InitialHash(
-        shape_, SlicesOf(shape_, ShardAt(recipe_.placement, rank), shards), job_.seed());
+    const absl::StatusOr<uint64_t> hash =
+        initial_file_.ok() ? InitialHash({shape_, job_.seed(), initial_file_->get()},
+                                         SlicesOf(shape_, ShardAt(recipe_.placement, rank), shards))
+                           : initial_file_.status();
+    want.initial_hash = hash.value_or(0);
     want.version = kVersion;
     const v1::JobStatus& status = call.status;
     is_running_ = is_running_ || status.job_digest() == want.job_digest;
@@ -283,6 +301,8 @@ class Examination {
   const v1::Job job_;
   const Recipe recipe_;
   const ModelShape shape_;
+  const absl::StatusOr<std::shared_ptr<const InitialFile>> initial_file_ =
+      OpenInitialFile(job_.model());
   const std::optional<MachineMemory> machine_ = ReadAvailableMemory();  // before the data are read
   std::unique_ptr<Datasets> data_;                                      // where they could be read
   std::vector<std::string> hosts_here_;                                 // of cluster.servers

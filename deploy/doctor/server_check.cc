@@ -48,7 +48,8 @@ Findings JudgeServer(const WantedServer& want, const v1::JobStatus& status, absl
             "server 0 has not heard of it, or another rank was started there; look at --rank");
     return findings;
   }
-  if (own->counters().initial_hash() != 0 && own->counters().initial_hash() != want.initial_hash) {
+  if (want.initial_hash != 0 && own->counters().initial_hash() != 0 &&
+      own->counters().initial_hash() != want.initial_hash) {
     problem(
         "its initial parameters are not those of this machine, from the same seed",
         "the builds or the processors compute differently; install the same build on all machines");

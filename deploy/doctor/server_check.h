@@ -17,7 +17,7 @@ struct WantedServer {
   std::string job_digest;
   uint64_t layout_hash = 0;
   // The hash of the shard's parameters before the first update.
-  uint64_t initial_hash = 0;
+  uint64_t initial_hash = 0;  // 0: not known
   std::string version;
 };
 

@@ -10,6 +10,7 @@
 #include "common/base/process.h"
 #include "common/codec/codec.h"
 #include "common/codec/selective_codec.h"
+#include "common/checkpoint/initial_file.h"
 #include "common/config/job_digest.h"
 #include "common/config/quantity.h"
 #include "common/keyset/subnet.h"
@@ -196,6 +197,8 @@ absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exch
 absl::Status Simulation::BuildServers(const ModelShape& shape) {
   const int count = static_cast<int>(job_.cluster().servers().count());
   const int shards = ShardCount(recipe_.placement, count);
+  TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const InitialFile> initial_file,
+                           OpenInitialFile(job_.model()));
   for (int rank = 0; rank < count; ++rank) {
     SimulatedServer::Options options;
     options.shard.shape = shape;
@@ -204,6 +207,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     options.shard.shard_count = shards;
     options.shard.placement = recipe_.placement;
     options.shard.seed = job_.seed();
+    options.shard.initial_file = initial_file;
     options.shard.kind = static_cast<int>(recipe_.payload);
     options.shard.codecs = recipe_.codecs;
     options.shard.policy = recipe_.make_policy();

@@ -46,6 +46,29 @@ TESSERA_VECTOR_CLONES void StatisticsBlock(const MatrixShape& shape, Columns col
   }
 }
 
+// Adds the rows to the columns' sums one after the other, so that it does not matter which of them come in one part.
+TESSERA_VECTOR_CLONES void AddBlockToSums(const MatrixShape& shape, Columns columns, const float* x,
+                                          double* sums) {
+  double* const pivot = sums + columns.begin;
+  double* const distances = pivot + shape.columns;
+  double* const squares = distances + shape.columns;
+  double distance_sum[kBlock];
+  double square_sum[kBlock];
+  std::copy_n(distances, columns.width, distance_sum);
+  std::copy_n(squares, columns.width, square_sum);
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    const float* from = x + row * shape.columns + columns.begin;
+#pragma omp simd
+    for (int64_t i = 0; i < columns.width; ++i) {
+      const double distance = static_cast<double>(from[i]) - pivot[i];
+      distance_sum[i] += distance;
+      square_sum[i] += distance * distance;
+    }
+  }
+  std::copy_n(distance_sum, columns.width, distances);
+  std::copy_n(square_sum, columns.width, squares);
+}
+
 // Computes y = max(floor, factor (x - mean) + shift), where no floor is minus infinity.
 TESSERA_VECTOR_CLONES void NormalizeBlock(const MatrixShape& shape, Columns columns, const float* x,
                                           const float* mean, const float* inverse_sigma,
@@ -157,6 +180,30 @@ void CpuBatchNorm::Statistics(const MatrixShape& shape, double epsilon, const fl
   ForBlocks(threads_, shape, [&](Columns columns) {
     StatisticsBlock(shape, columns, epsilon, x, mean, inverse_sigma);
   });
+}
+
+void CpuBatchNorm::AddToSums(const MatrixShape& shape, bool is_first, const float* x,
+                             double* sums) {
+  if (is_first) {
+    std::copy_n(x, shape.columns, sums);
+    std::fill_n(sums + shape.columns, 2 * shape.columns, 0.0);
+  }
+  ForBlocks(threads_, shape, [&](Columns columns) { AddBlockToSums(shape, columns, x, sums); });
+}
+
+void CpuBatchNorm::StatisticsOfSums(const MatrixShape& shape, double epsilon, const double* sums,
+                                    float* mean, float* inverse_sigma) {
+  const double share = 1.0 / static_cast<double>(shape.rows);
+  const double* const distances = sums + shape.columns;
+  const double* const squares = distances + shape.columns;
+  for (int64_t i = 0; i < shape.columns; ++i) {
+    const double offset = distances[i] * share;
+    const double variance = (squares[i] - distances[i] * offset) * share;
+    mean[i] = static_cast<float>(sums[i] + offset);
+    // A NaN stays one.
+    inverse_sigma[i] =
+        static_cast<float>(1.0 / std::sqrt((variance < 0.0 ? 0.0 : variance) + epsilon));
+  }
 }
 
 void CpuBatchNorm::Normalize(const MatrixShape& shape, const float* x, const float* mean,

@@ -21,6 +21,25 @@ void CudaBatchNorm::Statistics(const MatrixShape& shape, double epsilon, const f
                  static_cast<double*>(partial), &device_);
 }
 
+void CudaBatchNorm::AddToSums(const MatrixShape& shape, bool is_first, const float* x,
+                              double* sums) {
+  using Op = cuda::SampleSumsOp;
+  void* const partial = scratch_.Of(ColumnSumsBytes<Op>(shape));
+  if (partial == nullptr) return;
+  SumColumns<Op>(shape, {x, shape.columns, is_first, sums}, static_cast<double*>(partial),
+                 &device_);
+}
+
+void CudaBatchNorm::StatisticsOfSums(const MatrixShape& shape, double epsilon, const double* sums,
+                                     float* mean, float* inverse_sigma) {
+  using Op = cuda::SampleStatisticsOp;
+  if (shape.columns == 0) return;
+  // The sums behind the pivots lie as those of a single part.
+  const cuda::ColumnFinish<Op> finish{
+      {sums, shape.rows, epsilon, mean, inverse_sigma}, shape.columns, 1, sums + shape.columns};
+  device_.Launch(finish.blocks(), finish);
+}
+
 void CudaBatchNorm::Normalize(const MatrixShape& shape, const float* x, const float* mean,
                               const float* inverse_sigma, const Affine& affine, bool relu,
                               float* y) {

@@ -15,6 +15,9 @@ class CudaBatchNorm final : public BatchNormKernel {
 
   void Statistics(const MatrixShape& shape, double epsilon, const float* x, float* mean,
                   float* inverse_sigma) override;
+  void AddToSums(const MatrixShape& shape, bool is_first, const float* x, double* sums) override;
+  void StatisticsOfSums(const MatrixShape& shape, double epsilon, const double* sums, float* mean,
+                        float* inverse_sigma) override;
   void Normalize(const MatrixShape& shape, const float* x, const float* mean,
                  const float* inverse_sigma, const Affine& affine, bool relu, float* y) override;
   void Backward(const MatrixShape& shape, const BackwardInput& in, WriteMode mode, float* dscale,

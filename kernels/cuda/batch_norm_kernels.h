@@ -9,6 +9,16 @@
 
 namespace tessera::cuda {
 
+// The statistics of a column from its first value and the sums of the distances to it and of their squares.
+TESSERA_HOST_DEVICE inline void StoreStatistics(double pivot, const double* sums, int64_t rows,
+                                                double epsilon, float* mean, float* inverse_sigma) {
+  const double share = rows == 0 ? 0.0 : 1.0 / static_cast<double>(rows);
+  const double offset = sums[0] * share;
+  const double variance = (sums[1] - sums[0] * offset) * share;
+  *mean = static_cast<float>(pivot + offset);
+  *inverse_sigma = static_cast<float>(1.0 / std::sqrt((variance < 0.0 ? 0.0 : variance) + epsilon));
+}
+
 // One reading of x: sums of the distances to the column's first value, and of their squares. In f64
 // that is as good as distances to the mean unless the first value is a million deviations away.
 struct StatisticsOp {
@@ -32,12 +42,49 @@ struct StatisticsOp {
     sums[1] += distance * distance;
   }
   TESSERA_HOST_DEVICE void Finish(int64_t c, const double* sums) const {
-    const double share = rows == 0 ? 0.0 : 1.0 / static_cast<double>(rows);
-    const double offset = sums[0] * share;
-    const double variance = (sums[1] - sums[0] * offset) * share;
-    mean[c] = static_cast<float>(At(c).pivot + offset);
-    inverse_sigma[c] =
-        static_cast<float>(1.0 / std::sqrt((variance < 0.0 ? 0.0 : variance) + epsilon));
+    StoreStatistics(At(c).pivot, sums, rows, epsilon, mean + c, inverse_sigma + c);
+  }
+};
+
+// A part of a sample, added to `to`: [3, columns] of pivots, distances and squares.
+struct SampleSumsOp {
+  static constexpr int kSums = 2;
+  static constexpr int kIn = 1;
+  struct Column {
+    double pivot;
+  };
+  const float* x;
+  int64_t columns;
+  bool is_first;
+  double* to;
+  TESSERA_HOST_DEVICE Column At(int64_t c) const {
+    return {is_first ? static_cast<double>(x[c]) : to[c]};
+  }
+  TESSERA_HOST_DEVICE void Load(int64_t i, float* v) const { v[0] = x[i]; }
+  TESSERA_HOST_DEVICE void Add(const Column& column, const float* v, double* sums) const {
+    const double distance = static_cast<double>(v[0]) - column.pivot;
+    sums[0] += distance;
+    sums[1] += distance * distance;
+  }
+  TESSERA_HOST_DEVICE void Finish(int64_t c, const double* sums) const {
+    if (is_first) to[c] = static_cast<double>(x[c]);
+    for (int s = 0; s < kSums; ++s) {
+      double* const sum = to + (s + 1) * columns + c;
+      *sum = is_first ? sums[s] : *sum + sums[s];
+    }
+  }
+};
+
+// The statistics of a whole sample from its sums, which are those of SampleSumsOp.
+struct SampleStatisticsOp {
+  static constexpr int kSums = 2;
+  const double* pivots;
+  int64_t rows;
+  double epsilon;
+  float* mean;
+  float* inverse_sigma;
+  TESSERA_HOST_DEVICE void Finish(int64_t c, const double* sums) const {
+    StoreStatistics(pivots[c], sums, rows, epsilon, mean + c, inverse_sigma + c);
   }
 };
 

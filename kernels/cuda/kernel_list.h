@@ -33,6 +33,8 @@
   X(ClearColumns)                                    \
   X(ColumnFinish<BackwardSumsOp>)                    \
   X(ColumnFinish<GroupNormSumsOp>)                   \
+  X(ColumnFinish<SampleStatisticsOp>)                \
+  X(ColumnFinish<SampleSumsOp>)                      \
   X(ColumnFinish<StatisticsOp>)                      \
   X(ColumnFinish<SumOp>)                             \
   X(ColumnMap<BackwardValuesOp, false>)              \
@@ -43,6 +45,7 @@
   X(ColumnMap<NormalizeOp, true>)                    \
   X(ColumnSums<BackwardSumsOp>)                      \
   X(ColumnSums<GroupNormSumsOp>)                     \
+  X(ColumnSums<SampleSumsOp>)                        \
   X(ColumnSums<StatisticsOp>)                        \
   X(ColumnSums<SumOp>)                               \
   X(CopyTiles)                                       \

@@ -2,6 +2,8 @@
 #ifndef TESSERA_SERVER_CONTROL_DIGEST_CHECK_H_
 #define TESSERA_SERVER_CONTROL_DIGEST_CHECK_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "server/control/job_facts.h"
@@ -13,6 +15,9 @@ namespace tessera {
 //                     says what to do
 absl::Status CheckDigest(absl::string_view where, absl::string_view digest, absl::string_view text,
                          const JobFacts& facts);
+
+// `sum` is ServerHello.initial_sum. kInvalidArgument: the server would begin with other values than the coordinator.
+absl::Status CheckInitialSum(absl::string_view where, uint64_t sum, const JobFacts& facts);
 
 }  // namespace tessera
 

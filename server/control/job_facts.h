@@ -39,6 +39,8 @@ struct JobFacts {
   std::string version;
   uint64_t layout_hash = 0;
   uint64_t seed = 0;
+  // InitialFile::sum of the values that it begins with; 0: they are random, or a checkpoint's.
+  uint64_t initial_sum = 0;
   int servers = 1;
   // Workers that the job waits for before it starts.
   int workers = 1;

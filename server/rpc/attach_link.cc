@@ -27,6 +27,7 @@ v1::ServerHello HelloOf(const AttachOptions& options) {
   hello.set_lead_term(options.lead_term);
   hello.set_job_digest(options.job_digest);
   hello.set_job_text(options.job_text);
+  hello.set_initial_sum(options.initial_sum);
   hello.set_address(options.address);
   hello.set_layout_hash(options.shard->traits().layout_hash);
   hello.set_parameter_bytes(options.shard->traits().slices.bytes());

@@ -32,8 +32,9 @@ struct AttachOptions {
   // Where the job keeps standbys: ServerHello.lead_term.
   uint64_t lead_term = 0;
   std::string job_digest;
-  // ServerHello.job_text.
+  // ServerHello.job_text and initial_sum.
   std::string job_text;
+  uint64_t initial_sum = 0;
   std::string address;
   absl::Duration lease_timeout;
   // Outlives the link.

@@ -73,6 +73,8 @@ class Shard {
   using Removed = RemovedMember;
 
   explicit Shard(Options options);
+  // Whether the values that it was made with could be read, without which it is of no use (InitialFile).
+  const absl::Status& initial() const { return state_.initial; }
 
   // --- exchanges ---
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "common/base/ids.h"
+#include "common/checkpoint/initial_file.h"
 #include "common/codec/codec.h"
 #include "common/consistency/policy.h"
 #include "common/keyset/core_share.h"
@@ -24,6 +25,8 @@ struct ShardOptions {
   ShardId shard;
   int shard_count = 1;
   uint64_t seed = 0;
+  // The values that the shard begins with, in place of those that follow from the seed; nullptr: those.
+  std::shared_ptr<const InitialFile> initial_file;
   // The payload that the job's method sends, and how values are written.
   int kind = 0;
   CodecChoice codecs;

@@ -37,7 +37,9 @@ ShardState::ShardState(ShardOptions options)
       stage(policy.get(), &members.plan(), limits.staging_bytes, traits.slices.bytes()) {
   // A core is selected from the initial values at once.
   if (!options.awaits_load || options.core) {
-    FillInitial(traits.shape, traits.slices, traits.seed, &store);
+    // Values that are loaded replace these, whatever they are.
+    const InitialFile* const file = options.awaits_load ? nullptr : options.initial_file.get();
+    initial = FillInitial({traits.shape, traits.seed, file}, traits.slices, &store);
     counters.initial_hash = HashOf(store, traits.slices);
   }
   // Forms see members through these functions only, and cannot change them.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/consistency/policy.h"
@@ -60,6 +61,7 @@ struct ShardState {
   int64_t open_folds = 0;         // pushes folded since the last commit
   uint64_t pending_examples = 0;  // rows behind them
   bool is_loaded = false;
+  absl::Status initial;    // whether the initial values could be read
   ShardCounters counters;  // but for what its parts count
 };
 

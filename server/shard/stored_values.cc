@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "common/base/check.h"
+
 namespace tessera {
 namespace {
 
@@ -14,8 +16,17 @@ uint64_t HashOfRow(const Slice& slice, int64_t row, const float* values) {
 
 }  // namespace
 
-void FillInitial(const ModelShape& shape, const ShardSlices& slices, uint64_t seed,
-                 BlockStore* store) {
+absl::Status InitialValues::FillRows(int parameter, int64_t row_begin, int64_t row_end,
+                                     float* out) const {
+  if (file != nullptr && parameter < file->parameters()) {
+    return file->FillRows(parameter, row_begin, row_end, out);
+  }
+  FillInitialRows(shape.parameters[parameter], parameter, seed, row_begin, row_end, out);
+  return absl::OkStatus();
+}
+
+absl::Status FillInitial(const InitialValues& values, const ShardSlices& slices,
+                         BlockStore* store) {
   int block = 0;
   for (const Slice& slice : slices.slices) {
     const int64_t slice_end = slice.offset + slice.size();
@@ -23,22 +34,21 @@ void FillInitial(const ModelShape& shape, const ShardSlices& slices, uint64_t se
     for (; block < store->block_count() && store->offset(block) < slice_end; ++block) {
       const BlockStore::Rewrite write = store->BeginRewrite(block);
       const int64_t rows = write.size / slice.columns;
-      FillInitialRows(shape.parameters[slice.parameter], slice.parameter, seed, row, row + rows,
-                      write.out);
+      TESSERA_RETURN_IF_ERROR(values.FillRows(slice.parameter, row, row + rows, write.out));
       row += rows;
     }
   }
+  return absl::OkStatus();
 }
 
-uint64_t InitialHash(const ModelShape& shape, const ShardSlices& slices, uint64_t seed) {
+absl::StatusOr<uint64_t> InitialHash(const InitialValues& values, const ShardSlices& slices) {
   uint64_t sum = 0;
-  std::vector<float> values;
+  std::vector<float> in_row;
   for (const Slice& slice : slices.slices) {
-    values.resize(slice.columns);
+    in_row.resize(slice.columns);
     for (int64_t row = slice.row_begin; row < slice.row_end; ++row) {
-      FillInitialRows(shape.parameters[slice.parameter], slice.parameter, seed, row, row + 1,
-                      values.data());
-      sum += HashOfRow(slice, row, values.data());
+      TESSERA_RETURN_IF_ERROR(values.FillRows(slice.parameter, row, row + 1, in_row.data()));
+      sum += HashOfRow(slice, row, in_row.data());
     }
   }
   return sum;

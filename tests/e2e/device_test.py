@@ -137,7 +137,7 @@ class Device(Test):
                 job["train"]["precision"] = precision
                 worker = Process(self, "worker " + precision, [PLAYED, "--job", write_job(self, job), "--coordinator",
                                                                "127.0.0.1:9"], {"PLAYED_GPU": "cudnn=100000"})
-                found = re.search(r" \+ convolutions and calibration (\d+) ", worker.expect_exit(2))
+                found = re.search(r" \+ convolutions (\d+) ", worker.expect_exit(2))
                 needs[precision] = int(found.group(1))
         # The workspace that cuDNN may have, which is not asked for in f32.
         workspace = 64 << 20

@@ -72,10 +72,16 @@ void BatchNormStage::EvaluateColumns(const UnitColumns& columns, const float* x,
                                   constants + image_.channels + first, affine, relu_, y);
 }
 
-void BatchNormStage::Calibrate(const UnitColumns& columns, const float* x, float* constants) {
+void BatchNormStage::AddToSums(const UnitColumns& columns, bool is_first, const float* x,
+                               double* sums) {
+  backend_.batch_norm().AddToSums(columns.matrix, is_first, x, sums);
+}
+
+void BatchNormStage::FindConstants(const UnitColumns& columns, const double* sums,
+                                   float* constants) {
   const int64_t first = columns.first;
-  backend_.batch_norm().Statistics(columns.matrix, epsilon_, x, constants + first,
-                                   constants + image_.channels + first);
+  backend_.batch_norm().StatisticsOfSums(columns.matrix, epsilon_, sums, constants + first,
+                                         constants + image_.channels + first);
 }
 
 }  // namespace tessera

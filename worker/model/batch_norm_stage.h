@@ -29,7 +29,8 @@ class BatchNormStage final : public Stage {
   void Evaluate(int64_t rows, const StageInputs& x, const float* constants, float* y) override;
   void EvaluateColumns(const UnitColumns& columns, const float* x, const float* constants,
                        float* y) override;
-  void Calibrate(const UnitColumns& columns, const float* x, float* constants) override;
+  void AddToSums(const UnitColumns& columns, bool is_first, const float* x, double* sums) override;
+  void FindConstants(const UnitColumns& columns, const double* sums, float* constants) override;
 
  private:
   BatchNormStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend);

@@ -1,13 +1,11 @@
 #include "worker/model/network_evaluation.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "worker/model/buffer_plan.h"
+#include "worker/model/calibration.h"
 #include "worker/model/model_loss.h"
-#include "worker/model/network_memory.h"
 
 namespace tessera {
 
@@ -27,8 +25,7 @@ NetworkEvaluation::NetworkEvaluation(const v1::Model& model, const NetworkPlan& 
                                      Backend& backend)
     : model_(model),
       plan_(plan),
-      batch_max_(options.batch_max),
-      reads_sparse_(options.sparse_input),
+      options_(options),
       input_(input),
       stages_(stages),
       steps_(steps),
@@ -55,7 +52,7 @@ const float* NetworkEvaluation::Forward(const Batch& staged, absl::Span<const fl
   for (int i = 0; i < count; ++i) {
     if (plan_.stages[i].is_off_in_evaluation()) continue;
     float* const y = activations_.output(i);
-    if (i == 0 && reads_sparse_) {
+    if (i == 0 && options_.sparse_input) {
       stages_.sparse_first()->Forward(staged.rows, staged.sparse, y);
     } else {
       stages_.stage(i).Evaluate(staged.rows, activations_.inputs(i, staged.inputs), own, y);
@@ -96,114 +93,16 @@ absl::StatusOr<Scores> NetworkEvaluation::Score(const Batch& batch,
   return ScoresOf(*stages_.sums_view().data(), batch.rows * plan_.shape.places());
 }
 
-std::vector<NetworkEvaluation::Chunk> NetworkEvaluation::ChunksOf(
-    absl::Span<const Batch> sample) const {
-  std::vector<Chunk> chunks;
-  for (const Batch& batch : sample) {
-    for (int64_t row = 0; row < batch.rows; row += batch_max_) {
-      chunks.push_back(
-          {batch.inputs + row * plan_.shape.inputs(), std::min(batch_max_, batch.rows - row)});
-    }
-  }
-  return chunks;
-}
-
-void NetworkEvaluation::FirstOfSparse(absl::Span<const Batch> sample, float* y) {
-  for (const Batch& batch : sample) {
-    for (int64_t row = 0; row < batch.rows; row += batch_max_) {
-      const int64_t rows = std::min(batch_max_, batch.rows - row);
-      SparseRows x = batch.sparse;
-      x.begin += row;
-      stages_.sparse_first()->Forward(rows, x, y);
-      y += rows * plan_.stages[0].outputs;
-    }
-  }
-}
-
-void NetworkEvaluation::FirstOfChunks(const std::vector<Chunk>& chunks, float* y) {
-  for (const Chunk& chunk : chunks) {
-    stages_.stage(0).Evaluate(chunk.rows, {&chunk.values, 1}, nullptr, y);
-    y += chunk.rows * plan_.stages[0].outputs;
-  }
-}
-
-void NetworkEvaluation::EvaluateInChunks(int i, int64_t rows, const StageInputs& x, float* y) {
-  const StagePlan& plan = plan_.stages[i];
-  std::vector<const float*> from(x.begin(), x.end());
-  for (int64_t row = 0; row < rows; row += batch_max_) {
-    for (size_t k = 0; k < from.size(); ++k) {
-      const int read = plan.reads[k];
-      const int64_t width =
-          read == kNetworkInput ? plan_.shape.inputs() : plan_.stages[read].outputs;
-      from[k] = x[k] + row * width;
-    }
-    stages_.stage(i).Evaluate(std::min(batch_max_, rows - row), from, nullptr,
-                              y + row * plan.outputs);
-  }
-}
-
-absl::StatusOr<std::vector<float>> NetworkEvaluation::Calibrate(absl::Span<const Batch> sample) {
+absl::StatusOr<std::vector<float>> NetworkEvaluation::Calibrate(ExampleSource* sample) {
   TESSERA_RETURN_IF_ERROR(CheckWhole());
   if (plan_.constants == 0) return std::vector<float>();
-  int64_t rows = 0;
-  for (const Batch& batch : sample) {
-    if (batch.rows > 0) TESSERA_RETURN_IF_ERROR(input_.CheckInputs(batch));
-    rows += batch.rows;
-  }
-  if (rows == 0) {
+  if (sample->count() == 0) {
     return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
   }
-
-  Memory& memory = backend_.memory();
-  const bool reads_in_place = CalibratesInPlace(plan_) && memory.host_addressable();
-  const bool copies_inputs = !reads_in_place && !reads_sparse_;
-  const ForwardBuffers buffers = CalibrationBuffersOf(plan_, copies_inputs);
-  std::vector<Buffer<float>> held;
-  for (const int64_t width : buffers.widths) {
-    TESSERA_ASSIGN_OR_RETURN(Buffer<float> buffer, Buffer<float>::Create(memory, rows * width));
-    held.push_back(std::move(buffer));
-  }
-  const auto address = [&](int buffer) {
-    return buffer == kNetworkInput ? nullptr : held[buffer].data();
-  };
-  const std::vector<Chunk> chunks = reads_sparse_ ? std::vector<Chunk>() : ChunksOf(sample);
-  float* const input = address(buffers.input);
-  if (copies_inputs) {
-    float* to = input;
-    for (const Chunk& chunk : chunks) {
-      const int64_t values = chunk.rows * plan_.shape.inputs();
-      memory.CopyIn(chunk.values, values * static_cast<int64_t>(sizeof(float)), to);
-      to += values;
-    }
-  }
-  std::vector<float*> outputs;
-  for (const int buffer : buffers.outputs) outputs.push_back(address(buffer));
-  ActivationAddresses activations(plan_.stages, outputs);
-  float* constants = constants_.data();
-  for (int i = 0; i < static_cast<int>(outputs.size()); ++i) {
-    const StagePlan& plan = plan_.stages[i];
-    if (plan.is_off_in_evaluation()) continue;
-    if (i == 0 && reads_sparse_) {
-      FirstOfSparse(sample, outputs[0]);
-      continue;
-    }
-    if (i == 0 && reads_in_place) {
-      FirstOfChunks(chunks, outputs[0]);
-      continue;
-    }
-    const StageInputs x = activations.inputs(i, input);
-    if (!plan.is_elementwise()) {
-      EvaluateInChunks(i, rows, x, outputs[i]);
-      continue;
-    }
-    const Image& image = plan.map.from;
-    const UnitColumns columns{{rows * image.positions(), image.channels}, 0};
-    stages_.stage(i).Calibrate(columns, x[0], constants);
-    stages_.stage(i).EvaluateColumns(columns, x[0], constants, outputs[i]);
-    constants += plan.constants();
-  }
+  Calibration calibration(plan_, options_, input_, stages_, constants_.data(), backend_);
+  TESSERA_RETURN_IF_ERROR(calibration.Run(sample));
   std::vector<float> result(plan_.constants);
-  memory.CopyOut(constants_.data(), constants_.bytes(), result.data());
+  backend_.memory().CopyOut(constants_.data(), constants_.bytes(), result.data());
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return result;
 }

@@ -14,6 +14,7 @@
 #include "proto/job.pb.h"
 #include "worker/model/activation_addresses.h"
 #include "worker/model/batch.h"
+#include "worker/model/example_source.h"
 #include "worker/model/network_input.h"
 #include "worker/model/network_options.h"
 #include "worker/model/network_stages.h"
@@ -36,12 +37,13 @@ class NetworkEvaluation {
 
   // The constants of every batch norm, over all rows of the sample together: stage by stage its
   // means, then as many 1/sqrt(variance + epsilon). Each layer sees the layers before it as
-  // evaluation does. Empty for a model without batch norm. Holds the activations of one layer for
-  // the whole sample meanwhile.
+  // evaluation does. Empty for a model without batch norm. Reads the rows in pieces of batch_max, once or more
+  // (calibration.h), and takes NetworkMemory's calibration_bytes meanwhile.
   //   kInvalidArgument     the sample has no rows, or rows without inputs
   //   kFailedPrecondition  the network is a half
   //   kResourceExhausted   no memory
-  absl::StatusOr<std::vector<float>> Calibrate(absl::Span<const Batch> sample);
+  // and the source's failure.
+  absl::StatusOr<std::vector<float>> Calibrate(ExampleSource* sample);
 
   // Forward without dropout, with Calibrate's constants. kInvalidArgument as NetworkInput::Take, and for
   // constants of another number. kFailedPrecondition: the network is a half.
@@ -61,23 +63,10 @@ class NetworkEvaluation {
   absl::Status CheckConstants(absl::string_view what, absl::Span<const float> constants) const;
   // The last layer's outputs of a batch that was taken, in device memory.
   const float* Forward(const Batch& staged, absl::Span<const float> constants);
-  // Rows that one product takes.
-  struct Chunk {
-    const float* values;
-    int64_t rows;
-  };
-  // The rows of each batch of the sample, in chunks of batch_max.
-  std::vector<Chunk> ChunksOf(absl::Span<const Batch> sample) const;
-  // The first stage's outputs for all rows of the sample, where they are sparse or lie in chunks.
-  void FirstOfSparse(absl::Span<const Batch> sample, float* y);
-  void FirstOfChunks(const std::vector<Chunk>& chunks, float* y);
-  // A stage that is not elementwise, on `rows` rows, batch_max at a time.
-  void EvaluateInChunks(int i, int64_t rows, const StageInputs& x, float* y);
 
   const v1::Model& model_;
   const NetworkPlan& plan_;
-  const int64_t batch_max_;
-  const bool reads_sparse_;
+  const NetworkOptions options_;
   NetworkInput& input_;
   NetworkStages& stages_;
   const TrainingSteps* const steps_;

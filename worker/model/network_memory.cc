@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "common/base/check.h"
 #include "kernels/bf16.h"
@@ -13,6 +14,10 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kBf16Bytes = sizeof(Bf16);
+
+// What is kept of a piece behind one pass takes so many pages at most, which are no smaller than that.
+constexpr int64_t kPagesOfPiece = 16;
+constexpr int64_t kPageFloatsMin = 1024;
 
 GraphNode NodeOf(const StagePlan& stage) {
   GraphNode node;
@@ -53,6 +58,25 @@ int64_t Sum(const std::vector<int64_t>& widths) {
   return std::accumulate(widths.begin(), widths.end(), int64_t{0});
 }
 
+int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Lets calibration take its turn in the buffers, too.
+void AddCalibration(const NetworkPlan& plan, NetworkBuffers* buffers) {
+  CalibrationPlan calibration = CalibrationPlanOf(plan.stages);
+  const std::vector<int64_t> own = std::move(calibration.widths);
+  const std::vector<int> places = ShareBuffers(own, &buffers->widths);
+  const auto place = [&places](int* buffer) {
+    if (*buffer >= 0) *buffer = places[*buffer];
+  };
+  for (int& output : calibration.outputs) place(&output);
+  for (CalibrationPass& pass : calibration.passes) {
+    for (KeptValue& value : pass.kept) place(&value.buffer);
+  }
+  calibration.widths.assign(buffers->widths.size(), 0);
+  for (size_t i = 0; i < own.size(); ++i) calibration.widths[places[i]] = own[i];
+  buffers->calibration = std::move(calibration);
+}
+
 }  // namespace
 
 NetworkBuffers BuffersOf(const NetworkPlan& plan, bool trains) {
@@ -71,25 +95,30 @@ NetworkBuffers BuffersOf(const NetworkPlan& plan, bool trains) {
     if (output != kNetworkInput) output = places[output];
   }
   buffers.evaluated = std::move(evaluation.outputs);
+  AddCalibration(plan, &buffers);
   return buffers;
 }
 
-bool CalibratesInPlace(const NetworkPlan& plan) {
-  int64_t readers = 0;
-  for (const StagePlan& stage : plan.stages) {
-    readers += std::count(stage.reads.begin(), stage.reads.end(), kNetworkInput);
+CalibrationRoom CalibrationRoomOf(const NetworkBuffers& buffers, int64_t batch_max, int64_t rows,
+                                  int64_t bytes_max) {
+  CalibrationRoom room;
+  const int64_t pieces = (rows + batch_max - 1) / batch_max;
+  const int64_t kept = batch_max * buffers.calibration.kept_floats_max();
+  if (pieces < 2 || kept == 0) return room;
+  room.page_floats = std::max(kPageFloatsMin, Quotient(kept, kPagesOfPiece));
+  int64_t free_pages = 0;
+  for (size_t i = 0; i < buffers.widths.size(); ++i) {
+    const int64_t unused = buffers.widths[i] - buffers.calibration.widths[i];
+    free_pages += batch_max * unused / room.page_floats;
   }
-  return readers == 1 && !plan.stages.front().is_elementwise();
+  const int64_t pages_max = bytes_max / kFloatBytes / room.page_floats;
+  const int64_t wanted = pieces * Quotient(kept, room.page_floats);
+  const int64_t more = std::min(std::max<int64_t>(0, wanted - free_pages), pages_max);
+  room.more_floats = more * room.page_floats;
+  return room;
 }
 
-ForwardBuffers CalibrationBuffersOf(const NetworkPlan& plan, bool copies_inputs) {
-  std::vector<GraphNode> nodes = EvaluationGraphOf(plan);
-  int64_t constants = 0;
-  size_t end = 0;
-  while (constants < plan.constants) constants += plan.stages[end++].constants();
-  nodes.resize(end);
-  return PlanForward(nodes, copies_inputs ? plan.shape.inputs() : 0);
-}
+int64_t CalibrationSums(const NetworkPlan& plan) { return plan.constants / 2 * 3; }
 
 int64_t KeptFloats(const NetworkPlan& plan, int64_t batch_max, bool trains) {
   int64_t floats = 0;
@@ -131,11 +160,15 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
                              KeptFloats(plan, batch_max, /*trains=*/false);
   memory.evaluation_bytes =
       (arrays + evaluation) * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));
-  if (plan.constants > 0) {
-    const bool copies_inputs = !CalibratesInPlace(plan) && !sparse_input;
-    memory.calibration_bytes =
-        calibration_rows * Sum(CalibrationBuffersOf(plan, copies_inputs).widths) * kFloatBytes;
-  }
+  if (plan.constants == 0 || calibration_rows == 0) return memory;
+  const auto calibration = [&](bool trains) {
+    const CalibrationRoom room =
+        CalibrationRoomOf(BuffersOf(plan, trains), batch_max, calibration_rows);
+    return CalibrationSums(plan) * static_cast<int64_t>(sizeof(double)) +
+           room.more_floats * kFloatBytes;
+  };
+  memory.calibration_bytes = calibration(/*trains=*/true);
+  memory.evaluation_calibration_bytes = calibration(/*trains=*/false);
   return memory;
 }
 

@@ -8,6 +8,8 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "worker/model/buffer_plan.h"
+#include "worker/model/calibration_plan.h"
+#include "worker/model/network_options.h"
 #include "worker/model/plan.h"
 
 namespace tessera {
@@ -18,14 +20,22 @@ struct NetworkBuffers {
   TrainingBuffers training;     // empty for a network that only evaluates
   // By stage: the buffer of its output in evaluation, or kNetworkInput. Empty for a half, which only trains.
   std::vector<int> evaluated;
+  // Calibration's, whose widths are by buffer of these: the floats of an example that it takes of each. Empty for a
+  // half, and where there is nothing to calibrate.
+  CalibrationPlan calibration;
 };
 NetworkBuffers BuffersOf(const NetworkPlan& plan, bool trains);
 
-// Whether calibration may read the sample where it lies: only the first stage does so, and it writes elsewhere.
-bool CalibratesInPlace(const NetworkPlan& plan);
-// Calibration sends all its rows from stage to stage, up to the last one that has constants: the buffers that it
-// does so in. `copies_inputs`: the rows' inputs come into one of them.
-ForwardBuffers CalibrationBuffersOf(const NetworkPlan& plan, bool copies_inputs);
+// The room for what a calibration of so many rows keeps.
+struct CalibrationRoom {
+  int64_t page_floats = 0;  // of an ActivationStore; 0: nothing need be kept
+  int64_t more_floats = 0;  // besides what lies free in the buffers
+};
+// `bytes_max` as NetworkOptions::calibration_store_bytes.
+CalibrationRoom CalibrationRoomOf(const NetworkBuffers& buffers, int64_t batch_max, int64_t rows,
+                                  int64_t bytes_max = kCalibrationStoreBytes);
+// The f64 sums that constants follow from: a pivot, distances and squares for each mean and 1/sigma.
+int64_t CalibrationSums(const NetworkPlan& plan);
 
 // Floats that the stages of a network allocate for themselves.
 int64_t KeptFloats(const NetworkPlan& plan, int64_t batch_max, bool trains);
@@ -35,8 +45,9 @@ struct NetworkMemory {
   int64_t held_bytes = 0;
   // What a network that evaluates only holds.
   int64_t evaluation_bytes = 0;
-  // More while Calibrate runs.
+  // More while Calibrate runs, of a network that trains and of one that evaluates only.
   int64_t calibration_bytes = 0;
+  int64_t evaluation_calibration_bytes = 0;
 };
 
 // All that a Network allocates for `batch_max` rows. Besides, oneDNN keeps its generated code and

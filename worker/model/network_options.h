@@ -9,6 +9,10 @@
 
 namespace tessera {
 
+// What calibration allocates at most for activations that it keeps from pass to pass, besides the buffers that only
+// training uses: room for all of a small network's, and for some pieces of a large one's.
+constexpr int64_t kCalibrationStoreBytes = int64_t{256} << 20;
+
 struct NetworkOptions {
   int64_t batch_max = 0;
   Precision precision = Precision::kF32;
@@ -27,6 +31,9 @@ struct NetworkOptions {
   bool fetches_gradients = false;
   // A half of the model, which only trains, on whole minibatches of dense rows; none: the whole (HalfOf).
   std::optional<LayerRange> layers = std::nullopt;
+
+  // In place of kCalibrationStoreBytes. What calibration finds does not depend on it.
+  int64_t calibration_store_bytes = kCalibrationStoreBytes;
 
   bool trains() const { return !evaluates_only; }
 };

@@ -76,13 +76,20 @@ class Stage {
   // evaluation it is not called. Other stages want y apart from x.
   virtual void Evaluate(int64_t rows, const StageInputs& x, const float* constants, float* y) = 0;
 
-  // What only elementwise stages have, which work on some of their units at a time as well. Calibrate writes the
-  // constants of these units, among those of all units of the stage.
+  // What only elementwise stages have, which work on some of their units at a time as well.
   virtual void EvaluateColumns(const UnitColumns& columns, const float* x, const float* constants,
                                float* y) {
     TESSERA_CHECK(false);
   }
-  virtual void Calibrate(const UnitColumns& columns, const float* x, float* constants) {}
+  // What only stages with constants have: adds these rows of a sample to the sums of these units (BatchNormKernel), or
+  // begins them; and writes the units' constants, among those of all units of the stage, once the sums are those of
+  // so many rows.
+  virtual void AddToSums(const UnitColumns& columns, bool is_first, const float* x, double* sums) {
+    TESSERA_CHECK(false);
+  }
+  virtual void FindConstants(const UnitColumns& columns, const double* sums, float* constants) {
+    TESSERA_CHECK(false);
+  }
 };
 
 }  // namespace tessera

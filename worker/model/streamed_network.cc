@@ -132,6 +132,7 @@ int64_t StreamedNetwork::MemoryNeeded(const NetworkPlan& plan, const Options& op
   const int64_t pass = std::max(calibrates, SizesOf(nodes, options, examples, true).floats());
   const int64_t kept = KeptFloats(plan, options.batch_max, /*trains=*/false);
   return (HeldFloats(plan) + plan.constants + kept + pass) * kFloatBytes +
+         CalibrationSums(plan) * static_cast<int64_t>(sizeof(double)) +
          static_cast<int64_t>(sizeof(LossSums));
 }
 
@@ -169,6 +170,8 @@ absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factor
   if (sums_.size() == 0) {
     TESSERA_ASSIGN_OR_RETURN(held_, Buffer<float>::Create(memory, HeldFloats(plan_)));
     TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
+    TESSERA_ASSIGN_OR_RETURN(calibration_sums_,
+                             Buffer<double>::Create(memory, CalibrationSums(plan_)));
     TESSERA_ASSIGN_OR_RETURN(sums_, Buffer<LossSums>::Create(memory, 1));
     TESSERA_ASSIGN_OR_RETURN(held_view_,
                              HostView<float>::Create(memory, held_.data(), held_.size()));
@@ -399,7 +402,10 @@ void StreamedNetwork::ApplyElementwise(const StagePlan& plan, const UnitColumns&
                                        float* y) {
   if (plan.is_off_in_evaluation()) return;
   Stage& stage = StageOf(plan);
-  if (calibrates) stage.Calibrate(columns, x, constants);
+  if (calibrates && plan.constants() > 0) {
+    stage.AddToSums(columns, /*is_first=*/true, x, calibration_sums_.data());
+    stage.FindConstants(columns, calibration_sums_.data(), constants);
+  }
   stage.EvaluateColumns(columns, x, constants, y);
 }
 

@@ -25,20 +25,10 @@
 #include "worker/model/batch.h"
 #include "worker/model/batch_staging.h"
 #include "worker/model/buffer_plan.h"
+#include "worker/model/example_source.h"
 #include "worker/model/plan.h"
 
 namespace tessera {
-
-// Examples, made into batches when they are needed, many times over.
-class ExampleSource {
- public:
-  virtual ~ExampleSource() = default;
-  virtual int64_t count() const = 0;
-  // Examples [begin, begin + count), without labels or targets, or with them. The batch lives until
-  // the next call.
-  virtual Batch Inputs(int64_t begin, int64_t count) = 0;
-  virtual Batch Labelled(int64_t begin, int64_t count) = 0;
-};
 
 // Calibrate and Score give what a whole Network gives: to the bit, but for what a matrix product
 // rounds otherwise when it has fewer columns. All in f32.
@@ -159,6 +149,7 @@ class StreamedNetwork {
   // By stage of the plan; null for those that work by rows.
   std::vector<std::unique_ptr<Stage>> stages_;
   Buffer<float> constants_;
+  Buffer<double> calibration_sums_;  // of one stage's units
   Buffer<LossSums> sums_;
   HostView<LossSums> sums_view_;
 };

@@ -12,6 +12,19 @@ namespace {
 // Evaluation goes through the rows in batches of at least this many, as it has no minibatch to respect, or of so many
 // places of sequences, unless the job says that memory is too small for a minibatch.
 constexpr int64_t kEvaluationBatchMin = 128;
+// Of images so many that they have this many values: large ones keep a machine busy without more, and their activations
+// would take gigabytes.
+constexpr int64_t kEvaluationImageValues = int64_t{1} << 20;
+
+int64_t EvaluationRowsMin(const v1::Model& model) {
+  if (model.has_tokens()) {
+    return std::max<int64_t>(1, kEvaluationBatchMin / model.tokens().context());
+  }
+  if (model.input_size() != 3) return kEvaluationBatchMin;
+  int64_t values = 1;
+  for (const int64_t extent : model.input()) values *= extent;
+  return std::min(kEvaluationBatchMin, std::max<int64_t>(1, kEvaluationImageValues / values));
+}
 
 int ThreadsOf(const v1::Job& job) {
   return std::max<int>(1, static_cast<int>(job.cluster().threads()));
@@ -59,9 +72,7 @@ int64_t PieceRows(const v1::Job& job) {
 
 int64_t BatchRowsMax(const v1::Job& job) {
   const int64_t piece = PieceRows(job);
-  if (piece < job.train().batch_size()) return piece;
-  const int64_t places = job.model().has_tokens() ? job.model().tokens().context() : 1;
-  return std::max(piece, kEvaluationBatchMin / places);
+  return piece < job.train().batch_size() ? piece : std::max(piece, EvaluationRowsMin(job.model()));
 }
 
 BatchRows::BatchRows(const v1::Job& job, const InputRows& input)
@@ -70,14 +81,13 @@ BatchRows::BatchRows(const v1::Job& job, const InputRows& input)
       sparse_(input.sparse),
       threads_(ThreadsOf(job)) {}
 
-int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,
-                                int64_t calibration_rows) {
+int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape,
+                                const InputRows& input) {
   const int64_t batch = BatchRowsMax(job);
   // Each place of a row of tokens has a label, and none has targets.
   const int64_t kinds =
       job.model().has_tokens() ? job.model().tokens().context() : shape.outputs() + 1;
-  // Nobody reads the labels of calibration rows.
-  return InputBytes(job, shape, input, std::max(batch, calibration_rows)) +
+  return InputBytes(job, shape, input, batch) +
          batch * kinds * static_cast<int64_t>(sizeof(float));
 }
 
@@ -154,10 +164,8 @@ Batch BatchRows::FillPiece(const Dataset& data, absl::Span<const uint32_t> minib
 absl::StatusOr<std::vector<float>> BatchRows::Calibrate(Network* network, const Dataset& data,
                                                         absl::Span<const uint32_t> rows) {
   if (network->plan().constants == 0) return std::vector<float>();
-  data.Expect(rows, std::nullopt);
-  const Batch batch = FillInputs(data, rows);
-  TESSERA_RETURN_IF_ERROR(data.status());
-  return network->evaluation().Calibrate(absl::MakeConstSpan(&batch, 1));
+  RowExamples examples(this, &data, rows);
+  return network->evaluation().Calibrate(&examples);
 }
 
 absl::StatusOr<Scores> BatchRows::Score(Network* network, const Dataset& data,

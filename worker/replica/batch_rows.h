@@ -12,8 +12,8 @@
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/model/batch.h"
+#include "worker/model/example_source.h"
 #include "worker/model/network.h"
-#include "worker/model/streamed_network.h"
 
 namespace tessera {
 
@@ -39,10 +39,8 @@ class BatchRows {
  public:
   BatchRows(const v1::Job& job, const InputRows& input);
 
-  // Bytes of the buffers for batches and for one of `calibration_rows` inputs, and of the scratch
-  // of products with them.
-  static int64_t MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input,
-                              int64_t calibration_rows);
+  // Bytes of the buffers for batches, and of the scratch of products with them.
+  static int64_t MemoryNeeded(const v1::Job& job, const ModelShape& shape, const InputRows& input);
 
   // `rows` of `data`, and what they are, in `place` or buffers of its own. The batch lives until the next
   // call of a method, or as long as its place.
@@ -92,11 +90,14 @@ class RowExamples final : public ExampleSource {
       : batches_(*batches), data_(*data), rows_(rows) {}
   int64_t count() const override { return static_cast<int64_t>(rows_.size()); }
   Batch Inputs(int64_t begin, int64_t count) override {
+    data_.Expect(rows_.subspan(begin, count), std::nullopt);
     return batches_.FillInputs(data_, rows_.subspan(begin, count));
   }
   Batch Labelled(int64_t begin, int64_t count) override {
+    data_.Expect(rows_.subspan(begin, count), std::nullopt);
     return batches_.Fill(data_, rows_.subspan(begin, count));
   }
+  absl::Status status() const override { return data_.status(); }
 
  private:
   BatchRows& batches_;

@@ -175,7 +175,6 @@ absl::StatusOr<int64_t> HalfReplica::MemoryNeeded(const v1::Job& job, const Reci
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan whole, PlanOf(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
   const int64_t rows = job.train().batch_size();
-  const int64_t calibrated = whole.constants > 0 ? calibration_rows : 0;
   int64_t most = 0;
   for (const bool is_linear : {false, true}) {
     TESSERA_ASSIGN_OR_RETURN(const NetworkPlan half,
@@ -189,9 +188,9 @@ absl::StatusOr<int64_t> HalfReplica::MemoryNeeded(const v1::Job& job, const Reci
     most = std::max(most, bytes);
   }
   const NetworkMemory evaluated =
-      tessera::MemoryNeeded(whole, BatchRowsMax(job), precision, calibrated);
-  return most + evaluated.evaluation_bytes + evaluated.calibration_bytes +
-         BatchRows::MemoryNeeded(job, whole.shape, input, calibrated);
+      tessera::MemoryNeeded(whole, BatchRowsMax(job), precision, calibration_rows);
+  return most + evaluated.evaluation_bytes + evaluated.evaluation_calibration_bytes +
+         BatchRows::MemoryNeeded(job, whole.shape, input);
 }
 
 absl::Status HalfReplica::FormUpdate() { return backend_.Finish(); }

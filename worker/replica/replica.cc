@@ -145,9 +145,8 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   const NetworkMemory network =
       tessera::MemoryNeeded(plan, BatchRowsMax(job), precision, calibration_rows, input.sparse,
                             StepsColumns(job, recipe, input), job.train().batch_size());
-  const int64_t calibrated = plan.constants > 0 ? calibration_rows : 0;
   int64_t bytes = network.held_bytes + network.calibration_bytes +
-                  BatchRows::MemoryNeeded(job, plan.shape, input, calibrated);
+                  BatchRows::MemoryNeeded(job, plan.shape, input);
   if (recipe.payload != PayloadKind::kGradient) {
     const int64_t arrays = 1 + static_cast<int64_t>(recipe.averaged_states.size());
     const int64_t states = LocalOptimizer::MemoryNeeded(job.train().optimizer(), plan);

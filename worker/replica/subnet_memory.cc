@@ -85,17 +85,17 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
                     .held_bytes +
                 LocalOptimizer::MemoryNeeded(job.train().optimizer(), part);
   held.pulled = part.parameter_floats * static_cast<int64_t>(sizeof(float));
-  held.batches = BatchRows::MemoryNeeded(job, whole.shape, input, calibrated);
+  held.batches = BatchRows::MemoryNeeded(job, whole.shape, input);
   const NetworkMemory evaluated =
       tessera::MemoryNeeded(whole, BatchRowsMax(job), precision, calibrated, input.sparse);
-  held.evaluation = evaluated.evaluation_bytes + evaluated.calibration_bytes;
+  held.evaluation = evaluated.evaluation_bytes + evaluated.evaluation_calibration_bytes;
   const int64_t evaluation_max = job.cluster().evaluation_memory();
   if (held.evaluation <= evaluation_max && held.total() <= bytes_max) return held;
+  const SubnetMemory at_once = held;
 
   held.evaluates_whole = false;
   held.streamed.batch_max = BatchRowsMax(job);
   held.streamed.sparse_input = input.sparse;
-  held.batches = BatchRows::MemoryNeeded(job, whole.shape, input, 0);
   const int64_t share = (rows.test + workers - 1) / workers;
   const auto within = [&](bool pulls_apart, int64_t evaluation_bytes) {
     SubnetMemory way = held;
@@ -108,7 +108,12 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
   const SubnetMemory apart = within(true, bytes_max - held.subnet - held.pulled - held.batches);
   const SubnetMemory single = within(false, bytes_max - held.batches);
   const bool as_few_readings = apart.streamed.examples_max >= single.streamed.examples_max;
-  return apart.total() <= bytes_max && as_few_readings ? apart : single;
+  const SubnetMemory& blocks = apart.total() <= bytes_max && as_few_readings ? apart : single;
+  // Blocks send the whole sample of a calibration from layer to layer: with large images that takes more than the
+  // model. Where nothing at all is allowed for evaluations blocks are wanted whatever they take.
+  const bool blocks_are_worse =
+      evaluation_max > 0 && at_once.total() <= std::min(bytes_max, blocks.total());
+  return blocks_are_worse ? at_once : blocks;
 }
 
 }  // namespace tessera

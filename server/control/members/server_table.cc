@@ -75,6 +75,7 @@ absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, abs
         absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,
                         hello.layout_hash(), facts_.layout_hash));
   }
+  TESSERA_RETURN_IF_ERROR(CheckInitialSum(who, hello.initial_sum(), facts_));
   if (hello.rank() >= records_.size()) records_.resize(hello.rank() + 1);
   ServerRecord& record = records_[hello.rank()];
   if (facts_.replicated && record.gone && record.life == hello.life()) {

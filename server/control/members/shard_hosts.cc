@@ -33,6 +33,7 @@ absl::Status ShardHosts::Check(const v1::HostHello& hello) const {
         absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,
                         hello.layout_hash(), facts_.layout_hash));
   }
+  TESSERA_RETURN_IF_ERROR(CheckInitialSum(who, hello.initial_sum(), facts_));
   const HostRecord& host = hosts_[hello.rank()];
   if (hello.life() == host.lost_life) {
     return absl::FailedPreconditionError(

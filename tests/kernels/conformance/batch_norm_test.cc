@@ -65,6 +65,45 @@ TEST_CASE("statistics are the mean and the biased deviation, far from zero too",
   }
 }
 
+TEST_CASE("statistics of a sample in parts are those of all its rows", "[batch_norm]") {
+  const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  for (const Case& c : Cases()) {
+    const int64_t n = c.shape.columns;
+    const std::vector<float> x = RandomValues(c.shape.size(), 5, c.spread, c.center);
+    const Exact want = StatisticsOf(c.shape, x);
+    std::vector<float> first;
+    for (const int64_t part : {c.shape.rows, int64_t{1}, int64_t{37}}) {
+      if (part > c.shape.rows || c.shape.rows / part > 600) continue;
+      CAPTURE(c.shape.rows, n, c.spread, c.center, part);
+      const DeviceArray<float> dev_x(*backend, x, 1);
+      DeviceArray<float> mean(*backend, n, 1), inverse_sigma(*backend, n, 1);
+      // What the first part finds there is nothing to it.
+      const DeviceArray<double> sums(*backend, std::vector<double>(3 * n, 77.0), 0);
+      for (int64_t row = 0; row < c.shape.rows; row += part) {
+        backend->batch_norm().AddToSums({std::min(part, c.shape.rows - row), n}, row == 0,
+                                        dev_x.data() + row * n, sums.data());
+      }
+      backend->batch_norm().StatisticsOfSums(c.shape, kEpsilon, sums.data(), mean.data(),
+                                             inverse_sigma.data());
+      std::vector<float> got = mean.Read();
+      const std::vector<float> got_inverse_sigma = inverse_sigma.Read();
+      for (int64_t i = 0; i < n; ++i) {
+        REQUIRE(std::fabs(got[i] - want.mean[i]) <=
+                2 * kRoundoff * (std::fabs(want.mean[i]) + 1e-6));
+        REQUIRE(std::fabs(got_inverse_sigma[i] - want.inverse_sigma[i]) <=
+                4 * kRoundoff * want.inverse_sigma[i]);
+      }
+      got.insert(got.end(), got_inverse_sigma.begin(), got_inverse_sigma.end());
+      if (first.empty()) first = got;
+      // On a GPU sums are cut as their part is, and rounded to f32 in the end.
+      for (size_t i = 0; i < got.size(); ++i) {
+        REQUIRE(std::fabs(got[i] - first[i]) <=
+                (backend->memory().host_addressable() ? 0 : 2 * kRoundoff * std::fabs(first[i])));
+      }
+    }
+  }
+}
+
 TEST_CASE("normalising applies the given statistics, scale, shift and relu", "[batch_norm]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const bool scales = GENERATE(false, true), shifts = GENERATE(false, true),

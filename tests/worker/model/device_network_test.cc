@@ -235,9 +235,8 @@ TEST_CASE("calibration and scores on the device are the CPU's, whole and in bloc
     const auto want = Make(model, options, *cpu), got = Make(model, options, *device);
     const MostlyZeros data(model, 29, 7);
     Examples examples(&data, shape.inputs(), shape.outputs(), sparse);
-    const std::vector<Batch> sample = {examples.Inputs(0, 29)};
-    const auto want_constants = want->evaluation().Calibrate(sample),
-               got_constants = got->evaluation().Calibrate(sample);
+    const auto want_constants = want->evaluation().Calibrate(&examples),
+               got_constants = got->evaluation().Calibrate(&examples);
     REQUIRE(got_constants.ok());
     CHECK(Difference(*got_constants, *want_constants) < 1e-5);
     Scores want_scores;

@@ -181,7 +181,8 @@ TEST_CASE("evaluation goes through sums and branches as training does", "[graph]
   const Rows data(model, kRows, 3);
   const Batch batch = data.batch();
   // Calibrated on the minibatch alone, its statistics are those of training.
-  const auto constants = parts.evaluation->Calibrate({&batch, 1});
+  BatchExamples examples(batch, parts.plan.shape.inputs());
+  const auto constants = parts.evaluation->Calibrate(&examples);
   REQUIRE(constants.ok());
   const auto scores = parts.evaluation->Score(batch, *constants);
   REQUIRE(scores.ok());
@@ -198,7 +199,8 @@ TEST_CASE("a network of branches takes what MemoryNeeded says", "[graph][memory]
   CHECK(backend.counting.held == want.held_bytes);
   const Rows sample(model, 20, 3);
   const Batch batch = sample.batch();
-  REQUIRE(parts.evaluation->Calibrate({&batch, 1}).ok());
+  BatchExamples examples(batch, plan.shape.inputs());
+  REQUIRE(parts.evaluation->Calibrate(&examples).ok());
   CHECK(backend.counting.most == want.held_bytes + want.calibration_bytes);
 }
 

@@ -56,8 +56,7 @@ TEST_CASE("spirals are learned to 98% and more", "[learning]") {
     REQUIRE(optimizer->Step({}).ok());
   }
   const Rows calibration = Spirals(model, 2048, 1);
-  const std::vector<Batch> batches = {calibration.batch()};
-  const auto constants = network->evaluation().Calibrate(batches);
+  const auto constants = Calibrated(*network, calibration.batch());
   REQUIRE(constants.ok());
   int64_t correct = 0;
   for (unsigned part = 0; part < 8; ++part) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "kernels/devices.h"
 #include "tests/worker/model/reference_network.h"
+#include "worker/model/example_source.h"
 #include "worker/model/network.h"
 
 namespace tessera {
@@ -185,6 +186,34 @@ struct Rows {
   std::vector<int32_t> labels;
   std::vector<float> targets;
 };
+
+// The rows of one batch, of so many dense inputs or sparse, as the sample of a calibration.
+class BatchExamples final : public ExampleSource {
+ public:
+  BatchExamples(const Batch& batch, int64_t inputs) : batch_(batch), inputs_(inputs) {}
+  int64_t count() const override { return batch_.rows; }
+  Batch Inputs(int64_t begin, int64_t count) override {
+    Batch part;
+    part.rows = count;
+    if (batch_.inputs != nullptr) part.inputs = batch_.inputs + begin * inputs_;
+    part.sparse = batch_.sparse;
+    if (part.sparse.begin != nullptr) part.sparse.begin += begin;
+    asked += count;
+    return part;
+  }
+  Batch Labelled(int64_t begin, int64_t count) override { return Inputs(begin, count); }
+
+  int64_t asked = 0;  // rows, with repetitions
+
+ private:
+  const Batch batch_;
+  const int64_t inputs_;
+};
+
+inline absl::StatusOr<std::vector<float>> Calibrated(Network& network, const Batch& sample) {
+  BatchExamples examples(sample, network.shape().inputs());
+  return network.evaluation().Calibrate(&examples);
+}
 
 // TrainStep in pieces of at most `piece_rows` rows.
 inline absl::StatusOr<LossAndCount> TrainInPieces(Network& network, const Rows& data,

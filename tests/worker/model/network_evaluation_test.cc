@@ -12,8 +12,8 @@ struct Setup {
         reference(model) {
     SetRandom(*network, &reference, 3);
   }
-  std::vector<float> Calibrated(std::vector<Batch> sample) {
-    const auto constants = network->evaluation().Calibrate(sample);
+  std::vector<float> Calibrated(const Batch& sample) {
+    const auto constants = tessera::Calibrated(*network, sample);
     REQUIRE(constants.ok());
     return *constants;
   }
@@ -46,7 +46,7 @@ TEST_CASE("constants are the statistics of the whole sample, layer by layer", "[
   CAPTURE(text);
   Setup s(text, 16);
   const Rows sample(s.model, 203, 7, 4), test(s.model, 16, 8, 4);  // Far from mean 0.
-  const std::vector<float> got = s.Calibrated({sample.batch()});
+  const std::vector<float> got = s.Calibrated(sample.batch());
   const Matrix logits = s.reference.CalibratedLogits(sample.batch(), test.batch());
   size_t at = 0;
   for (const ReferenceNetwork::Statistics& layer : s.reference.statistics) {
@@ -61,28 +61,46 @@ TEST_CASE("constants are the statistics of the whole sample, layer by layer", "[
         Approx(s.reference.Loss(logits, test.batch(), nullptr)).epsilon(1e-5));
 }
 
-TEST_CASE("how the sample is cut into batches does not matter", "[calibration]") {
-  Setup s("10 linear:20 norm relu linear-:8 norm- softmax", 16);
-  const Rows sample(s.model, 100, 7);
-  const auto part = [&](int64_t begin, int64_t rows) {
-    return Batch{rows, sample.inputs.data() + begin * 10, nullptr, nullptr};
-  };
-  const std::vector<float> whole = s.Calibrated({part(0, 100)});
-  const std::vector<float> parts =
-      s.Calibrated({part(0, 1), part(1, 0), part(1, 60), part(61, 39)});
-  REQUIRE(parts.size() == whole.size());
-  for (size_t i = 0; i < whole.size(); ++i) {
-    REQUIRE(parts[i] == Approx(whole[i]).epsilon(1e-5).margin(1e-6));
+TEST_CASE("statistics of the rows themselves are the same bits whatever the pieces",
+          "[calibration]") {
+  const std::string text = GENERATE(as<std::string>(), "10 norm relu linear:8 softmax",
+                                    "3 5 4 norm- conv:5:3 relu linear:8 softmax",
+                                    "10 drop:0.5 relu norm linear:8 softmax");
+  CAPTURE(text);
+  Setup whole(text, 100);
+  const Rows sample(whole.model, 100, 7, 4);
+  const std::vector<float> want = whole.Calibrated(sample.batch());
+  for (const int64_t rows : {1, 7, 33, 50, 99}) {
+    CAPTURE(rows);
+    CHECK(Setup(text, rows).Calibrated(sample.batch()) == want);
+  }
+}
+
+TEST_CASE("behind products pieces of another size differ by their rounding alone",
+          "[calibration]") {
+  const std::string text = GENERATE(
+      as<std::string>(), "10 linear:20 norm relu linear-:8 norm- softmax",
+      "3 8 6 conv:16:3:1:1 norm relu max:2 drop:0.3 conv-:20:3 norm relu linear:8 norm softmax");
+  CAPTURE(text);
+  Setup whole(text, 100);
+  const Rows sample(whole.model, 100, 7);
+  const std::vector<float> want = whole.Calibrated(sample.batch());
+  for (const int64_t rows : {1, 16, 60}) {
+    CAPTURE(rows);
+    const std::vector<float> got = Setup(text, rows).Calibrated(sample.batch());
+    REQUIRE(got.size() == want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      REQUIRE(got[i] == Approx(want[i]).epsilon(1e-5).margin(1e-6));
+    }
   }
 }
 
 TEST_CASE("an empty sample is refused, and no batch norm needs none", "[calibration]") {
   Setup with("10 linear:20 norm softmax", 4), without("10 linear:20 relu softmax", 4);
-  CHECK(with.network->evaluation().Calibrate({}).status().code() ==
-        absl::StatusCode::kInvalidArgument);
-  const std::vector<Batch> null = {{3, nullptr, nullptr, nullptr}};
-  CHECK(with.network->evaluation().Calibrate(null).status().code() ==
-        absl::StatusCode::kInvalidArgument);
+  CHECK(Calibrated(*with.network, {}).status().code() == absl::StatusCode::kInvalidArgument);
+  Batch null;
+  null.rows = 3;
+  CHECK(Calibrated(*with.network, null).status().code() == absl::StatusCode::kInvalidArgument);
   CHECK(without.Calibrated({}).empty());
 }
 
@@ -136,7 +154,7 @@ TEST_CASE("scores add up over the parts of a test set, and training between them
           "[score]") {
   Setup s("10 linear:20 norm relu drop:0.5 linear-:8 norm- softmax", 64);
   const Rows test(s.model, 64, 8);
-  const std::vector<float> constants = s.Calibrated({test.batch()});
+  const std::vector<float> constants = s.Calibrated(test.batch());
   const Scores whole = s.Scored(test.batch(), constants);
   Scores sum;
   for (int64_t begin = 0; begin < 64; begin += 24) {
@@ -163,7 +181,7 @@ TEST_CASE("scoring never writes the batch, whatever the first layers are", "[sco
   Setup s(text, 8);
   const Rows test(s.model, 8, 8);
   const std::vector<float> before = test.inputs;
-  const std::vector<float> constants = s.Calibrated({test.batch()});
+  const std::vector<float> constants = s.Calibrated(test.batch());
   s.Scored(test.batch(), constants);
   CHECK(test.inputs == before);
   REQUIRE(s.network->steps().TrainStep(test.batch(), {}).ok());
@@ -175,8 +193,8 @@ TEST_CASE("a bf16 network calibrates and scores the same bits as an f32 one", "[
   if (!Cpu()->linear_bf16().ok()) return;
   Setup f32(text, 32), bf16(text, 32, Precision::kBf16);
   const Rows test(f32.model, 32, 8);
-  const std::vector<float> constants = f32.Calibrated({test.batch()});
-  CHECK(bf16.Calibrated({test.batch()}) == constants);
+  const std::vector<float> constants = f32.Calibrated(test.batch());
+  CHECK(bf16.Calibrated(test.batch()) == constants);
   CHECK(bf16.Scored(test.batch(), constants).loss_sum ==
         f32.Scored(test.batch(), constants).loss_sum);
 }

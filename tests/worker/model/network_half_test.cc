@@ -285,7 +285,7 @@ TEST_CASE("calls that a part of a model has no use for are refused", "[half]") {
   CHECK(is(front->steps().TrainStep(data.batch(), {}).status(), late));
   CHECK(is(front->evaluation().Score(data.batch(), {}).status(), late));
   CHECK(is(back->evaluation().Score(at_cut, {}).status(), late));
-  CHECK(is(front->evaluation().Calibrate({}).status(), late));
+  CHECK(is(front->evaluation().Calibrate(nullptr).status(), late));
   for (Network* const network : {whole.get(), back.get()}) {
     CHECK(is(network->front().BeginForward(data.batch(), {}), late));
     CHECK(is(network->front().Activations().status(), late));

@@ -103,8 +103,7 @@ TEST_CASE("a network allocates what MemoryNeeded says, at once, and training not
       REQUIRE(network->steps().TrainStep(data.batch(), {0, step, 0}).ok());
     }
     CHECK(backend.counting.calls == calls);
-    const std::vector<Batch> batches = {sample.batch()};
-    const auto constants = network->evaluation().Calibrate(batches);
+    const auto constants = Calibrated(*network, sample.batch());
     REQUIRE(constants.ok());
     CHECK(backend.counting.most == want.held_bytes + want.calibration_bytes);
     CHECK(backend.counting.held == want.held_bytes);
@@ -140,8 +139,7 @@ TEST_CASE("where memory runs out, there is a status and nothing stays behind", "
   backend.counting.limit = need.held_bytes + need.calibration_bytes - 1;
   const auto network = NetworkOf(model, 12, backend);
   const Rows sample(model, 100, 2);
-  const std::vector<Batch> batches = {sample.batch()};
-  CHECK(network->evaluation().Calibrate(batches).status().code() ==
+  CHECK(Calibrated(*network, sample.batch()).status().code() ==
         absl::StatusCode::kResourceExhausted);
   CHECK(backend.counting.held == need.held_bytes);
 }

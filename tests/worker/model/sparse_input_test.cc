@@ -144,12 +144,8 @@ TEST_CASE("constants and scores on sparse rows are those on the same rows writte
   const auto dense = NetworkOf(model, kBatch, *backend);
   SetRandom(*sparse, nullptr, 1);
   SetRandom(*dense, nullptr, 1);
-  // Samples longer than a batch, and two of them.
-  const SparseCopy one(model, 3 * kBatch + 5, 1), two(model, 4, 2);
-  const std::vector<Batch> sparse_sample = {one.sparse(), two.sparse()};
-  const std::vector<Batch> dense_sample = {one.dense(), two.dense()};
-  const auto a = sparse->evaluation().Calibrate(sparse_sample),
-             b = dense->evaluation().Calibrate(dense_sample);
+  const SparseCopy sample(model, 3 * kBatch + 5, 1);  // Longer than a batch.
+  const auto a = Calibrated(*sparse, sample.sparse()), b = Calibrated(*dense, sample.dense());
   REQUIRE((a.ok() && b.ok()));
   CHECK(Distance(*a, *b) < 1e-5);
   const SparseCopy test(model, kBatch, 3);
@@ -228,8 +224,7 @@ TEST_CASE("a network on sparse rows allocates what MemoryNeeded says, whatever t
   CHECK(backend.counting.held == want.held_bytes);
   const SparseCopy data(model, kBatch, 1), sample(model, sample_rows, 2);
   REQUIRE(network->steps().TrainStep(data.sparse(), {}).ok());
-  const std::vector<Batch> batches = {sample.sparse()};
-  REQUIRE(network->evaluation().Calibrate(batches).ok());
+  REQUIRE(Calibrated(*network, sample.sparse()).ok());
   CHECK(backend.counting.most == want.held_bytes + want.calibration_bytes);
 }
 

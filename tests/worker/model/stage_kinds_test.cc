@@ -47,7 +47,13 @@ TEST_CASE("units of an elementwise stage are evaluated by themselves, to the bit
     if (each.weight >= 0) options.parameters = {scale.data(), shift.data()};
     const auto stage = *each.kind->make(each, options, *cpu);
     std::vector<float> whole(x.size()), constants(each.constants());
-    stage->Calibrate({{kRows, kUnits}, 0}, x.data(), constants.data());
+    std::vector<double> sums(3 * kUnits);
+    const auto calibrate = [&](const UnitColumns& columns, const float* from, float* to) {
+      if (each.constants() == 0) return;
+      stage->AddToSums(columns, /*is_first=*/true, from, sums.data());
+      stage->FindConstants(columns, sums.data(), to);
+    };
+    calibrate({{kRows, kUnits}, 0}, x.data(), constants.data());
     const float* const from = x.data();
     stage->Evaluate(kRows, {&from, 1}, constants.data(), whole.data());
     for (int64_t first = 0; first < kUnits; first += 2) {
@@ -56,7 +62,7 @@ TEST_CASE("units of an elementwise stage are evaluated by themselves, to the bit
         for (int64_t k = 0; k < 2; ++k) some[row * 2 + k] = x[row * kUnits + first + k];
       }
       const UnitColumns columns{{kRows, 2}, first};
-      stage->Calibrate(columns, some.data(), own.data());
+      calibrate(columns, some.data(), own.data());
       stage->EvaluateColumns(columns, some.data(), own.data(), some.data());
       for (int64_t row = 0; row < kRows; ++row) {
         for (int64_t k = 0; k < 2; ++k) {

@@ -106,8 +106,7 @@ struct Evaluated {
 
 Evaluated Whole(Network* network, RandomExamples* sample, RandomExamples* test) {
   Evaluated result;
-  const std::vector<Batch> batches = {sample->Inputs(0, sample->count())};
-  const auto constants = network->evaluation().Calibrate(batches);
+  const auto constants = network->evaluation().Calibrate(sample);
   REQUIRE(constants.ok());
   result.constants = *constants;
   for (int64_t begin = 0; begin < test->count(); begin += kBatch) {

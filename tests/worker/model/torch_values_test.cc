@@ -9,28 +9,14 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "common/config/job_reader.h"
 #include "tests/worker/model/model_fixture.h"
+#include "tests/worker/model/model_text.h"
 #include "worker/model/training_pass.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kRows = 6;
-
-v1::Model ModelOfText(const std::string& text) {
-  const std::string job = absl::StrCat(
-      "name: x\ndata: {format: npy, train: {features: a, labels: a}, test: {features: a, labels: "
-      "a}}\n"
-      "train: {batch_size: 6, steps: 1, optimizer: {sgd: {learning_rate: 1}}}\n"
-      "method: data_parallel\nmodel: ",
-      text);
-  const JobReading reading = ReadJob({job, "x.yaml", "", {}}, {/*check_files=*/false});
-  INFO(FormatJobErrors(reading.errors));
-  REQUIRE(reading.ok());
-  return reading.job.model();
-}
 
 double Wave(double phase, double step, int64_t i) {
   return std::sin(phase + step * static_cast<double>(i));

@@ -334,6 +334,26 @@ TEST_CASE("nothing as large as dense rows counts where rows are sparse",
   CHECK(sparse - 2 * parameters < int64_t{16} << 20);
 }
 
+TEST_CASE("evaluation takes at least 128 rows at once, of large images fewer, in pieces no more",
+          "[replica]") {
+  v1::Job job;
+  job.mutable_train()->set_batch_size(8);
+  const auto rows = [&job](const std::string& model) {
+    *job.mutable_model() = ModelOf(model);
+    return BatchRowsMax(job);
+  };
+  CHECK(rows("784 linear:3 softmax") == 128);
+  CHECK(rows("200000 linear:3 softmax") == 128);
+  CHECK(rows("3 32 32 conv:4:3 linear:3 softmax") == 128);
+  CHECK(rows("3 96 96 conv:4:3 linear:3 softmax") == 37);
+  CHECK(rows("3 224 224 conv:4:3 linear:3 softmax") == 8);
+  CHECK(rows("3 2000 2000 conv:4:3 linear:3 softmax") == 8);
+  job.mutable_train()->set_batch_size(300);
+  CHECK(rows("3 224 224 conv:4:3 linear:3 softmax") == 300);
+  job.mutable_train()->set_micro_batch(5);
+  CHECK(rows("3 32 32 conv:4:3 linear:3 softmax") == 5);
+}
+
 TEST_CASE("a replica holds what MemoryNeeded says, state by state", "[replica][memory]") {
   struct Kind {
     v1::Job job;

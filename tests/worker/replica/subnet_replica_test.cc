@@ -361,6 +361,24 @@ TEST_CASE("the way that is chosen fits, and more memory never makes a worse one"
   CHECK(blocks.evaluation < best.evaluation);
 }
 
+TEST_CASE("evaluation goes in blocks only where they take less than the network",
+          "[replica][subnet][memory]") {
+  // Blocks hold a convolution's activations of all rows that calibrate.
+  v1::Job job = JobOf(
+      "3 64 64 conv:16:3:1:1 norm relu conv:16:3:1:1 norm relu avg:8 linear:30 relu linear:4 "
+      "softmax",
+      2);
+  const Recipe recipe = *RecipeFor(job);
+  const SubnetMemory best = *PlanSubnetMemory(job, recipe, {}, {2048, 100});
+  CHECK(best.evaluates_whole);
+  job.mutable_cluster()->set_evaluation_memory(1 << 20);
+  CHECK(PlanSubnetMemory(job, recipe, {}, {2048, 100})->evaluates_whole);
+  job.mutable_cluster()->set_evaluation_memory(0);
+  const SubnetMemory blocks = *PlanSubnetMemory(job, recipe, {}, {2048, 100});
+  CHECK_FALSE(blocks.evaluates_whole);
+  CHECK(blocks.evaluation > best.evaluation);
+}
+
 TEST_CASE("a subnet's minibatch in pieces needs less, and holds what is said",
           "[replica][subnet][memory][pieces]") {
   v1::Job job = JobOf("4 linear:90 norm relu linear:70 norm relu linear:3 softmax", 2);

@@ -105,7 +105,7 @@ TEST_CASE("at the switch both are held, and afterwards the whole model alone",
   const SubnetMemory memory = *PlanSubnetMemory(job, recipe, {}, {0, 0});
   CHECK(backend.counting.held == memory.total() - memory.batches);
   REQUIRE(replica->BeginTail().ok());
-  const int64_t buffers = BatchRows::MemoryNeeded(job, *ShapeOf(job.model()), {}, 0);
+  const int64_t buffers = BatchRows::MemoryNeeded(job, *ShapeOf(job.model()), {});
   const int64_t whole = *Replica::MemoryNeeded(job, TailOf(recipe), 0) - buffers;
   CHECK(backend.counting.held == memory.total() - memory.batches + whole);
   REQUIRE(replica->AdoptValues().ok());
