@@ -129,7 +129,8 @@ absl::Status KeptCoordinator::CheckClaim(const HelloClaim& claim, absl::Time now
     if (later.term() > claim.term) kept = std::min(kept, later.begun_at());
   }
   if (claim.changes <= kept) return absl::OkStatus();
-  if (claim.run != word_.run() || claim.server_key != word_.server_key()) {
+  const bool is_servers = claim.server_key != 0 && claim.server_key == word_.server_key();
+  if (claim.run != word_.run() || !is_servers) {
     return absl::InvalidArgumentError(absl::StrCat(
         "server ", claim.rank, ": says that it was told change ", claim.changes, " of term ",
         claim.term, ", without the ", claim.run != word_.run() ? "number" : "server_key",

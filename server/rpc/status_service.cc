@@ -68,23 +68,26 @@ class StatusCall : public LimitedCall, public std::enable_shared_from_this<Statu
   bool is_done_ ABSL_GUARDED_BY(context_mutex_) = false;
 };
 
-// Wakes a call later. The call's mutex guards it.
+// Wakes a call later. The call's mutex guards it. It may be set again by whom it wakes: there are two alarms in turn, as
+// one holds what it runs.
 class CallTimer {
  public:
   template <typename Then>
   void Set(absl::Duration wait, Then then) {
     is_set_ = true;
-    timer_.Set(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(wait),
-               [then](bool) { then(); });
+    turn_ ^= 1;
+    alarms_[turn_].Set(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(wait),
+                       [then](bool) { then(); });
   }
   // It has woken the call.
   void OnWoken() { is_set_ = false; }
   void Cancel() {
-    if (is_set_) timer_.Cancel();
+    if (is_set_) alarms_[turn_].Cancel();
   }
 
  private:
-  grpc::Alarm timer_;
+  grpc::Alarm alarms_[2];
+  int turn_ = 0;
   bool is_set_ = false;
 };
 
