@@ -68,8 +68,8 @@ class StatusCall : public LimitedCall, public std::enable_shared_from_this<Statu
   bool is_done_ ABSL_GUARDED_BY(context_mutex_) = false;
 };
 
-// Wakes a call later. The call's mutex guards it. It may be set again by whom it wakes: there are two alarms in turn, as
-// one holds what it runs.
+// Wakes a call later. The call's mutex guards it. It may be set again by whom it wakes: there are two alarms in turn,
+// as one holds what it runs.
 class CallTimer {
  public:
   template <typename Then>
