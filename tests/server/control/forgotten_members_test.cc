@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "common/base/log.h"
 #include "server/control/members/member_pace.h"
 #include "tests/server/control/rejoin_fixture.h"
 
@@ -33,28 +32,6 @@ v1::Traffic AllTraffic(const v1::JobStatus& status) {
     sum.set_push_payload_bytes(sum.push_payload_bytes() + report.push_payload_bytes());
   }
   return sum;
-}
-
-TEST_CASE("so many workers join at most, however many of them have left",
-          "[forgotten][strangers]") {
-  SetLogLevel(LogLevel::kError);
-  constexpr uint64_t kMembersEver = uint64_t{1} << 17;
-  ControlFixture control(ControlFixture::Facts(1, 2));
-  REQUIRE(control.Attach(0).ok());
-  uint64_t members = 0;
-  absl::Status why;
-  while (members <= kMembersEver) {
-    const auto joined = control.Join();
-    why = joined.status();
-    if (!why.ok()) break;
-    members = joined->member();
-    REQUIRE(control.Leave(members).ok());
-    for (FakeServer& server : control.servers) server.inbox.clear();
-    if (members % 1000 == 0) control.Tick(absl::ZeroDuration());
-  }
-  SetLogLevel(LogLevel::kInfo);
-  CHECK(members == kMembersEver);
-  CHECK(absl::IsResourceExhausted(why));
 }
 
 TEST_CASE("state and status have the members that ended last, and ids are not used again",
