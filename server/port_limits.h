@@ -13,6 +13,8 @@ struct PortLimits {
   int connections_per_host = 0;
   // Pushes of one host of which not even the header has come.
   int64_t half_open_pushes_per_host = 0;
+  // Bytes of answers that were made for the readers of one host, and that they have not taken.
+  int64_t unread_bytes_per_host = 0;
   // Bytes that connections hold of what they received.
   int64_t receive_bytes = 0;
 };
@@ -30,6 +32,8 @@ inline PortLimits PortLimitsOf(const v1::Job& job, int64_t slice_bytes) {
   limits.connections_per_host = static_cast<int>(64 + 8 * workers + 8 * servers);
   // All push at the same time. Some more may have joined.
   limits.half_open_pushes_per_host = 64 + 2 * workers;
+  // Each worker has a chunk or two of a mebibyte on its way.
+  limits.unread_bytes_per_host = (int64_t{64} << 20) + (int64_t{4} << 20) * workers;
   // The job's own pushes never are more than the next one and those that are staged, one slice each.
   limits.receive_bytes = (int64_t{1} << 30) + 8 * shards * slice_bytes;
   return limits;

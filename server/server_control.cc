@@ -29,8 +29,8 @@ std::string StateFolder(const v1::Job& job) {
   return absl::StrCat(job.checkpoint().directory(), "/coordinator");
 }
 
-// Draws the number of a run. It is never 0, which stands for none.
-uint64_t DrawRun() {
+// Draws the number of a run, or of its servers. It is never 0, which stands for none.
+uint64_t DrawNumber() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device() | 1;
 }
@@ -117,6 +117,7 @@ void ServerControl::Take(v1::CoordinatorState state) {
   }
   found_ = *std::move(found);
   word_.set_run(state.run());
+  word_.set_server_key(state.server_key() != 0 ? state.server_key() : DrawNumber());
   word_.set_term(state.term() + 1);
   word_.set_changes(state.changes());
 }
@@ -131,7 +132,8 @@ absl::Status ServerControl::Install(ServerCheckpoints* checkpoints, StateStore* 
                      " generation=", coordinator->membership().generation().value()));
     coordinator->Reconnect(now);
   } else {
-    word_.set_run(DrawRun());
+    word_.set_run(DrawNumber());
+    word_.set_server_key(DrawNumber());
     word_.set_term(1);
     word_.set_changes(0);
     JobFacts facts = facts_;

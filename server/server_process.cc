@@ -37,6 +37,7 @@
 #include "common/rpc/control_channel.h"
 #include "common/rpc/grpc_server.h"
 #include "common/rpc/own_name.h"
+#include "common/rpc/rpc_needs.h"
 #include "common/rpc/security.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
@@ -227,6 +228,7 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host.initial_sum = facts.initial_sum;
   host.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());
   host.half_open_pushes_per_host = Limits().half_open_pushes_per_host;
+  host.unread_bytes_per_host = Limits().unread_bytes_per_host;
   host.is_replica = is_replica_;
   host.keeps_standbys = facts.standbys;
   host.shard_options = [this](uint32_t rank) { return ShardOptions(static_cast<int>(rank)); };
@@ -541,9 +543,9 @@ int RunServer(const ServerOptions& options) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // The threads that a server of any job needs, checked before the first thread, which ends the process where
   // there is none.
-  if (const absl::Status limits = CheckProcessLimits(ServerNeeds({})); !limits.ok()) {
-    return Refused(limits);
-  }
+  absl::Status limits = CheckProcessLimits(ServerNeeds({}));
+  if (limits.ok()) limits = CheckPollStrategy();
+  if (!limits.ok()) return Refused(limits);
   // Signals that come before there is anything to drain end the process.
   absl::Mutex mutex;
   ServerProcess* running = nullptr;

@@ -21,9 +21,9 @@ constexpr int64_t kQueueBytes = int64_t{64} << 20;
 
 ShardHost::ShardHost(Options options)
     : options_(std::move(options)),
-      service_(std::make_unique<ParameterService>(ShardId(options_.is_replica ? 0 : options_.rank),
-                                                  options_.job_digest,
-                                                  options_.half_open_pushes_per_host)),
+      service_(std::make_unique<ParameterService>(
+          ShardId(options_.is_replica ? 0 : options_.rank), options_.job_digest,
+          options_.half_open_pushes_per_host, options_.unread_bytes_per_host)),
       roles_(options_.shard_count) {
   if (options_.is_replica) {
     std::random_device device;
@@ -203,6 +203,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
     counters->set_replication_payload_bytes(replicated->load(std::memory_order_relaxed) +
                                             traffic.copied_payload_bytes);
   };
+  link.on_server_key = [this](uint64_t key) { SetServerKey(key); };
   link.on_begun = [this, shard] { service_->Add(shard); };
   if (led->copier != nullptr) {
     link.copy_from = [copier = led->copier.get()](const std::string& donor) {
@@ -262,13 +263,20 @@ absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64
   // Nobody is answered before it has the plan, or a checkpoint: one that takes over keeps what its predecessor
   // promised, and one that was started again knows no member, which its members must not take for an answer.
   if (options_.is_replica) {
-    led.copier = std::make_unique<ReplicaCopier>(led.shard.get(), options_.job_digest);
+    led.copier = std::make_unique<ReplicaCopier>(led.shard.get(), options_.job_digest,
+                                                 [this] { return service_->server_key(); });
   }
   led.link = std::make_unique<AttachLink>(LinkOptions(rank, &led));
   return absl::OkStatus();
 }
 
+void ShardHost::SetServerKey(uint64_t key) {
+  service_->SetServerKey(key);
+  if (followed_ != nullptr) followed_->SetServerKey(key);
+}
+
 void ShardHost::OnOrder(const v1::HostOrder& order) {
+  if (order.word().server_key() != 0) SetServerKey(order.word().server_key());
   if (order.has_leave()) {
     OnLeave(order.leave());
     if (has_left()) return End(absl::OkStatus());
@@ -344,6 +352,7 @@ void ShardHost::Feed(const RoleChanges::Feed& feed) {
   options.header.set_shard(static_cast<uint32_t>(feed.shard.value()));
   options.header.set_term(feed.term);
   options.header.set_layout_hash(options_.layout_hash);
+  options.header.set_server_key(service_->server_key());
   options.shard = led.shard.get();
   options.queue_bytes_max = 2 * led.shard->traits().slices.bytes() + kQueueBytes;
   options.silence_max = options_.lease_timeout;

@@ -51,8 +51,9 @@ class ShardHost {
     uint64_t initial_sum = 0;  // JobFacts::initial_sum
     uint64_t layout_hash = 0;
     absl::Duration lease_timeout;
-    // The limit that ParameterService is given.
+    // The limits that ParameterService is given.
     int64_t half_open_pushes_per_host = 0;
+    int64_t unread_bytes_per_host = 0;
     // If set, every server holds the whole model, and copies another one where it joins late.
     bool is_replica = false;
     // If set, the coordinator says what is led and what is followed (proto/replication.proto). Otherwise the
@@ -127,6 +128,8 @@ class ShardHost {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   AttachLink::Options LinkOptions(uint32_t rank, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const AttachLink* AnyLink() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The number by which the run's servers know each other was heard.
+  void SetServerKey(uint64_t key);
   void OnOrder(const v1::HostOrder& order);
   absl::Status Obey(const RoleChanges& changes) ABSL_LOCKS_EXCLUDED(mutex_);
   // Runs in the thread that makes what standbys begin with.

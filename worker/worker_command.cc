@@ -18,6 +18,7 @@
 #include "common/base/termination.h"
 #include "common/config/command_line.h"
 #include "common/config/job_reader.h"
+#include "common/rpc/rpc_needs.h"
 #include "common/rpc/transport.h"
 #include "worker/worker_needs.h"
 #include "worker/worker_process.h"
@@ -37,9 +38,9 @@ int Run(const WorkerOptions& options) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // The threads that a worker of any job needs, checked before the first thread, which ends the process where
   // there is none.
-  if (const absl::Status limits = CheckProcessLimits(WorkerNeeds({})); !limits.ok()) {
-    return Refused(limits);
-  }
+  absl::Status limits = CheckProcessLimits(WorkerNeeds({}));
+  if (limits.ok()) limits = CheckPollStrategy();
+  if (!limits.ok()) return Refused(limits);
   absl::Mutex mutex;
   WorkerProcess* running = nullptr;
   std::optional<int> outcome;  // once all is over but the tearing down, which a dead disk holds up

@@ -71,7 +71,7 @@ absl::Status CheckWritable(absl::string_view flag, const std::string& path) {
     return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : NotWritable(flag, path);
   }
   const std::string place = PlaceOf(path).path;
-  int file = open(place.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  int file = open(place.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (file >= 0) {
     unlink(place.c_str());
   } else if (errno == EEXIST) {
@@ -144,7 +144,7 @@ OutputFile::OutputFile(const std::string& path) {
   std::random_device device;
   const uint64_t drawn = (uint64_t{device()} << 32) | device();
   const std::string part = absl::StrCat(place_, ".", absl::Hex(drawn, absl::kZeroPad16), ".part");
-  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) {
     // On a full disk the file that is there would be lost. Otherwise its folder may be another's, or its name too
     // long.

@@ -49,10 +49,14 @@ absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(std::string pat
   return Open(std::move(path), O_TRUNC);
 }
 
+absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::CreateNew(std::string path) {
+  return Open(std::move(path), O_EXCL | O_NOFOLLOW);
+}
+
 absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::CreateUnique(const std::string& path) {
   std::random_device device;
   const uint64_t drawn = (uint64_t{device()} << 32) | device();
-  return Open(absl::StrCat(path, ".", absl::Hex(drawn, absl::kZeroPad16)), O_EXCL);
+  return Open(absl::StrCat(path, ".", absl::Hex(drawn, absl::kZeroPad16)), O_EXCL | O_NOFOLLOW);
 }
 
 absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Open(std::string path, int flags) {

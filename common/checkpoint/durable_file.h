@@ -25,8 +25,10 @@ namespace tessera {
 // A file that is written from its begin to its end. One thread.
 class DurableFile {
  public:
-  // Creates a file; one that is there already is emptied.
+  // Creates a file; one that is there already is emptied, and a link is followed. For a path that is the caller's own.
   static absl::StatusOr<std::unique_ptr<DurableFile>> Create(std::string path);
+  // Creates a file where there is nothing, not even a link: kUnavailable otherwise.
+  static absl::StatusOr<std::unique_ptr<DurableFile>> CreateNew(std::string path);
   // Creates a file that nobody else writes: a dot and 16 digits, drawn anew, are added to `path`.
   static absl::StatusOr<std::unique_ptr<DurableFile>> CreateUnique(const std::string& path);
   ~DurableFile();

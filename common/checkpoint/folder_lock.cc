@@ -16,7 +16,7 @@ namespace tessera {
 absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& folder,
                                                              const std::string& name) {
   const std::string path = absl::StrCat(folder, "/", name);
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(errno, path, "made");
   int error = 0;
   do {

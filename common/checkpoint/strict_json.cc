@@ -12,42 +12,74 @@ namespace tessera {
 
 using Json = nlohmann::json;
 
+namespace {
+
+// Looks at a text before it is parsed, in time that grows with its length alone: nlohmann's parser with a callback goes
+// through all siblings of an object at the end of each.
+class StrictWatch final : public nlohmann::json_sax<Json> {
+ public:
+  bool is_too_deep() const { return is_too_deep_; }
+  // A key that one object has twice; empty: there is none.
+  const std::string& twice() const { return twice_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override {
+    keys_.emplace_back();
+    return GoesDeeper();
+  }
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second) twice_ = name;
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override { return GoesDeeper(); }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return false;
+  }
+
+ private:
+  // What is nested too deep is not read on, so that no nesting takes memory.
+  bool GoesDeeper() {
+    is_too_deep_ = ++depth_ > kJsonDepthMax;
+    return !is_too_deep_;
+  }
+
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  int depth_ = 0;
+  std::string twice_;
+  bool is_too_deep_ = false;
+};
+
+}  // namespace
+
 absl::StatusOr<Json> ParseJsonObject(absl::string_view where, absl::string_view text) {
-  std::vector<std::set<std::string>> keys;
-  std::string twice;
-  bool too_deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-        keys.emplace_back();
-        break;
-      case Json::parse_event_t::object_end:
-        if (!keys.empty()) keys.pop_back();
-        break;
-      case Json::parse_event_t::key:
-        if (!keys.empty() && !keys.back().insert(parsed.get_ref<const std::string&>()).second) {
-          twice = parsed.get_ref<const std::string&>();
-        }
-        break;
-      default:
-        break;
-    }
-    // What is refused here is not kept, so that no nesting takes memory.
-    if (depth > kJsonDepthMax) too_deep = true;
-    return !too_deep;
-  };
-  Json json =
-      Json::parse(text.data(), text.data() + text.size(), watch, /*allow_exceptions=*/false);
-  if (too_deep) {
+  StrictWatch watch;
+  const bool is_json = Json::sax_parse(text.data(), text.data() + text.size(), &watch);
+  if (watch.is_too_deep()) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": is nested more than ", kJsonDepthMax, " deep"));
   }
-  if (!twice.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": \"", twice, "\" is given twice"));
+  if (!watch.twice().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": \"", watch.twice(), "\" is given twice"));
   }
-  if (json.is_discarded()) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": is not JSON"));
-  }
+  if (!is_json) return absl::InvalidArgumentError(absl::StrCat(where, ": is not JSON"));
+  Json json = Json::parse(text.data(), text.data() + text.size(), /*cb=*/nullptr,
+                          /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": is ", json.type_name(), ", want an object"));

@@ -6,6 +6,8 @@
 #include <grpcpp/client_context.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/host_port.h"
+#include "common/base/printable.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
 
@@ -21,6 +23,14 @@ constexpr absl::Duration kServersTime = absl::Milliseconds(700);
 
 std::string EtcdPrefix(const std::string& job_digest) {
   return absl::StrCat("tessera/", job_digest);
+}
+
+absl::StatusOr<std::string> CoordinatorAddressIn(absl::string_view key, absl::string_view value) {
+  if (IsHostPort(value)) return std::string(value);
+  constexpr size_t kQuoted = 64;
+  return absl::UnavailableError(
+      absl::StrCat("etcd's key ", key, " is \"", ToPrintable(value.substr(0, kQuoted)),
+                   "\", want HOST:PORT of the coordinator; others write to this etcd"));
 }
 
 CoordinatorFinder::CoordinatorFinder(EtcdClient* etcd, const std::string& job_digest,
@@ -52,7 +62,9 @@ std::string CoordinatorFinder::AskServers() {
 
 absl::StatusOr<std::string> CoordinatorFinder::Look() {
   const absl::StatusOr<std::optional<EtcdValue>> value = etcd_->Get(key_);
-  if (value.ok() && value->has_value() && !(*value)->value.empty()) return (*value)->value;
+  if (value.ok() && value->has_value() && !(*value)->value.empty()) {
+    return CoordinatorAddressIn(key_, (*value)->value);
+  }
   if (value.ok()) return absl::UnavailableError("etcd names no coordinator of this job");
   std::string heard = AskServers();
   if (!heard.empty()) return heard;

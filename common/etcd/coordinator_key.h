@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/etcd/etcd_client.h"
@@ -19,6 +20,10 @@ namespace tessera {
 
 // The text that all keys of the job begin with.
 std::string EtcdPrefix(const std::string& job_digest);
+
+// The address in the value of the coordinator's key. Whoever can write to etcd may have written anything.
+//   kUnavailable  it is no host:port, with the value
+absl::StatusOr<std::string> CoordinatorAddressIn(absl::string_view key, absl::string_view value);
 
 // Finds where the job's coordinator is. Any thread.
 class CoordinatorFinder {

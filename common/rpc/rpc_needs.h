@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "common/base/process_limits.h"
 
 namespace tessera {
@@ -14,6 +15,11 @@ int GrpcThreads(int machine_cores);
 
 // What a process on this machine needs that has `own_threads` beside gRPC's, and so many connections.
 ProcessNeeds RpcNeeds(int own_threads, int64_t connections);
+
+// Whether gRPC can wait for sockets in the way that GRPC_POLL_STRATEGY names, where that is set: otherwise it would end
+// the process. To be asked before gRPC is used.
+//   kInvalidArgument  it cannot; with the value and what it may be
+absl::Status CheckPollStrategy();
 
 }  // namespace tessera
 

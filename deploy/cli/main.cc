@@ -246,7 +246,9 @@ int Main(int argc, char** argv) {
       app.got_subcommand(run_command) || app.got_subcommand(status_command) ||
       app.got_subcommand(checkpoint_command) || app.got_subcommand(drain_command) ||
       app.got_subcommand(stop_command) || app.got_subcommand(doctor_command);
-  if (const absl::Status limits = CheckProcessLimits(NeedsOfCommand(calls_servers)); !limits.ok()) {
+  absl::Status limits = CheckProcessLimits(NeedsOfCommand(calls_servers));
+  if (limits.ok() && calls_servers) limits = CheckPollStrategy();
+  if (!limits.ok()) {
     std::fprintf(stderr, "tessera: %s\n", std::string(limits.message()).c_str());
     return 2;
   }

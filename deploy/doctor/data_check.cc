@@ -78,8 +78,10 @@ DataFindings CheckData(const v1::Job& job, const ModelShape& shape) {
     AddBadPictures(job, ends, "data.test", job.data().test(), &findings);
     return {std::move(findings), std::make_unique<Datasets>(*std::move(data))};
   }
+  const bool is_too_much = absl::IsResourceExhausted(data.status());
   return {{{Finding::Kind::kProblem, std::string(data.status().message()),
-            "workers would end with 2; correct the file, or the key that names it"}},
+            is_too_much ? "workers would end with 2; docs/operating/resources.md"
+                        : "workers would end with 2; correct the file, or the key that names it"}},
           nullptr};
 }
 

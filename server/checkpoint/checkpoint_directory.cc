@@ -57,6 +57,18 @@ absl::Status CheckFile(const std::string& path, int64_t bytes) {
   return absl::OkStatus();
 }
 
+// Opens a folder of a checkpoint directory. Its step is the manifest's, by which processes look for the folder: one
+// that was renamed, or has changed places with another, is none of the directory's.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenListed(const std::string& path, uint64_t step) {
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+  const uint64_t saved = checkpoint->manifest().step;
+  if (saved == step) return checkpoint;
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint: \"", path, "\" is of step ", saved, ", as its ", kManifestName,
+                   " says, which decides; name the folder ", StepFolderName(saved),
+                   ", or give it as checkpoint.restore by itself"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CheckpointDirectory>> CheckpointDirectory::Open(std::string path,
@@ -138,7 +150,7 @@ absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begu
   TESSERA_RETURN_IF_ERROR(NameFiles(folder, manifest));
   const std::string text = FormatManifest(manifest);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file,
-                           DurableFile::Create(absl::StrCat(folder, "/", kManifestName)));
+                           DurableFile::CreateNew(absl::StrCat(folder, "/", kManifestName)));
   TESSERA_RETURN_IF_ERROR(file->Write(text.data(), static_cast<int64_t>(text.size())));
   TESSERA_RETURN_IF_ERROR(file->Finish());
   TESSERA_RETURN_IF_ERROR(SyncFolder(folder));
@@ -187,7 +199,7 @@ absl::StatusOr<std::vector<ListedCheckpoint>> ListCheckpoints(const std::string&
     ListedCheckpoint entry;
     if (!ParseStepFolderName(name, &entry.step)) continue;
     entry.path = absl::StrCat(path, "/", name);
-    const auto checkpoint = Checkpoint::Open(entry.path);
+    const auto checkpoint = OpenListed(entry.path, entry.step);
     entry.status = checkpoint.status();
     if (verify && entry.status.ok()) entry.status = (*checkpoint)->VerifySums();
     listed.push_back(std::move(entry));
@@ -202,7 +214,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> NewestCheckpoint(
   TESSERA_ASSIGN_OR_RETURN(std::vector<ListedCheckpoint> listed,
                            ListCheckpoints(path, /*verify=*/false));
   for (ListedCheckpoint& entry : listed) {
-    absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(entry.path);
+    absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = OpenListed(entry.path, entry.step);
     entry.status = checkpoint.ok() ? (*checkpoint)->VerifySums() : checkpoint.status();
     if (entry.status.ok()) return checkpoint;
     broken->push_back(std::move(entry));

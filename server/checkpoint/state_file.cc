@@ -62,7 +62,9 @@ absl::Status StateFile::WriteWhole(const v1::CoordinatorState& state) {
   const std::string bytes = state.SerializeAsString();
   const std::string part = absl::StrCat(path(), ".part");
   const std::string sum = SumOf(bytes);
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> file, DurableFile::Create(part));
+  // What a process that was killed has left goes. A link of that name goes, too, and not what it leads to.
+  TESSERA_RETURN_IF_ERROR(RemoveFile(part));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<DurableFile> file, DurableFile::CreateNew(part));
   TESSERA_RETURN_IF_ERROR(file->Write(sum.data(), static_cast<int64_t>(sum.size())));
   TESSERA_RETURN_IF_ERROR(file->Write(bytes.data(), static_cast<int64_t>(bytes.size())));
   TESSERA_RETURN_IF_ERROR(file->Finish());

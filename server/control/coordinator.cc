@@ -49,7 +49,19 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
   checkpoint_driver_.TakeUp();
 }
 
+absl::Status Coordinator::CheckServer(const v1::ServerHello& hello) const {
+  return membership_.servers().CheckJob(hello);
+}
+
+absl::Status Coordinator::CheckHost(const v1::HostHello& hello) const {
+  if (membership_.owners() != nullptr) return membership_.owners()->hosts().CheckJob(hello);
+  return absl::FailedPreconditionError(
+      "the job keeps no standbys (cluster.replicas: 0); start all with the same job file");
+}
+
 absl::Status Coordinator::Attach(const v1::ServerHello& hello, absl::Time now) {
+  // Nothing of a stranger's hello may have the job go back, or lose a server.
+  TESSERA_RETURN_IF_ERROR(CheckServer(hello));
   // A server that was started again has lost its parameters, and nobody need wait for its lease to end first.
   const bool is_replaced = end_.running() && membership_.started() &&
                            membership_.losses().CanGoBack() &&
@@ -302,10 +314,7 @@ void Coordinator::OnDisk(const DiskTask& task, const absl::Status& status, absl:
 }
 
 absl::Status Coordinator::AttachHost(const v1::HostHello& hello, absl::Time now) {
-  if (membership_.owners() == nullptr) {
-    return absl::FailedPreconditionError(
-        "the job keeps no standbys (cluster.replicas: 0); start all with the same job file");
-  }
+  TESSERA_RETURN_IF_ERROR(CheckHost(hello));
   absl::Status attached = membership_.owners()->Attach(hello, now);
   checkpoint_driver_.FollowLosses(now);
   Settle(now);

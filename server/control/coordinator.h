@@ -56,6 +56,11 @@ class Coordinator {
   void Reconnect(absl::Time now);
 
   // --- servers: see Membership ---
+  // Whether a server or a host that says hello has this job: what it says more is looked at only then.
+  //   kInvalidArgument     another job or layout; of a host, another rank than there is
+  //   kFailedPrecondition  it is a host, and the job keeps no standbys
+  absl::Status CheckServer(const v1::ServerHello& hello) const;
+  absl::Status CheckHost(const v1::HostHello& hello) const;
   absl::Status Attach(const v1::ServerHello& hello, absl::Time now);
   void Detach(ShardId server, uint64_t life, absl::Time now);
   void OnShardMessage(ShardId server, const v1::ShardMessage& message, absl::Time now);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 
 namespace tessera {
 namespace {
@@ -32,6 +33,7 @@ v1::CoordinatorState KeptCoordinator::State(const StateMoment& now) const {
   state.set_run(word_.run());
   state.set_term(word_.term());
   state.set_changes(changes());
+  state.set_server_key(word_.server_key());
   Stamp(now, &state);
   if (state.terms_size() >= kTermsMax) {
     state.mutable_terms()->DeleteSubrange(0, state.terms_size() - kTermsMax + 1);
@@ -104,7 +106,17 @@ void KeptCoordinator::DropForHost(uint32_t host) {
   }
 }
 
-absl::Status KeptCoordinator::CheckHello(const HelloClaim& claim, absl::Time now) {
+absl::Status KeptCoordinator::CheckHello(const v1::ServerHello& hello, absl::Time now) {
+  TESSERA_RETURN_IF_ERROR(coordinator_->CheckServer(hello));
+  return CheckClaim(ClaimOf(hello), now);
+}
+
+absl::Status KeptCoordinator::CheckHello(const v1::HostHello& hello, absl::Time now) {
+  TESSERA_RETURN_IF_ERROR(coordinator_->CheckHost(hello));
+  return CheckClaim(ClaimOf(hello), now);
+}
+
+absl::Status KeptCoordinator::CheckClaim(const HelloClaim& claim, absl::Time now) {
   if (claim.term > word_.term()) {
     return absl::UnavailableError(absl::StrCat("a coordinator of term ", claim.term,
                                                " has spoken, and this one is of term ",
@@ -117,10 +129,12 @@ absl::Status KeptCoordinator::CheckHello(const HelloClaim& claim, absl::Time now
     if (later.term() > claim.term) kept = std::min(kept, later.begun_at());
   }
   if (claim.changes <= kept) return absl::OkStatus();
-  if (claim.run != word_.run()) {
+  const bool is_servers = claim.server_key != 0 && claim.server_key == word_.server_key();
+  if (claim.run != word_.run() || !is_servers) {
     return absl::InvalidArgumentError(absl::StrCat(
         "server ", claim.rank, ": says that it was told change ", claim.changes, " of term ",
-        claim.term, ", and does not say of which run; whoever was told something knows it"));
+        claim.term, ", without the ", claim.run != word_.run() ? "number" : "server_key",
+        " of the run; whoever was told something knows it"));
   }
   const std::string why = absl::StrCat(
       "server ", claim.rank, " was told what the coordinator had not kept when it died (change ",

@@ -34,12 +34,13 @@ struct HelloClaim {
   uint64_t run = 0;  // 0: it has heard nothing
   uint64_t term = 0;
   uint64_t changes = 0;
+  uint64_t server_key = 0;
 };
 
 // `Hello` is v1::ServerHello or v1::HostHello.
 template <typename Hello>
 HelloClaim ClaimOf(const Hello& hello) {
-  return {hello.rank(), hello.run(), hello.term(), hello.changes()};
+  return {hello.rank(), hello.run(), hello.term(), hello.changes(), hello.server_key()};
 }
 
 // One process's stay as the coordinator. Pure: no I/O, no clock, no lock.
@@ -102,14 +103,20 @@ class KeptCoordinator {
   void DropFor(ShardId server);
   void DropForHost(uint32_t host);
 
-  // Whether a server or a host that says `claim` may be answered. `claim.run` is this one's, or 0. Whoever was told
-  // something was told the run with it, which is drawn at random: without it a claim is nobody's, as anybody may call.
+  // Whether a server or a host that says `hello` may be answered: it has this job, and what it says that it was told
+  // is no more than this coordinator knows of. Anybody may call, and a claim can end the job: it is believed only of
+  // whoever repeats the run's number for servers (CoordinatorWord.server_key), which is kept before anybody hears it
+  // and is told to no worker.
   //   kUnavailable         it has heard of a later coordinator than this one
-  //   kInvalidArgument     it says that it was told something, and does not know the run
-  //   kFailedPrecondition  it was told what this one does not know of: the job is given up
-  absl::Status CheckHello(const HelloClaim& claim, absl::Time now);
+  //   kInvalidArgument     it has another job or layout; or it says that it was told something, and does not know the
+  //                        run or its server_key
+  //   kFailedPrecondition  the job keeps no standbys and it is a host; or it was told what this one does not know of:
+  //                        the job is given up
+  absl::Status CheckHello(const v1::ServerHello& hello, absl::Time now);
+  absl::Status CheckHello(const v1::HostHello& hello, absl::Time now);
 
  private:
+  absl::Status CheckClaim(const HelloClaim& claim, absl::Time now);
   void DropReplyTo(MemberId member);
 
   const std::unique_ptr<Coordinator> coordinator_;

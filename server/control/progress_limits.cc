@@ -23,6 +23,8 @@ absl::Status CheckStep(absl::string_view where, uint64_t step) {
 absl::Status CheckProgress(absl::string_view where, const v1::Progress& progress) {
   TESSERA_RETURN_IF_ERROR(CheckStep(where, progress.step()));
   TESSERA_RETURN_IF_ERROR(CheckBelow(where, "exchange is", progress.exchange(), kSavedNumberEnd));
+  // No epoch is shorter than a step.
+  TESSERA_RETURN_IF_ERROR(CheckBelow(where, "epoch is", progress.epoch(), kSavedStepEnd));
   return CheckBelow(where, "examples are", progress.examples(), kSavedCountEnd);
 }
 

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// kInvalidArgument, beginning with `where` and naming the field: a step, an exchange or rows beyond what a job may
-// count to (kSavedStepEnd and the others in common/checkpoint/manifest.h).
+// kInvalidArgument, beginning with `where` and naming the field: a step, an epoch, an exchange or rows beyond what a
+// job may count to (kSavedStepEnd and the others in common/checkpoint/manifest.h).
 absl::Status CheckProgress(absl::string_view where, const v1::Progress& progress);
 absl::Status CheckStep(absl::string_view where, uint64_t step);
 

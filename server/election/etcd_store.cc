@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/printable.h"
 #include "common/base/steady_clock.h"
 
 namespace tessera {
@@ -83,9 +84,10 @@ absl::Status EtcdStore::Commit(std::pair<std::string, std::string> put) {
       }
       if (outcome.ok()) {
         if (!outcome->guard || outcome->guard->create_revision != revision_) {
-          return absl::AbortedError(absl::StrCat(
-              "another server has taken over",
-              outcome->guard ? absl::StrCat(" at ", outcome->guard->value) : std::string()));
+          return absl::AbortedError(
+              absl::StrCat("another server has taken over",
+                           outcome->guard ? absl::StrCat(" at ", ToPrintable(outcome->guard->value))
+                                          : std::string()));
         }
         // An earlier attempt came to pass, whose answer did not come: perhaps of this very write.
         written_ = outcome->unchanged ? outcome->unchanged->mod_revision : 0;

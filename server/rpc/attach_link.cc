@@ -163,6 +163,11 @@ bool AttachLink::Heed(const v1::PlanMessage& message) {
   hello_.set_run(word.run());
   hello_.set_term(word.term());
   hello_.set_changes(word.changes());
+  if (word.server_key() != 0 && word.server_key() != hello_.server_key() &&
+      options_.on_server_key) {
+    options_.on_server_key(word.server_key());
+  }
+  hello_.set_server_key(word.server_key());
   return true;
 }
 

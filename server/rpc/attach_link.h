@@ -90,8 +90,7 @@ class AttachLink {
   }
 
   const Options options_;
-  v1::ServerHello
-      hello_;  // constant, but for run, term and changes, which are the reading thread's
+  v1::ServerHello hello_;  // constant, but for what it has heard, which are the reading thread's
   // The shard's thread holds on to these two when the link goes.
   const std::shared_ptr<AnswerQueue> answers_;
   const std::shared_ptr<ShardOrders> orders_;

@@ -58,6 +58,9 @@ struct AttachOptions {
   // The checkpoint that the job begins from here, where only `restore` could have it do so: a plan before any
   // restore order ends the link. Empty: none.
   std::string begins_from;
+  // The number by which servers of the run know each other (CoordinatorWord.server_key) was heard. Called on a thread
+  // of the link, before what came with it is done; may come again. May be empty.
+  std::function<void(uint64_t key)> on_server_key;
   // The coordinator is away for longer than a lease, or it is back. Called on a thread of the link, one call at
   // a time: the last one tells what is true.
   std::function<void(bool is_away)> on_away;

@@ -116,7 +116,7 @@ grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* 
   if (const absl::Status texts = CheckTexts(*request); !texts.ok()) return Finished(context, texts);
   // A worker that waits for the start of a run which is no more waits for that of this one.
   v1::JoinRequest asked = *request;
-  const v1::CoordinatorWord word = live_->word();
+  const v1::CoordinatorWord word = live_->WordForWorkers();
   if (asked.run() != 0 && asked.run() != word.run()) asked.set_member(0);
   const auto join = [&](Coordinator& coordinator, absl::Time now) {
     return coordinator.Join(asked, now);
@@ -152,7 +152,7 @@ grpc::ServerUnaryReactor* CoordinatorService::Renew(grpc::CallbackServerContext*
   };
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   live_->Ask(request->run(), renew, [=](absl::StatusOr<v1::RenewReply> renewed) {
-    if (renewed.ok()) *renewed->mutable_word() = live_->word();
+    if (renewed.ok()) *renewed->mutable_word() = live_->WordForWorkers();
     reactor->Finish(ToGrpc(TakeReply(std::move(renewed), reply)));
   });
   return reactor;

@@ -1,9 +1,12 @@
 #include "server/rpc/data_plane.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/steady_clock.h"
 #include "common/rpc/control_protocol.h"
 
 namespace tessera {
@@ -122,6 +125,15 @@ absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
   if (found != planes_.end()) return found->second.get();
   return absl::UnavailableError(
       absl::StrCat(where, ": shard ", shard.value(), " is not led by this server, or not yet"));
+}
+
+void DataPlanes::TellUnread(absl::string_view where) {
+  const std::optional<uint64_t> held_back = unread_told_.Pass(SteadyNow());
+  if (!held_back.has_value()) return;
+  Log(LogLevel::kWarning,
+      absl::StrCat("server: an answer that is not read is cut off what=\"", where,
+                   "\" unread_bytes=", unread_answers_.bytes(),
+                   *held_back > 0 ? absl::StrCat(" not_logged=", *held_back) : ""));
 }
 
 DataPlaneTraffic DataPlanes::traffic(ShardId shard) const {

@@ -18,8 +18,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
+#include "common/base/log_throttle.h"
 #include "common/rpc/call_limit.h"
 #include "proto/parameter_server.pb.h"
+#include "server/rpc/message_limits.h"
+#include "server/rpc/unread_replies.h"
 #include "server/shard/shard_thread.h"
 
 namespace tessera {
@@ -29,6 +32,10 @@ namespace tessera {
 constexpr int64_t kHalfOpenPushesPerHost = 64;
 // Pushes of one member. It makes one at a time; one that it began anew may still be here.
 constexpr size_t kPushesPerMemberMax = 4;
+
+// Bytes of answers that were made for the readers of one host and that they have not taken, where the job does not say
+// how many workers there may be. All hosts together have twice as many.
+constexpr int64_t kUnreadAnswerBytes = int64_t{64} << 20;
 
 // Bytes since the start. Payload is what codecs wrote; wire adds framing (common/rpc/transport.h).
 struct DataPlaneTraffic {
@@ -117,8 +124,10 @@ class DataPlane {
 class DataPlanes {
  public:
   // Who names no shard means `own`.
-  DataPlanes(ShardId own, std::string job_digest, int64_t half_open_pushes_per_host)
-      : own_(own),
+  DataPlanes(ShardId own, std::string job_digest, int64_t half_open_pushes_per_host,
+             int64_t unread_bytes_per_host)
+      : unread_answers_({unread_bytes_per_host, 2 * unread_bytes_per_host}),
+        own_(own),
         job_digest_(std::move(job_digest)),
         half_open_pushes_(static_cast<size_t>(half_open_pushes_per_host)) {}
 
@@ -128,6 +137,9 @@ class DataPlanes {
   absl::StatusOr<DataPlane*> Find(absl::string_view where, const v1::Caller& caller) const;
   // This process's number, for callers that name one.
   void SetLife(uint64_t life);
+  // The number that the run's servers have been told: a whole replica is copied for those who know it.
+  void SetServerKey(uint64_t key) { server_key_.store(key, std::memory_order_relaxed); }
+  uint64_t server_key() const { return server_key_.load(std::memory_order_relaxed); }
   // The generation of all shards that there are and will be.
   void SetGeneration(Generation generation);
   // The coordinator is away for one shard, whether or not that is here yet: each has a link of its own, and one that
@@ -138,8 +150,15 @@ class DataPlanes {
   DataPlaneTraffic traffic(ShardId shard) const;
   // Pushes whose header has not come and that may have to give way, by host (NumberOfHost).
   CallLimit& half_open_pushes() { return half_open_pushes_; }
+  // Answers that were made for one call and that its reader has not taken.
+  UnreadReplies& unread_answers() { return unread_answers_; }
+  // One of them ends, whose message begins with `where`.
+  void TellUnread(absl::string_view where);
 
  private:
+  LogThrottle unread_told_{kRefusalsLogged, kRefusalsInterval};
+  UnreadReplies unread_answers_;
+  std::atomic<uint64_t> server_key_{0};  // 0 until it is known
   const ShardId own_;
   const std::string job_digest_;
   CallLimit half_open_pushes_;

@@ -113,6 +113,10 @@ absl::StatusOr<std::shared_ptr<FollowedShard>> FollowedShards::Begin(const v1::L
     return absl::InvalidArgumentError(absl::StrCat(where, ": is of another job or layout"));
   }
   absl::MutexLock lock(&mutex_);
+  if (header.server_key() != server_key_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(where, ": is not of a server of this run, whose server_key it would have"));
+  }
   const auto found = shards_.find(ShardId(header.shard()));
   if (found == shards_.end() || found->second.term != header.term()) {
     return absl::FailedPreconditionError(

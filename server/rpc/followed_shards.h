@@ -71,6 +71,11 @@ class FollowedShards {
 
   explicit FollowedShards(Options options) : options_(std::move(options)) {}
 
+  // The number that the run's servers have been told: logs are taken from those who know it. 0 until it is known.
+  void SetServerKey(uint64_t key) {
+    absl::MutexLock lock(&mutex_);
+    server_key_ = key;
+  }
   // The log of this term is taken once its shard is made; what there was of another term is dropped.
   void Follow(ShardId shard, uint64_t term);
   // Makes one that a log is to begin with, which may take longer than a leader would wait for its standby; false:
@@ -85,7 +90,8 @@ class FollowedShards {
 
   // A leader's stream begins.
   //   kInvalidArgument     another job or layout
-  //   kFailedPrecondition  not the term that is followed, or the term has had its stream, or its shard is not made
+  //   kFailedPrecondition  not of a server of this run, not the term that is followed, or the term has had its stream,
+  //                        or its shard is not made
   absl::StatusOr<std::shared_ptr<FollowedShard>> Begin(const v1::LogHeader& header);
 
  private:
@@ -99,6 +105,7 @@ class FollowedShards {
 
   const Options options_;
   mutable absl::Mutex mutex_;
+  uint64_t server_key_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<ShardId, Followed> shards_ ABSL_GUARDED_BY(mutex_);
 };
 

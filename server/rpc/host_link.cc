@@ -77,6 +77,7 @@ absl::Status HostLink::Converse() {
     first.mutable_hello()->set_run(contact_.word().run());
     first.mutable_hello()->set_term(contact_.word().term());
     first.mutable_hello()->set_changes(contact_.word().changes());
+    first.mutable_hello()->set_server_key(contact_.word().server_key());
   }
   if (stream_.stream().Write(first)) stream_.MayWrite();
   std::string refusal;

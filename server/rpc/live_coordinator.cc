@@ -283,7 +283,7 @@ void LiveCoordinator::Attach(const v1::ServerHello& hello, const void* connectio
   // told of a later term takes nothing from an earlier one.
   const auto attach = [&](Coordinator& coordinator, absl::Time now)
                           ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
-    TESSERA_RETURN_IF_ERROR(kept_->CheckHello(ClaimOf(hello), now));
+    TESSERA_RETURN_IF_ERROR(kept_->CheckHello(hello, now));
     absl::Status attached = coordinator.Attach(hello, now);
     if (!attached.ok()) return attached;
     kept_->DropFor(server);
@@ -331,7 +331,7 @@ void LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connect
                                  StatusDone done) {
   const auto attach = [&](Coordinator& coordinator, absl::Time now)
                           ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
-    TESSERA_RETURN_IF_ERROR(kept_->CheckHello(ClaimOf(hello), now));
+    TESSERA_RETURN_IF_ERROR(kept_->CheckHello(hello, now));
     absl::Status attached = coordinator.AttachHost(hello, now);
     if (!attached.ok()) return attached;
     kept_->DropForHost(hello.rank());

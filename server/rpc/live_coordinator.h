@@ -87,10 +87,12 @@ class LiveCoordinator {
     absl::MutexLock lock(&mutex_);
     return kept_ != nullptr;
   }
-  // What every answer to a server or a worker begins with.
-  v1::CoordinatorWord word() const {
+  // What every answer to a worker begins with: what only servers are told is left out.
+  v1::CoordinatorWord WordForWorkers() const {
     absl::MutexLock lock(&mutex_);
-    return WordNow();
+    v1::CoordinatorWord word = WordNow();
+    word.clear_server_key();
+    return word;
   }
 
   // Runs `event(coordinator, now)` under the mutex, and what follows from it is sent once it is kept. Then done(result)

@@ -39,14 +39,15 @@ class ParameterService::Service final : public RawMethods {
 };
 
 ParameterService::ParameterService(ShardId own, std::string job_digest,
-                                   int64_t half_open_pushes_per_host)
-    : planes_(own, std::move(job_digest), half_open_pushes_per_host),
+                                   int64_t half_open_pushes_per_host, int64_t unread_bytes_per_host)
+    : planes_(own, std::move(job_digest), half_open_pushes_per_host, unread_bytes_per_host),
       service_(std::make_unique<Service>(&planes_)) {}
 
 ParameterService::ParameterService(ShardThread* shard, std::string job_digest,
-                                   Generation generation, int64_t half_open_pushes_per_host)
+                                   Generation generation, int64_t half_open_pushes_per_host,
+                                   int64_t unread_bytes_per_host)
     : ParameterService(shard->traits().slices.shard, std::move(job_digest),
-                       half_open_pushes_per_host) {
+                       half_open_pushes_per_host, unread_bytes_per_host) {
   planes_.SetGeneration(generation);
   planes_.Add(shard);
 }

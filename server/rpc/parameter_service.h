@@ -23,12 +23,15 @@ class ParameterService {
  public:
   // `shard` must outlive the calls. Calls of another job or of a generation before `generation` are
   // refused. Of one host so many pushes may be open of which not even the header has come; each may hold a
-  // message of memory. Another one makes the oldest give way.
+  // message of memory. Another one makes the oldest give way, as do answers of coded or gathered values where a host's
+  // readers leave more than `unread_bytes_per_host` of them unread.
   ParameterService(ShardThread* shard, std::string job_digest, Generation generation,
-                   int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost);
+                   int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost,
+                   int64_t unread_bytes_per_host = kUnreadAnswerBytes);
   // Serves no shard yet. Who names none means `own`.
   ParameterService(ShardId own, std::string job_digest,
-                   int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost);
+                   int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost,
+                   int64_t unread_bytes_per_host = kUnreadAnswerBytes);
   ~ParameterService();
 
   // To be given to GrpcServer.
@@ -36,10 +39,13 @@ class ParameterService {
 
   // Any thread. `shard` must outlive the calls.
   void Add(ShardThread* shard) { planes_.Add(shard); }
+  void SetServerKey(uint64_t key) { planes_.SetServerKey(key); }
+  uint64_t server_key() const { return planes_.server_key(); }
   void SetLife(uint64_t life) { planes_.SetLife(life); }
   void SetGeneration(Generation generation) { planes_.SetGeneration(generation); }
   // Members are refused with kUnavailable while the coordinator is away, as that shard's link has it.
   void SetAway(ShardId shard, bool away) { planes_.SetAway(shard, away); }
+  UnreadReplies& unread_answers() { return planes_.unread_answers(); }
   DataPlaneTraffic traffic() const { return planes_.traffic(); }
   DataPlaneTraffic traffic(ShardId shard) const { return planes_.traffic(shard); }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
+#include "common/checkpoint/manifest.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/key_set_message.h"
 #include "common/rpc/status.h"
@@ -19,7 +20,17 @@ namespace {
 // The first of several chunks. An answer of up to twice this is one chunk.
 constexpr int64_t kFirstChunkBytes = int64_t{64} << 10;
 
+// No job counts further, as no checkpoint could be read with it again.
+absl::Status CheckNumber(absl::string_view where, absl::string_view what, uint64_t number) {
+  if (number < kSavedNumberEnd) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": ", what, " is ", number, ", want below ", kSavedNumberEnd));
+}
+
 }  // namespace
+
+PullCall::PullCall(DataPlanes* planes, grpc::CallbackServerContext* context)
+    : planes_(planes), context_(context), host_(NumberOfHost(context->peer())) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Start(DataPlanes* planes,
                                                             grpc::CallbackServerContext* context,
@@ -63,6 +74,8 @@ absl::Status PullCall::AskPull(const grpc::ByteBuffer& bytes) {
                         request.after_exchange());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
+  TESSERA_RETURN_IF_ERROR(CheckNumber(where_, "after_exchange", request.after_exchange()));
+  TESSERA_RETURN_IF_ERROR(CheckNumber(where_, "rest", request.rest()));
   outside_exchange_ = request.outside_exchange();
   if (request.has_core_wanted()) {
     AskCore(member, request.core_wanted());
@@ -127,6 +140,10 @@ absl::Status PullCall::AskCopy(const v1::PullRequest& request) {
   where_ = absl::StrCat("copy for ", context_->peer());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckJob(where_, request.caller()));
+  if (request.server_key() != planes_->server_key()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(where_, ": is not for a server of this run, whose server_key it would have"));
+  }
   outside_exchange_ = true;
   copies_ = true;
   plane_->shard().Ask(
@@ -214,6 +231,12 @@ void PullCall::SendNext() {
   } else {
     plane_->CountPull(sent, WireBytes(message_.Length()), outside_exchange_);
   }
+  // What is sent from the snapshot is nobody's alone, and is taken back where it is in the way.
+  is_unread_ = !slices.empty() && !answer_.payload->is_borrowed();
+  if (is_unread_) {
+    planes_->unread_answers().Add(host_, shared_from_this(),
+                                  static_cast<int64_t>(message_.Length()), nullptr);
+  }
   if (answer_.left() == 0) {
     StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status());
   } else {
@@ -224,6 +247,7 @@ void PullCall::SendNext() {
 void PullCall::OnWriteDone(bool ok) {
   // After StartWriteAndFinish only OnDone matters.
   if (answer_.left() == 0) return;
+  if (is_unread_) planes_->unread_answers().Remove(this);
   if (answer_.snapshot->revoked()) {
     plane_->CountCutOff();
     return Finish(
@@ -240,7 +264,18 @@ void PullCall::CutOffIfRevoked() {
   if (answer_.snapshot->revoked()) context_->TryCancel();
 }
 
+void PullCall::GiveWay() {
+  planes_->TellUnread(where_);
+  absl::MutexLock lock(&context_mutex_);
+  if (!done_) context_->TryCancel();
+}
+
 void PullCall::OnDone() {
+  if (is_unread_) planes_->unread_answers().Remove(this);
+  {
+    absl::MutexLock lock(&context_mutex_);
+    done_ = true;
+  }
   if (is_reader_) plane_->RemoveReader(this);
   // gRPC has come back from OnCancel by now: said here, so that a checker sees it.
   mutex_.Lock();

@@ -23,6 +23,7 @@
 #include "common/codec/codec.h"
 #include "common/keyset/named_keys.h"
 #include "proto/parameter_server.pb.h"
+#include "common/rpc/call_limit.h"
 #include "server/rpc/data_plane.h"
 #include "server/rpc/pull_answer.h"
 
@@ -31,6 +32,7 @@ namespace tessera {
 // Keeps itself alive until gRPC and the shard are done with it.
 class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                        public ActiveReader,
+                       public LimitedCall,
                        public std::enable_shared_from_this<PullCall> {
  public:
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(DataPlanes* planes,
@@ -43,10 +45,11 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnCancel() override;
   void OnDone() override;
   void CutOffIfRevoked() override;
+  // Its reader does not take what was made for it, and others' answers need the memory.
+  void GiveWay() override;
 
  private:
-  PullCall(DataPlanes* planes, grpc::CallbackServerContext* context)
-      : planes_(planes), context_(context) {}
+  PullCall(DataPlanes* planes, grpc::CallbackServerContext* context);
 
   using AskFunction = absl::Status (PullCall::*)(const grpc::ByteBuffer& request);
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Begin(std::shared_ptr<PullCall> call,
@@ -71,6 +74,10 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   DataPlanes* const planes_;
   DataPlane* plane_ = nullptr;  // once the caller has named the shard
   grpc::CallbackServerContext* const context_;
+  const uint64_t host_;
+  // The context goes once OnDone has returned, though this object may still be held.
+  absl::Mutex context_mutex_;
+  bool done_ ABSL_GUARDED_BY(context_mutex_) = false;
   std::shared_ptr<PullCall> self_;
   std::string where_;
   bool outside_exchange_ = false;
@@ -87,6 +94,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // Set once by Answer. Then one thread at a time, as gRPC calls OnWriteDone.
   PullAnswer answer_;
   bool is_reader_ = false;
+  bool is_unread_ = false;  // the message that is being written is this call's alone
   bool has_begun_ = false;  // the header was sent
   int64_t bytes_ = 0;       // of the answer
   grpc::ByteBuffer message_;

@@ -96,6 +96,7 @@ absl::Status ReplicaCopier::CopyOnce(const std::string& donor) {
   v1::PullRequest request;
   request.mutable_caller()->set_job_digest(job_digest_);
   request.set_copies_replica(true);
+  request.set_server_key(server_key_());
   const auto stream = stub->Pull(&context, request);
   const auto wanted = static_cast<size_t>(shard_.traits().slices.bytes());
   std::vector<float> values(static_cast<size_t>(shard_.traits().slices.size));

@@ -18,9 +18,9 @@ namespace tessera {
 // Begins with the first donor, on a thread of its own, and tries until it has a copy that will do.
 class ReplicaCopier {
  public:
-  // `shard` outlives this.
-  ReplicaCopier(ShardThread* shard, std::string job_digest)
-      : shard_(*shard), job_digest_(std::move(job_digest)) {}
+  // `shard` outlives this. `server_key` is asked for CoordinatorWord.server_key, which donors want; any thread.
+  ReplicaCopier(ShardThread* shard, std::string job_digest, std::function<uint64_t()> server_key)
+      : shard_(*shard), job_digest_(std::move(job_digest)), server_key_(std::move(server_key)) {}
   // Gives up.
   ~ReplicaCopier();
 
@@ -34,6 +34,7 @@ class ReplicaCopier {
 
   ShardThread& shard_;
   const std::string job_digest_;
+  const std::function<uint64_t()> server_key_;
   absl::Mutex mutex_;
   std::string donor_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

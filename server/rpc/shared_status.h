@@ -1,9 +1,11 @@
-// One status for all who watch: it is built from every member and server, under the coordinator's mutex.
+// One status for all who ask, as the bytes that are sent: it is built from every member and server, under the
+// coordinator's mutex, and written once. Whoever sends it sends these bytes from where they lie.
 #ifndef TESSERA_SERVER_RPC_SHARED_STATUS_H_
 #define TESSERA_SERVER_RPC_SHARED_STATUS_H_
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -13,32 +15,35 @@
 
 namespace tessera {
 
+// A status as it goes over the wire.
+struct StatusText {
+  std::string bytes;
+  // The job has ended: nothing new will come.
+  bool is_last = false;
+};
+
 // Any thread.
 class SharedStatus {
  public:
-  // `build` makes the status of this moment, on the thread that asks; `clock` is steady.
-  SharedStatus(std::function<v1::JobStatus()> build, absl::Duration age_max,
-               std::function<absl::Time()> clock)
-      : build_(std::move(build)), age_max_(age_max), clock_(std::move(clock)) {}
+  // A status is shared for so many times as long as it took to build, if that is more than was asked for: however many
+  // ask, and however large it is, building takes a twentieth of one core.
+  static constexpr int kSharedPerCost = 20;
 
-  // One that is younger than `age_max`. Whoever asks while it is built waits for that.
-  std::shared_ptr<const v1::JobStatus> Get() {
-    absl::MutexLock lock(&mutex_);
-    const absl::Time now = clock_();
-    if (last_ == nullptr || now - built_at_ >= age_max_) {
-      last_ = std::make_shared<const v1::JobStatus>(build_());
-      built_at_ = now;
-    }
-    return last_;
-  }
+  // `build` makes the status of this moment, on the thread that asks; `clock` is steady.
+  SharedStatus(std::function<v1::JobStatus()> build, std::function<absl::Time()> clock)
+      : build_(std::move(build)), clock_(std::move(clock)) {}
+
+  // One that is younger than `age_max`, or than kSharedPerCost times what the last one took. Whoever asks while it is
+  // built waits for that.
+  std::shared_ptr<const StatusText> Get(absl::Duration age_max);
 
  private:
   const std::function<v1::JobStatus()> build_;
-  const absl::Duration age_max_;
   const std::function<absl::Time()> clock_;
   absl::Mutex mutex_;
-  std::shared_ptr<const v1::JobStatus> last_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const StatusText> last_ ABSL_GUARDED_BY(mutex_);
   absl::Time built_at_ ABSL_GUARDED_BY(mutex_);  // when that was begun
+  absl::Duration cost_ ABSL_GUARDED_BY(mutex_);  // of the last one
 };
 
 }  // namespace tessera

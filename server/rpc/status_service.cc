@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include <grpcpp/alarm.h>
+#include <grpcpp/support/byte_buffer.h>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/rpc/borrowed_slice.h"
+#include "common/rpc/call_limit.h"
+#include "common/rpc/chunk.h"
 #include "common/rpc/status.h"
 #include "server/rpc/message_limits.h"
 
@@ -19,63 +26,218 @@ absl::Duration IntervalOf(const v1::StatusRequest& request) {
   return std::clamp(absl::Nanoseconds(request.interval_ns()), kWatchIntervalMin, kWatchIntervalMax);
 }
 
-// One watcher. A timer wakes it for the next status. Deletes itself when call and timer are both
-// over.
-class WatchCall final : public grpc::ServerWriteReactor<v1::JobStatus> {
+// One reader's call. It may have to wait for its reply, and gives way where it does not take it. Deletes itself when
+// the call is over and nobody else holds it. Its context goes once OnDone has returned.
+class StatusCall : public LimitedCall, public std::enable_shared_from_this<StatusCall> {
  public:
-  WatchCall(SharedStatus* watched, absl::Duration interval)
-      : watched_(watched), interval_(interval) {
-    absl::MutexLock lock(&mutex_);
-    Write();
+  StatusCall(StatusReaders* readers, grpc::CallbackServerContext* context)
+      : readers_(*readers), context_(context), peer_(context->peer()), host_(NumberOfHost(peer_)) {}
+
+  void GiveWay() override {
+    readers_.TellSlow(peer_);
+    absl::MutexLock lock(&context_mutex_);
+    if (!is_done_) context_->TryCancel();
   }
 
-  void OnWriteDone(bool ok) override {
+ protected:
+  const StatusLimits& limits() const { return readers_.limits(); }
+  // How long the next reply is to wait; infinite: there is none for now.
+  absl::Duration Wait() { return readers_.Wait(host_); }
+  // The bytes of a status, which count as unread until Taken. The result says whether it is the last one.
+  bool TakeStatus(absl::Duration age_max, grpc::ByteBuffer* bytes) {
+    const std::shared_ptr<const StatusText> text =
+        readers_.Send(host_, shared_from_this(), age_max);
+    const grpc::Slice slice =
+        BorrowSlice(text->bytes.data(), static_cast<int64_t>(text->bytes.size()), text);
+    *bytes = grpc::ByteBuffer(&slice, 1);
+    return text->is_last;
+  }
+  void Taken() { readers_.Taken(this); }
+  void SetDone() {
+    Taken();
+    absl::MutexLock lock(&context_mutex_);
+    is_done_ = true;
+  }
+
+ private:
+  StatusReaders& readers_;
+  grpc::CallbackServerContext* const context_;
+  const std::string peer_;
+  const uint64_t host_;
+  absl::Mutex context_mutex_;
+  bool is_done_ ABSL_GUARDED_BY(context_mutex_) = false;
+};
+
+// Wakes a call later. The call's mutex guards it. It may be set again by whom it wakes: there are two alarms in turn,
+// as one holds what it runs.
+class CallTimer {
+ public:
+  template <typename Then>
+  void Set(absl::Duration wait, Then then) {
+    is_set_ = true;
+    turn_ ^= 1;
+    alarms_[turn_].Set(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(wait),
+                       [then](bool) { then(); });
+  }
+  // It has woken the call.
+  void OnWoken() { is_set_ = false; }
+  void Cancel() {
+    if (is_set_) alarms_[turn_].Cancel();
+  }
+
+ private:
+  grpc::Alarm alarms_[2];
+  int turn_ = 0;
+  bool is_set_ = false;
+};
+
+// The call is not over before its timer has woken it: nothing else ends it while that is set.
+class GetCall final : public grpc::ServerUnaryReactor, public StatusCall {
+ public:
+  static grpc::ServerUnaryReactor* Start(StatusReaders* readers,
+                                         grpc::CallbackServerContext* context,
+                                         grpc::ByteBuffer* reply) {
+    auto call = std::make_shared<GetCall>(readers, context, reply);
+    call->self_ = call;
+    call->Begin();
+    return call.get();
+  }
+  GetCall(StatusReaders* readers, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
+      : StatusCall(readers, context), reply_(reply) {}
+
+  void OnCancel() override {
+    absl::MutexLock lock(&mutex_);
+    is_cancelled_ = true;
+    timer_.Cancel();
+  }
+  void OnDone() override {
+    SetDone();
+    const std::shared_ptr<GetCall> self = std::move(self_);
+  }
+
+ private:
+  void Begin() {
+    const absl::Duration wait = Wait();
+    if (wait == absl::InfiniteDuration()) {
+      return Finish(ToGrpc(absl::ResourceExhaustedError(
+          absl::StrCat("status: this host asks for more than ", limits().bytes_per_second >> 10,
+                       " KiB of statuses a second, of which each call counts ",
+                       ReplyPace::kCallBytes >> 10, " at least; ask less often, or use Watch"))));
+    }
+    if (wait == absl::ZeroDuration()) return Answer();
+    absl::MutexLock lock(&mutex_);
+    timer_.Set(wait, [this] { OnTimer(); });
+    if (is_cancelled_) timer_.Cancel();
+  }
+  void OnTimer() {
+    bool is_cancelled = false;
     {
       absl::MutexLock lock(&mutex_);
-      if (ok && !cancelled_ && status_->state() != "done") {
-        timer_set_ = true;
-        timer_.Set(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(interval_),
-                   [this](bool) { OnTimer(); });
+      timer_.OnWoken();
+      is_cancelled = is_cancelled_;
+    }
+    if (is_cancelled) return Finish(grpc::Status::CANCELLED);
+    Answer();
+  }
+  void Answer() {
+    TakeStatus(absl::ZeroDuration(), reply_);
+    Finish(grpc::Status::OK);
+  }
+
+  grpc::ByteBuffer* const reply_;
+  std::shared_ptr<GetCall> self_;
+  absl::Mutex mutex_;
+  CallTimer timer_ ABSL_GUARDED_BY(mutex_);
+  bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// A timer wakes it for the next status.
+class WatchCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public StatusCall {
+ public:
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(StatusReaders* readers,
+                                                           grpc::CallbackServerContext* context,
+                                                           absl::Duration interval) {
+    auto call = std::make_shared<WatchCall>(readers, context, interval);
+    call->self_ = call;
+    call->WriteWhenDue(call->Wait());
+    return call.get();
+  }
+  WatchCall(StatusReaders* readers, grpc::CallbackServerContext* context, absl::Duration interval)
+      : StatusCall(readers, context), interval_(interval) {}
+
+  void OnWriteDone(bool ok) override {
+    Taken();
+    message_.Clear();
+    {
+      absl::MutexLock lock(&mutex_);
+      if (ok && !is_cancelled_ && !is_last_) {
+        timer_.Set(interval_, [this] { OnTimer(); });
         return;
       }
     }
     Finish(grpc::Status::OK);  // After this the call may be gone.
   }
-
   void OnCancel() override {
     absl::MutexLock lock(&mutex_);
-    cancelled_ = true;
-    if (timer_set_) timer_.Cancel();
+    is_cancelled_ = true;
+    timer_.Cancel();
   }
-
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    SetDone();
+    const std::shared_ptr<WatchCall> self = std::move(self_);
+  }
 
  private:
-  // The call is not over before this has run: nothing else ends it while the timer is set.
   void OnTimer() {
+    bool is_cancelled = false;
     {
       absl::MutexLock lock(&mutex_);
-      timer_set_ = false;
-      if (!cancelled_) {
-        Write();
-        return;
-      }
+      timer_.OnWoken();
+      is_cancelled = is_cancelled_;
     }
-    Finish(grpc::Status::OK);
+    if (is_cancelled) return Finish(grpc::Status::OK);
+    WriteWhenDue(Wait());
+  }
+  // One that its host has no bytes for gets the next status after another interval.
+  void WriteWhenDue(absl::Duration wait) {
+    if (wait == absl::ZeroDuration()) return Write();
+    absl::MutexLock lock(&mutex_);
+    if (wait == absl::InfiniteDuration()) {
+      timer_.Set(std::max(interval_, kStatusPatience), [this] { OnTimer(); });
+    } else {
+      timer_.Set(wait, [this] { OnPaid(); });
+    }
+    if (is_cancelled_) timer_.Cancel();
+  }
+  void OnPaid() {
+    bool is_cancelled = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      timer_.OnWoken();
+      is_cancelled = is_cancelled_;
+    }
+    if (is_cancelled) return Finish(grpc::Status::OK);
+    Write();
+  }
+  void Write() {
+    is_last_ = TakeStatus(kWatchedAgeMax, &message_);
+    StartWrite(&message_);
   }
 
-  void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    status_ = watched_->Get();
-    StartWrite(status_.get());
-  }
-
-  SharedStatus* const watched_;
   const absl::Duration interval_;
+  std::shared_ptr<WatchCall> self_;
+  grpc::ByteBuffer message_;
+  bool is_last_ = false;  // one thread at a time: each write follows the one before
   absl::Mutex mutex_;
-  std::shared_ptr<const v1::JobStatus> status_ ABSL_GUARDED_BY(mutex_);  // until it is written
-  grpc::Alarm timer_ ABSL_GUARDED_BY(mutex_);
-  bool timer_set_ ABSL_GUARDED_BY(mutex_) = false;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  CallTimer timer_ ABSL_GUARDED_BY(mutex_);
+  bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// A call that is refused before it has begun.
+class RefusedWatch final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  explicit RefusedWatch(const absl::Status& why) { Finish(ToGrpc(why)); }
+  void OnDone() override { delete this; }
 };
 
 grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context,
@@ -97,15 +259,22 @@ grpc::ServerUnaryReactor* Ask(LiveCoordinator* live, grpc::CallbackServerContext
 }  // namespace
 
 grpc::ServerUnaryReactor* StatusService::Get(grpc::CallbackServerContext* context,
-                                             const v1::StatusRequest* request,
-                                             v1::JobStatus* reply) {
-  *reply = now_();
-  return Done(context);
+                                             const grpc::ByteBuffer* request,
+                                             grpc::ByteBuffer* reply) {
+  v1::StatusRequest asked;
+  if (const absl::Status read = ReadMessage(*request, &asked); !read.ok()) {
+    return Done(context, absl::InvalidArgumentError(absl::StrCat("status: ", read.message())));
+  }
+  return GetCall::Start(&readers_, context, reply);
 }
 
-grpc::ServerWriteReactor<v1::JobStatus>* StatusService::Watch(grpc::CallbackServerContext* context,
-                                                              const v1::StatusRequest* request) {
-  return new WatchCall(&watched_, IntervalOf(*request));
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StatusService::Watch(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  v1::StatusRequest asked;
+  if (const absl::Status read = ReadMessage(*request, &asked); !read.ok()) {
+    return new RefusedWatch(absl::InvalidArgumentError(absl::StrCat("status: ", read.message())));
+  }
+  return WatchCall::Start(&readers_, context, IntervalOf(asked));
 }
 
 grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context,

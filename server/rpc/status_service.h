@@ -3,12 +3,12 @@
 #define TESSERA_SERVER_RPC_STATUS_SERVICE_H_
 
 #include <functional>
+#include <utility>
 
 #include "absl/time/time.h"
-#include "common/base/steady_clock.h"
 #include "proto/status.grpc.pb.h"
 #include "server/rpc/live_coordinator.h"
-#include "server/rpc/shared_status.h"
+#include "server/rpc/status_readers.h"
 
 namespace tessera {
 
@@ -21,22 +21,27 @@ constexpr absl::Duration kWatchIntervalDefault = absl::Seconds(1);
 constexpr absl::Duration kWatchedAgeMax = absl::Milliseconds(50);
 static_assert(kWatchedAgeMax < kWatchIntervalMin);
 
+// Both calls send the bytes that StatusReaders has for all.
+using RawStatusMethods = v1::Status::WithRawCallbackMethod_Get<
+    v1::Status::WithRawCallbackMethod_Watch<v1::Status::Service>>;
+
 // `now` is asked from gRPC's threads and must not block for long: on server 0 the job's status, on
 // another server its own counters (OwnStatus in attach_link.h). Get asks it, Watch every kWatchedAgeMax at most,
-// for all who watch; it ends after a status whose state is "done".
-class StatusService final : public v1::Status::CallbackService {
+// for all who watch; both more seldom where that takes long. Watch ends after a status whose state is "done".
+class StatusService final : public RawStatusMethods {
  public:
-  explicit StatusService(std::function<v1::JobStatus()> now)
-      : now_(std::move(now)), watched_(now_, kWatchedAgeMax, SteadyNow) {}
+  explicit StatusService(std::function<v1::JobStatus()> now, StatusLimits limits = {})
+      : readers_(std::move(now), limits) {}
 
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
-                                const v1::StatusRequest* request, v1::JobStatus* reply) override;
-  grpc::ServerWriteReactor<v1::JobStatus>* Watch(grpc::CallbackServerContext* context,
-                                                 const v1::StatusRequest* request) override;
+                                const grpc::ByteBuffer* request, grpc::ByteBuffer* reply) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Watch(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* request) override;
+
+  const StatusReaders& readers() const { return readers_; }
 
  private:
-  const std::function<v1::JobStatus()> now_;
-  SharedStatus watched_;
+  StatusReaders readers_;
 };
 
 // On server 0 only.

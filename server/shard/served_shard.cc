@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace tessera {
 
 ServedShard::ServedShard(std::unique_ptr<Shard> shard)
@@ -121,6 +123,10 @@ void ServedShard::CancelRead(uint64_t read) {
 
 void ServedShard::ReadOutside(MemberId member, Exchange after, RestWord word, absl::Time now,
                               std::function<void(absl::StatusOr<ReadResult>)> done) {
+  // Values are for those who train; who has a member's number has joined.
+  if (shard_->plan().Find(member) == nullptr) {
+    return done(shard_->members().NotMember(absl::StrCat("pull from member ", member.value())));
+  }
   // What was whole while it rested, as when whoever lacked a push was removed, is not to wait for it from now on.
   if (word.number > 0 && !word.rests) {
     while (Work(/*had_events=*/true, now)) {

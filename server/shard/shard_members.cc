@@ -12,6 +12,12 @@ ShardMember* ShardMembers::Find(MemberId member) {
   return found == states_.end() ? nullptr : &found->second;
 }
 
+// A worker's numbers grow one by one, and every server hears all of them. One that is far ahead is none of its: it
+// would have all of the worker's own words be old ones.
+bool ShardMembers::IsFarAhead(const ShardMember& member, RestWord word) {
+  return member.rest_number > 0 && word.number > member.rest_number + kRestsAheadMax;
+}
+
 absl::Status ShardMembers::NotMember(absl::string_view where) const {
   const absl::string_view colon = where.empty() ? "" : ": ";
   if (is_replica_ && plan_.generation == Generation()) {
@@ -72,7 +78,7 @@ void ShardMembers::Rest(MemberId id, Exchange after, RestWord word) {
   // Words of one number come in the order rest, end of rest; repeated ones may come at any time.
   const bool is_new = word.rests ? word.number > member->rest_number
                                  : word.number >= member->rest_number && word.number > 0;
-  if (!is_new) return;
+  if (!is_new || IsFarAhead(*member, word)) return;
   member->rest_number = word.number;
   if (!word.rests) {
     if (member->rests_after) Wake(id, member);

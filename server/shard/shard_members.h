@@ -37,6 +37,8 @@ class ShardMembers {
   // Removed members that removed() has, and whose last fold Folded() has: the newest.
   static constexpr size_t kRemovedMax = 256;
   static constexpr size_t kDepartedMax = 4096;
+  // A word of rest may be so many numbers ahead of the last one. A worker counts one by one.
+  static constexpr uint64_t kRestsAheadMax = 64;
 
   // `policy` outlives it, and is told of the plan and of rests. `is_replica`: every server holds all entries.
   ShardMembers(ConsistencyPolicy* policy, bool is_replica)
@@ -84,6 +86,7 @@ class ShardMembers {
 
  private:
   void Wake(MemberId id, ShardMember* member);
+  static bool IsFarAhead(const ShardMember& member, RestWord word);
 
   ConsistencyPolicy& policy_;
   const bool is_replica_;

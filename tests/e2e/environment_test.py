@@ -109,6 +109,15 @@ class Limits(Test):
         for process in cluster.servers + cluster.workers:
             self.assertNotIn("refused", process.output())
 
+    def test_a_way_of_grpc_to_wait_that_there_is_not_is_one_line(self):
+        path = write_job(self, digits())
+        for name, command in (("run", [TESSERA, "run", path]), ("status", [TESSERA, "status", "127.0.0.1:1"]),
+                              ("server", [SERVER, "--job", path, "--rank", "0", "--listen", "127.0.0.1:0"]),
+                              ("worker", [WORKER, "--job", path, "--coordinator", "127.0.0.1:1"])):
+            with self.case(name):
+                output = Process(self, name, command, env={"GRPC_POLL_STRATEGY": "none"}).expect_exit(2)
+                self.assertRegex(output, r"^tessera(-%s)?: GRPC_POLL_STRATEGY: is \"none\", .*; unset it\n$" % name)
+
     def test_open_files_and_address_space_that_are_too_few_are_one_line(self):
         path = write_job(self, digits())
         for name, command in (("run", [TESSERA, "run", path]),

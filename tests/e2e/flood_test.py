@@ -11,7 +11,7 @@ CONNECTIONS = 36
 STREAMS = 30  # of each connection
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS = 0, 1, 4
-END_HEADERS = 4
+END_STREAM, END_HEADERS = 1, 4
 
 
 def frame(kind, flags, stream, payload):
@@ -46,6 +46,19 @@ def flood(address, method):
         stranger.sendall(PREFACE + frame(SETTINGS, 0, 0, b""))
         for i in range(STREAMS):
             stranger.sendall(begin_call(2 * i + 1, method) + half_a_message(2 * i + 1))
+        return stranger
+    except OSError:
+        return None
+
+
+def unread(address, method):
+    """A connection with calls that are whole, whose replies it lets nobody send; None: the server would not have it."""
+    try:
+        stranger = connect(address)
+        # An initial window of 0 bytes.
+        stranger.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
+        for i in range(STREAMS):
+            stranger.sendall(begin_call(2 * i + 1, method) + frame(DATA, END_STREAM, 2 * i + 1, bytes(5)))
         return stranger
     except OSError:
         return None
@@ -105,6 +118,28 @@ class Flood(Test):
         for server, was in zip(cluster.servers, before):
             self.assertTrue(server.alive)
             self.assertLess(memory(server) - was, 256 << 20)
+        for stranger in strangers:
+            if stranger:
+                stranger.close()
+        cluster.drain()
+        report = cluster.finish()
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 0))
+
+    def test_statuses_that_nobody_reads_do_not_stop_a_job(self):
+        # Epochs of a few steps, each with an evaluation in the status.
+        cluster = Cluster(self, digits(epochs=ENDLESS, batch=300, evaluate_every=1))
+        await_true("a long history", lambda: len(cluster.status().get("history", [])) > 200, explain=cluster.logs)
+        zero = cluster.servers[0]
+        before = memory(zero)
+        strangers = []
+        for method in (b"/tessera.v1.Status/Get", b"/tessera.v1.Status/Watch"):
+            strangers += [unread(zero.address, method) for _ in range(CONNECTIONS)]
+            cluster.await_further(20)
+        self.assertGreater(len([s for s in strangers if s]) * STREAMS, 2000)
+        self.assertTrue(zero.alive)
+        self.assertLess(memory(zero) - before, 256 << 20)
+        # Whoever reads is told.
+        self.assertEqual(cluster.status()["state"], "training")
         for stranger in strangers:
             if stranger:
                 stranger.close()

@@ -56,6 +56,7 @@ TEST_CASE("a host that ends waits for a shard that is about to say its counters"
   ServerCheckpoints checkpoints(v1::Job(), facts, 0);
   ShardHost::Options options;
   options.half_open_pushes_per_host = 1;
+  options.unread_bytes_per_host = int64_t{1} << 20;
   // Nobody is there, and counters are asked for all the same: four times a lease.
   options.lease_timeout = absl::Milliseconds(200);
   options.shard_options = [&held](uint32_t) {

@@ -8,6 +8,7 @@ namespace tessera {
 namespace {
 
 constexpr uint64_t kRun = 1;
+constexpr uint64_t kServerKey = 7;
 // LiveCoordinator's.
 constexpr absl::Duration kKeepPatience = absl::Milliseconds(250);
 
@@ -20,6 +21,7 @@ SimCoordinator::SimCoordinator(SimNetwork* network, JobFacts facts, Options opti
   TESSERA_CHECK(created.ok());
   v1::CoordinatorWord word;
   word.set_run(kRun);
+  word.set_server_key(kServerKey);
   word.set_term(1);
   word.set_away_timeout_ns(absl::ToInt64Nanoseconds(options_.away_timeout));
   Install(*std::move(created), word);
@@ -89,6 +91,7 @@ void SimCoordinator::Begin() {
   TESSERA_CHECK(found.ok());
   v1::CoordinatorWord word;
   word.set_run(state.run());
+  word.set_server_key(state.server_key());
   word.set_term(state.term() + 1);
   word.set_changes(state.changes());
   word.set_away_timeout_ns(absl::ToInt64Nanoseconds(options_.away_timeout));

@@ -139,7 +139,7 @@ class SimCoordinator {
   void SendWord(ShardId server);
   template <typename Hello>
   absl::Status CheckHello(const Hello& hello) {
-    absl::Status checked = kept_->CheckHello(ClaimOf(hello), network_->now());
+    absl::Status checked = kept_->CheckHello(hello, network_->now());
     has_given_up_ = has_given_up_ || absl::IsFailedPrecondition(checked);
     return checked;
   }

@@ -192,6 +192,7 @@ void SimHost::Attach() {
   hello.set_address(address_);
   hello.set_run(word_.run());
   hello.set_term(word_.term());
+  hello.set_server_key(word_.server_key());
   hello.set_changes(options_.mutation == Mutation::kTellsUnkept ? 0 : word_.changes());
   hello.set_layout_hash(coordinator_->state().facts().layout_hash);
   coordinator_->AttachHost(

@@ -109,6 +109,7 @@ void SimServer::Attach() {
   hello.set_lead_term(options_.lead_term);
   hello.set_run(word_.run());
   hello.set_term(word_.term());
+  hello.set_server_key(word_.server_key());
   hello.set_changes(mutation_ == Mutation::kTellsUnkept ? 0 : word_.changes());
   coordinator_->Attach(
       node_, hello,

@@ -263,9 +263,13 @@ ReadingPlan ReadingPlanOf(const v1::Job& job) {
 
 absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,
                                       const ModelFacts* facts) {
-  return LoadDatasets(job.data(), ends,
-                      std::max(job.cluster().memory_limit(), DatasetBytesMaxHere()), facts,
-                      ReadingPlanOf(job));
+  const int64_t limit = job.cluster().memory_limit();
+  absl::StatusOr<Datasets> loaded = LoadDatasets(
+      job.data(), ends, limit > 0 ? limit : DatasetBytesMaxHere(), facts, ReadingPlanOf(job));
+  if (limit == 0 || !absl::IsResourceExhausted(loaded.status())) return loaded;
+  return absl::ResourceExhaustedError(absl::StrCat(loaded.status().message(),
+                                                   "; cluster.memory_limit is ", limit,
+                                                   " bytes, which is all that a worker may take"));
 }
 
 bool NormalizesOtherwise(const v1::Job& job, const ModelFacts& facts) {

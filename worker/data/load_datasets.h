@@ -38,7 +38,8 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
                                       int64_t bytes_max = kDatasetBytesMax,
                                       const ModelFacts* facts = nullptr,
                                       const ReadingPlan& plan = {});
-// Reads the job's data even where it is larger than cluster.memory_limit: the caller reckons what processes would need.
+// Reads the data of a job, whose rows may take cluster.memory_limit, or all memory where that is not set. What takes
+// more is refused while it is read: no worker could go on with it.
 absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,
                                       const ModelFacts* facts = nullptr);
 // Whether data.normalize asks for another normalisation than that of `facts`, as far as that can be told without rows.

@@ -18,6 +18,9 @@ absl::Status Wrong(absl::string_view what) {
   return absl::InternalError(absl::StrCat(what, "; all must run the same build"));
 }
 
+// So many epochs that are over are asked for in a row.
+constexpr uint64_t kEpochsOverMax = 4096;
+
 EvaluationResult ResultOf(const v1::EvaluateReply& reply) {
   EvaluationResult result;
   result.test_loss = reply.test_loss();
@@ -71,6 +74,13 @@ absl::StatusOr<EpochCut> MessageCoordination::BeginEpoch(uint64_t epoch, uint64_
   if (reply.steps() >= kStepsEnd || reply.rows_total() >= kStepsEnd) {
     return Wrong(absl::StrCat("epoch ", epoch, ": has ", reply.steps(), " steps of ",
                               reply.rows_total(), " rows, want less than 2^40"));
+  }
+  // Some may be over where others have joined meanwhile. A worker that is told of such ones alone would ask for ever.
+  const bool is_over = reply.first_step() + reply.steps() <= step;
+  epochs_over_ = is_over ? epochs_over_ + 1 : 0;
+  if (epochs_over_ > kEpochsOverMax) {
+    return Wrong(absl::StrCat("epoch ", epoch, ": is over at step ", step, ", as are the ",
+                              kEpochsOverMax, " before it, want one that this worker can begin"));
   }
   EpochCut cut;
   cut.parts = reply.parts();

@@ -15,7 +15,7 @@ namespace tessera {
 v1::Progress ToProto(const TrainProgress& progress);
 
 // Replies that no coordinator of ours would give are kInternal: an epoch that this worker is not in yet, a part that
-// there is not.
+// there is not, very many epochs in a row that are over.
 class MessageCoordination : public Coordination {
  public:
   absl::StatusOr<EpochCut> BeginEpoch(uint64_t epoch, uint64_t step) override;
@@ -30,7 +30,8 @@ class MessageCoordination : public Coordination {
   // Fills in the member and the evaluation's number.
   virtual absl::StatusOr<v1::EvaluateReply> AskEvaluation(v1::EvaluateRequest request) = 0;
 
-  uint64_t attempt_ = 0;  // of the evaluation that was begun anew; 0: none was
+  uint64_t epochs_over_ = 0;  // that it was told of in a row
+  uint64_t attempt_ = 0;      // of the evaluation that was begun anew; 0: none was
 };
 
 }  // namespace tessera

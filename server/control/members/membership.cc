@@ -248,7 +248,9 @@ absl::Status Membership::Renew(const v1::RenewRequest& request, absl::Time now) 
   TESSERA_RETURN_IF_ERROR(members_.Touch(member, now));
   MemberRecord* const record = members_.Find(member);
   record->OnProgress(request.progress(), now);
-  record->drain_seen = std::max(record->drain_seen, request.drain_seen());
+  // What it cannot have been told yet is not believed.
+  const uint64_t drain_seen = std::min(request.drain_seen(), drain_.exchange().value());
+  record->drain_seen = std::max(record->drain_seen, drain_seen);
   admission_.ReleaseDrain();
   // The warm-up may be over.
   if (facts_.warmup_steps > 0) admission_.ProposeNext();

@@ -61,7 +61,8 @@ class Membership {
 
   // --- servers ---
 
-  // Codes are those of ServerTable::Attach. A server that comes back gets the plan and the open proposal.
+  // `hello` has this job (ServerTable::CheckJob). Codes are those of ServerTable::Attach. A server that comes back gets
+  // the plan and the open proposal.
   absl::Status Attach(const v1::ServerHello& hello, absl::Time now);
   void Detach(ShardId server, uint64_t life, absl::Time now);
   // `server` is attached.

@@ -66,16 +66,21 @@ absl::Status ServerTable::CheckRank(uint32_t rank, bool started) const {
                    " servers, want that before others join"));
 }
 
-absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, absl::Time now) {
+absl::Status ServerTable::CheckJob(const v1::ServerHello& hello) const {
   const std::string who = absl::StrCat("server ", hello.rank());
-  TESSERA_RETURN_IF_ERROR(CheckRank(hello.rank(), started));
   TESSERA_RETURN_IF_ERROR(CheckDigest(who, hello.job_digest(), hello.job_text(), facts_));
   if (hello.layout_hash() != facts_.layout_hash) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,
                         hello.layout_hash(), facts_.layout_hash));
   }
-  TESSERA_RETURN_IF_ERROR(CheckInitialSum(who, hello.initial_sum(), facts_));
+  return CheckInitialSum(who, hello.initial_sum(), facts_);
+}
+
+absl::Status ServerTable::Attach(const v1::ServerHello& hello, bool started, absl::Time now) {
+  const std::string who = absl::StrCat("server ", hello.rank());
+  TESSERA_RETURN_IF_ERROR(CheckRank(hello.rank(), started));
+  TESSERA_RETURN_IF_ERROR(CheckJob(hello));
   if (hello.rank() >= records_.size()) records_.resize(hello.rank() + 1);
   ServerRecord& record = records_[hello.rank()];
   if (facts_.replicated && record.gone && record.life == hello.life()) {

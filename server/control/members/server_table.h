@@ -64,6 +64,8 @@ class ServerTable {
  public:
   explicit ServerTable(const JobFacts& facts);
 
+  // kInvalidArgument: whoever says hello has another job or layout than this one's.
+  absl::Status CheckJob(const v1::ServerHello& hello) const;
   // A server says hello. On error the table stays as it was, but for a restarted one's `gone`:
   //   kInvalidArgument     another digest, layout or rank than the job's
   //   kAlreadyExists       a server with this rank is attached

@@ -21,7 +21,7 @@ std::string Ago(absl::Duration duration) {
 
 }  // namespace
 
-absl::Status ShardHosts::Check(const v1::HostHello& hello) const {
+absl::Status ShardHosts::CheckJob(const v1::HostHello& hello) const {
   const std::string who = absl::StrCat("server ", hello.rank());
   if (hello.rank() >= hosts_.size()) {
     return absl::InvalidArgumentError(
@@ -33,7 +33,12 @@ absl::Status ShardHosts::Check(const v1::HostHello& hello) const {
         absl::StrFormat("%s: layout hash is %016x, want %016x; all must run the same build", who,
                         hello.layout_hash(), facts_.layout_hash));
   }
-  TESSERA_RETURN_IF_ERROR(CheckInitialSum(who, hello.initial_sum(), facts_));
+  return CheckInitialSum(who, hello.initial_sum(), facts_);
+}
+
+absl::Status ShardHosts::Check(const v1::HostHello& hello) const {
+  TESSERA_RETURN_IF_ERROR(CheckJob(hello));
+  const std::string who = absl::StrCat("server ", hello.rank());
   const HostRecord& host = hosts_[hello.rank()];
   if (hello.life() == host.lost_life) {
     return absl::FailedPreconditionError(

@@ -36,6 +36,8 @@ class ShardHosts {
   // `facts` outlives it.
   explicit ShardHosts(const JobFacts& facts) : facts_(facts), hosts_(facts.servers) {}
 
+  // kInvalidArgument: whoever says hello has another job, layout or rank than there is.
+  absl::Status CheckJob(const v1::HostHello& hello) const;
   // Whether a host that says hello may attach.
   //   kInvalidArgument     another job, layout or rank
   //   kAlreadyExists       another process holds the rank

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -40,6 +41,18 @@ TEST_CASE("a pipe, a folder and a device are refused without waiting", "[checkpo
   std::ofstream(Path("plain")) << "text";
   CHECK(ReadWholeFile(Path("plain"), 4).value() == "text");
   CHECK(absl::IsInvalidArgument(ReadWholeFile(Path("plain"), 3).status()));
+}
+
+TEST_CASE("a new file is made where there is nothing, not even a link", "[checkpoint][strangers]") {
+  std::ofstream(Path("others")) << "text";
+  REQUIRE(symlink(Path("others").c_str(), Path("link").c_str()) == 0);
+  REQUIRE(symlink(Path("nowhere").c_str(), Path("dangling").c_str()) == 0);
+  for (const char* name : {"others", "link", "dangling"}) {
+    CHECK_FALSE(DurableFile::CreateNew(Path(name)).ok());
+  }
+  CHECK(ReadWholeFile(Path("others"), 1000).value() == "text");
+  CHECK(access(Path("nowhere").c_str(), F_OK) != 0);
+  CHECK(DurableFile::CreateNew(Path("new")).ok());
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 #include <string>
 
 #include <catch2/catch.hpp>
+#include <google/protobuf/util/json_util.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/metrics/process_memory.h"
+#include "tests/server/monitor/whole_status.h"
 
 namespace tessera {
 namespace {
@@ -367,6 +370,38 @@ TEST_CASE("the JSON form is one line with the names of the contract", "[cli][sta
   CHECK(json.find('\n') == std::string::npos);
   CHECK(json.find("\"train_seconds\":123456.7") != std::string::npos);
   CHECK(json.find("\"partial_pushes\":") != std::string::npos);
+}
+
+// As protobuf writes it in one piece.
+std::string PlainJson(const v1::JobStatus& status) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string text;
+  REQUIRE(google::protobuf::util::MessageToJsonString(status, &text, options).ok());
+  return text;
+}
+
+TEST_CASE("the JSON form is what protobuf writes, though its lists are written item by item",
+          "[cli][status]") {
+  CHECK(StatusJson({}) == PlainJson({}));
+  CHECK(StatusJson(Busy()) == PlainJson(Busy()));
+  CHECK(StatusJson(WholeStatus()) == PlainJson(WholeStatus()));
+  v1::JobStatus odd;
+  odd.set_job("\"members\":[],\\\"[{");
+  odd.add_waiting_for("]}\\");
+  odd.add_history();
+  CHECK(StatusJson(odd) == PlainJson(odd));
+}
+
+TEST_CASE("the JSON form of a large status takes little memory", "[cli][status][strangers]") {
+  v1::JobStatus status = WholeStatus();
+  while (status.history_size() < 60'000) *status.add_history() = WholeStatus().history(0);
+  const uint64_t before = ReadProcessMemory().peak_rss_bytes;
+  const std::string json = StatusJson(status);
+  CHECK(json.size() > (8 << 20));
+  // The text, while it grows, and a few copies of the message.
+  CHECK(ReadProcessMemory().peak_rss_bytes - before < 8 * json.size());
 }
 
 TEST_CASE("a redraw goes back as far as was drawn and erases the rest", "[cli][status]") {

@@ -327,6 +327,30 @@ TEST_CASE("what is given up once it is whole is removed, and no other", "[checkp
   CHECK(NamesIn(path).empty());
 }
 
+TEST_CASE("folders that have changed places, or names, are passed over for an older whole one",
+          "[checkpoint]") {
+  const std::string path = EmptyFolder() + "/made";
+  REQUIRE(Write(path, "--keep 4 100 200 300", "").Steps("whole").size() == 3);
+  const auto folder = [&](uint64_t step) { return path + "/" + StepFolderName(step); };
+  REQUIRE(RenameFolder(folder(300), path + "/away").ok());
+  REQUIRE(RenameFolder(folder(200), folder(300)).ok());
+  REQUIRE(RenameFolder(path + "/away", folder(200)).ok());
+  std::vector<ListedCheckpoint> broken;
+  const auto newest = NewestCheckpoint(path, &broken);
+  REQUIRE(newest.ok());
+  CHECK((*newest)->manifest().step == 100);
+  REQUIRE(broken.size() == 2);
+  CHECK(broken[0].status.message() ==
+        "checkpoint: \"" + folder(300) +
+            "\" is of step 200, as its manifest.json says, which decides; name the folder "
+            "step-000000000200, or give it as checkpoint.restore by itself");
+  CHECK(ListCheckpoints(path, /*verify=*/true)->front().status == broken[0].status);
+  // Named by itself it is what its manifest says.
+  const auto named = NamedCheckpoint(folder(300), &broken);
+  REQUIRE(named.ok());
+  CHECK((*named)->manifest().step == 200);
+}
+
 TEST_CASE("a directory without checkpoints has none, and says so", "[checkpoint]") {
   const std::string path = EmptyFolder();
   std::vector<ListedCheckpoint> broken;

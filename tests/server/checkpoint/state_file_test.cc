@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,6 +80,27 @@ TEST_CASE("what cannot be written leaves nothing older behind", "[state]") {
   REQUIRE(system(("rm -r " + part).c_str()) == 0);
   kept.Write(3);
   CHECK(kept.Read() == 3);
+}
+
+TEST_CASE("a link in the folder's names leads nobody to write elsewhere", "[state][strangers]") {
+  const std::string folder = NewFolder();
+  const std::string others = folder + "/others";
+  std::ofstream(others) << "text";
+  REQUIRE(symlink(others.c_str(), (folder + "/state.part").c_str()) == 0);
+  {
+    auto file = *StateFile::Open(folder);
+    v1::CoordinatorState state;
+    state.set_changes(1);
+    REQUIRE(file->Write(state).ok());
+    REQUIRE((*file->Read())->changes() == 1);
+  }
+  std::string text;
+  std::getline(std::ifstream(others), text);
+  CHECK(text == "text");
+  REQUIRE(unlink((folder + "/lock").c_str()) == 0);
+  REQUIRE(symlink((folder + "/made").c_str(), (folder + "/lock").c_str()) == 0);
+  CHECK_FALSE(StateFile::Open(folder).ok());
+  CHECK(access((folder + "/made").c_str(), F_OK) != 0);
 }
 
 TEST_CASE("a state that could not be read again is not written", "[state]") {

@@ -1,7 +1,9 @@
 #include "server/control/kept_coordinator.h"
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -11,23 +13,40 @@ namespace tessera {
 namespace {
 
 constexpr uint64_t kRun = 1;
+constexpr uint64_t kServerKey = 7;
+
+// A server of this job that says that it was told so many changes of that term.
+v1::ServerHello HelloOf(uint64_t term, uint64_t changes) {
+  v1::ServerHello hello;
+  hello.set_job_digest("d1");
+  hello.set_layout_hash(77);
+  hello.set_life(100);
+  hello.set_run(kRun);
+  hello.set_server_key(kServerKey);
+  hello.set_term(term);
+  hello.set_changes(changes);
+  return hello;
+}
 
 // The next coordinator, in the term after that of `state`, which has been through so many changes.
 std::unique_ptr<KeptCoordinator> NextAfter(v1::CoordinatorState state, uint64_t changes) {
   const absl::Time now = absl::FromUnixSeconds(1000);
-  const JobFacts facts = ControlFixture::Facts(1, 1);
+  JobFacts facts = ControlFixture::Facts(1, 1);
+  facts.digest = "d1";
+  facts.layout_hash = 77;
   auto coordinator =
       state.format() == 0 ? Coordinator::Create(facts, now) : Coordinator::Load(facts, state);
   REQUIRE(coordinator.ok());
   v1::CoordinatorWord word;
   word.set_run(kRun);
+  word.set_server_key(state.format() == 0 ? kServerKey : state.server_key());
   word.set_term(state.term() + 1);
   word.set_changes(changes);
   return std::make_unique<KeptCoordinator>(*std::move(coordinator), word, /*is_kept=*/true);
 }
 
 bool IsAnswered(KeptCoordinator* kept, uint64_t term, uint64_t changes) {
-  return kept->CheckHello({0, kRun, term, changes}, absl::FromUnixSeconds(1001)).ok();
+  return kept->CheckHello(HelloOf(term, changes), absl::FromUnixSeconds(1001)).ok();
 }
 
 TEST_CASE(
@@ -44,7 +63,7 @@ TEST_CASE(
   CHECK(IsAnswered(third().get(), 2, 99));
   CHECK_FALSE(IsAnswered(third().get(), 2, 100));
   CHECK(IsAnswered(third().get(), 3, 1000));
-  CHECK(absl::IsUnavailable(third()->CheckHello({0, kRun, 4, 0}, now.steady)));
+  CHECK(absl::IsUnavailable(third()->CheckHello(HelloOf(4, 0), now.steady)));
 }
 
 TEST_CASE("a stranger that says it was told what was not kept is refused and ends no job",
@@ -52,17 +71,40 @@ TEST_CASE("a stranger that says it was told what was not kept is refused and end
   const StateMoment now{absl::FromUnixSeconds(1000), "", {}};
   const auto first = NextAfter(v1::CoordinatorState(), 0);
   const auto second = NextAfter(first->State(now), 86);
+  struct Lie {
+    std::string words;
+    v1::ServerHello hello;
+  };
+  std::vector<Lie> lies = {{"job digest", HelloOf(1, 100)},
+                           {"layout hash", HelloOf(1, 100)},
+                           {"without the number of the run", HelloOf(1, 100)},
+                           {"without the server_key of the run", HelloOf(1, 100)},
+                           {"without the server_key of the run", HelloOf(0, 1)}};
+  lies[0].hello.clear_job_digest();
+  lies[1].hello.set_layout_hash(1);
+  lies[2].hello.set_run(kRun + 1);
+  // A worker is told the run, but not what servers are told.
+  lies[3].hello.clear_server_key();
+  lies[4].hello.set_server_key(kServerKey + 1);
   for (const auto& kept : {first.get(), second.get()}) {
-    for (const uint64_t run : {uint64_t{0}, kRun + 1}) {
-      CAPTURE(run);
-      const absl::Status refused = kept->CheckHello({0, run, 0, 100}, now.steady);
+    for (const Lie& lie : lies) {
+      // What the first coordinator of a run has told was told in this term.
+      if (kept == first.get() && lie.hello.term() == 1 && lie.words.find("run") != lie.words.npos) {
+        continue;
+      }
+      CAPTURE(lie.words);
+      const absl::Status refused = kept->CheckHello(lie.hello, now.steady);
       CHECK(absl::IsInvalidArgument(refused));
-      CHECK(std::string(refused.message()).find("does not say of which run") != std::string::npos);
+      CHECK(std::string(refused.message()).find(lie.words) != std::string::npos);
       CHECK(kept->coordinator().outcome().ok());
       CHECK(kept->coordinator().StateWord() != "draining");
     }
+    v1::HostHello host;
+    host.set_changes(1);
+    CHECK(absl::IsFailedPrecondition(kept->CheckHello(host, now.steady)));
+    CHECK(kept->coordinator().outcome().ok());
   }
-  // One that knows the run is believed.
+  // A server that was told so is believed.
   CHECK_FALSE(IsAnswered(second.get(), 1, 100));
   CHECK_FALSE(second->coordinator().outcome().ok());
 }

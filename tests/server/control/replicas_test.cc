@@ -131,6 +131,19 @@ TEST_CASE("a server 0 that was started again copies another one, and its site be
   CHECK(sites.Join(late->member())->admitted());
 }
 
+TEST_CASE("a stranger's hello takes no server along while its connection is broken",
+          "[control][replicas][strangers]") {
+  Sites control(2);
+  control.coordinator->Detach(ShardId(1), control.servers[1].hello.life(), control.now);
+  v1::ServerHello stranger = control.servers[1].hello;
+  stranger.set_life(12345);
+  stranger.set_job_digest("another");
+  CHECK(absl::IsInvalidArgument(control.coordinator->Attach(stranger, control.now)));
+  const Membership& membership = control.coordinator->membership();
+  CHECK_FALSE(membership.servers().at(ShardId(1)).gone);
+  CHECK(membership.members().LiveAt(Rank(1)) != nullptr);
+}
+
 TEST_CASE("a worker that is lost leaves its server where it is", "[control][replicas]") {
   Sites sites(2);
   CHECK(sites.Leave(2, "gave up").ok());

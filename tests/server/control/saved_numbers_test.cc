@@ -95,6 +95,11 @@ TEST_CASE("numbers that no checkpoint can be read with are refused where they co
   many.mutable_progress()->set_examples(kSavedCountEnd);
   refused(control.Renew(many).status(),
           "renew: examples are 72057594037927936, want below 72057594037927936");
+  v1::RenewRequest late;
+  late.set_member(1);
+  late.mutable_progress()->set_epoch(~uint64_t{0});
+  refused(control.Renew(late).status(),
+          "renew: epoch is 18446744073709551615, want below 1099511627776");
   v1::BeginEpochRequest epoch;
   epoch.set_member(1);
   epoch.set_step(kSavedStepEnd);
@@ -106,6 +111,15 @@ TEST_CASE("numbers that no checkpoint can be read with are refused where they co
   CHECK(progress.exchange() == 0);
   CHECK(progress.step() == 0);
   CHECK(progress.examples() == 0);
+  CHECK(progress.epoch() == 0);
+}
+
+TEST_CASE("a drain that a worker cannot have heard of yet is none that it has seen",
+          "[saved_numbers]") {
+  ControlFixture control(Facts());
+  control.Start(1);
+  REQUIRE(control.Renew(1, 1, 1, /*drain_seen=*/~uint64_t{0}).ok());
+  CHECK(control.coordinator->membership().members().Find(MemberId(1))->drain_seen == 0);
 }
 
 TEST_CASE("a worker of more rows than an order can number is refused", "[saved_numbers]") {

@@ -95,8 +95,7 @@ struct Host {
   uint64_t position = 0;
 };
 
-TEST_CASE("a stream of another job, layout or term is refused, and the one there is goes on",
-          "[standby]") {
+TEST_CASE("a stream of another job, layout, term or sender is refused", "[standby][strangers]") {
   Host host;
   REQUIRE(host.Take(PlanOf(2)).ok());
   const auto refused = [&](const v1::LogHeader& header) {
@@ -110,9 +109,24 @@ TEST_CASE("a stream of another job, layout or term is refused, and the one there
   header.set_job_digest("another");
   CHECK(absl::IsInvalidArgument(refused(header)));
   CHECK(absl::IsFailedPrecondition(refused(HeaderOf(2))));
-  header = HeaderOf(1);
+  // A log comes from a server of the run, and a stranger takes nobody's place.
+  host.shards.Follow(ShardId(0), 3);
+  while (host.shards.PrepareOne()) {
+  }
+  host.shards.SetServerKey(7);
+  CHECK(refused(HeaderOf(3)).message() ==
+        "log of shard 0: is not of a server of this run, whose server_key it would have");
+  header = HeaderOf(3);
+  header.set_server_key(7);
+  CHECK(host.shards.Begin(header).ok());
+}
+
+TEST_CASE("a refused stream leaves the one that there is", "[standby]") {
+  Host host;
+  REQUIRE(host.Take(PlanOf(2)).ok());
+  v1::LogHeader header = HeaderOf(1);
   header.set_shard(1);
-  CHECK(absl::IsFailedPrecondition(refused(header)));
+  CHECK(absl::IsFailedPrecondition(host.shards.Begin(header).status()));
 
   v1::LogEntry commit;
   commit.mutable_commit()->set_time_ns(1);

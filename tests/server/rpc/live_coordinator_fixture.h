@@ -36,6 +36,7 @@ inline v1::CoordinatorWord Word(uint64_t run, uint64_t term) {
   v1::CoordinatorWord word;
   word.set_run(run);
   word.set_term(term);
+  word.set_server_key(7);
   word.set_away_timeout_ns(1000);
   return word;
 }
@@ -134,6 +135,7 @@ class LiveCoordinatorFixture {
     hello.set_job_digest("d1");
     hello.set_layout_hash(77);
     hello.set_life(5);
+    hello.set_server_key(7);
     hello.set_address("server:7000");
   }
 

@@ -194,19 +194,19 @@ TEST_CASE("a store that may lag and is slow holds nobody up, and words say what 
   f.Install(Word(9, 1));
   REQUIRE(f.Attach().ok());
   const uint64_t kept = f.store.kept().changes();
-  CHECK(f.live.word().changes() >= kept);
+  CHECK(f.live.WordForWorkers().changes() >= kept);
   f.store.Hang(true);
   const absl::Time began = SteadyNow();
   REQUIRE(f.Join().ok());
   CHECK(SteadyNow() - began >= kKeepPatience);
-  const uint64_t told = f.live.word().changes();
+  const uint64_t told = f.live.WordForWorkers().changes();
   CHECK(told > f.store.kept().changes());
   CHECK(f.live.Status().coordinator().store() == "memory (late: its disk is slow)");
   // From now on nobody waits, and servers hear of it first.
   f.inbox.Clear();
   REQUIRE(f.Join().ok());
   const auto inbox = f.inbox.Await(2);
-  CHECK(inbox[0]->word().changes() == f.live.word().changes());
+  CHECK(inbox[0]->word().changes() == f.live.WordForWorkers().changes());
   CHECK(inbox[1]->has_plan());
   f.store.Hang(false);
   const absl::Time deadline = SteadyNow() + absl::Seconds(10);
@@ -214,7 +214,7 @@ TEST_CASE("a store that may lag and is slow holds nobody up, and words say what 
     f.live.OnShardMessage(f.hello, &f, {});
     absl::SleepFor(absl::Milliseconds(1));
   }
-  CHECK(f.store.kept().changes() == f.live.word().changes());
+  CHECK(f.store.kept().changes() == f.live.WordForWorkers().changes());
   CHECK(f.store.kept().membership().members_size() == 2);
 }
 
@@ -227,11 +227,11 @@ TEST_CASE("who was told what was not kept ends the job", "[control][live]") {
   f.hello.set_term(1);
   f.hello.set_changes(100);
   REQUIRE(f.Attach().ok());
-  CHECK(f.live.word().changes() > 100);
+  CHECK(f.live.WordForWorkers().changes() > 100);
   f.live.Detach(f.hello, &f);
   // What it heard in this term is no news.
   f.hello.set_term(2);
-  f.hello.set_changes(f.live.word().changes());
+  f.hello.set_changes(f.live.WordForWorkers().changes());
   REQUIRE(f.Attach().ok());
   f.live.Detach(f.hello, &f);
   f.hello.set_term(1);

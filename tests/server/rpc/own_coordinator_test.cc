@@ -105,7 +105,7 @@ TEST_CASE("a server is attached to the coordinator beside it though no connectio
   // Counters come after the hello, so both directions work.
   CHECK(
       Eventually([&] { return port.live().Status().servers(0).counters().parameter_bytes() > 0; }));
-  CHECK(Eventually([&] { return link.word().run() == port.live().word().run(); }));
+  CHECK(Eventually([&] { return link.word().run() == port.live().WordForWorkers().run(); }));
   CHECK(link.coordinator() == port.address());
   {
     absl::MutexLock lock(&mutex);

@@ -134,6 +134,14 @@ TEST_CASE("a pull of rows that there are not, or in an exchange, is refused by w
         where +
             "rows: are 9223372036854775807 to 9223372036854775807 of layers.0.bias, want them "
             "between 0 and 10");
+  v1::PullRequest far = Dense();
+  far.set_rest(~uint64_t{0});
+  CHECK(refusal(far) == where + "rest is 18446744073709551615, want below 549755813888");
+  far = Dense();
+  far.set_after_exchange(uint64_t{1} << 39);
+  CHECK(refusal(far) ==
+        "pull from member 1 after exchange 549755813888: after_exchange is "
+        "549755813888, want below 549755813888");
   v1::PullRequest inside = RowsRequest(0, 0, 1);
   inside.set_outside_exchange(false);
   CHECK(refusal(inside) == where + "keys are rows, want dense; rows are read outside an exchange");

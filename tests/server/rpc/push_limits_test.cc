@@ -1,5 +1,6 @@
 // Pushes that never come to an end, whose they are, how many there may be, and who gives way; and messages that
 // would grow.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "absl/synchronization/mutex.h"
+#include "common/codec/bf16.h"
 #include "common/codec/codec.h"
 #include "common/codec/threshold.h"
 #include "common/consistency/none.h"
@@ -130,6 +132,39 @@ TEST_CASE("a compressed pull or push is refused and never unpacked",
   PlainClient client(servers);
   CHECK(client.Push(client.Chunks(1, 1, 1.0f)).ok());
   CHECK(At(client.Now().bytes, 0) != 0);
+}
+
+TEST_CASE("coded answers that nobody reads hold so many bytes, and one that reads gets its own",
+          "[rpc][service][strangers]") {
+  // Answers of 8 MiB, of which a client that does not read takes some.
+  const ModelShape shape = TestShape(1024, 4096);
+  CodecChoice codecs;
+  codecs.pull = Bf16Codec();
+  RunningServers servers(shape, 1, None, 1, std::nullopt, /*has_tail=*/false, codecs);
+  std::vector<std::unique_ptr<PlainClient>> clients;
+  std::vector<std::unique_ptr<PlainContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::Chunk>>> calls;
+  v1::PullRequest request = PlainClient::Request(1, 0);
+  request.set_codec("bf16");
+  UnreadReplies& unread = servers[0].service->unread_answers();
+  int64_t most = 0;
+  for (int i = 0; i < 96; ++i) {
+    if (i % 16 == 0) clients.push_back(std::make_unique<PlainClient>(servers));
+    contexts.push_back(std::make_unique<PlainContext>());
+    calls.push_back(clients.back()->stub().Pull(contexts.back().get(), request));
+    most = std::max(most, unread.bytes());
+  }
+  CHECK(Eventually([&] {
+    most = std::max(most, unread.bytes());
+    return unread.given_way() > 0;
+  }));
+  CHECK(most <= kUnreadAnswerBytes);
+  CHECK(most > kUnreadAnswerBytes / 2);
+  PlainClient reads(servers);
+  CHECK(reads.Pull(request).status.ok());
+  for (const auto& context : contexts) context->TryCancel();
+  for (const auto& call : calls) call->Finish();
+  CHECK(Eventually([&] { return unread.bytes() == 0; }));
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // How often a status is built, for those who watch and those who ask once.
 #include "server/rpc/status_service.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -12,6 +15,7 @@
 #include "common/base/steady_clock.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/grpc_server.h"
+#include "tests/common/base/captured_log.h"
 #include "tests/server/rpc/tiny_shape.h"
 
 namespace tessera {
@@ -25,18 +29,141 @@ TEST_CASE("a status is built once for all who ask for it at a time", "[rpc][stat
     status.set_step(++built);
     return status;
   };
-  SharedStatus shared(build, absl::Milliseconds(50), [&] { return now; });
+  constexpr absl::Duration kAge = absl::Milliseconds(50);
+  SharedStatus shared(build, [&] { return now; });
+  const auto step = [&](absl::Duration age) {
+    v1::JobStatus status;
+    REQUIRE(status.ParseFromString(shared.Get(age)->bytes));
+    return status.step();
+  };
   CHECK(built == 0);
-  const auto first = shared.Get();
-  CHECK(first->step() == 1);
+  const auto first = shared.Get(kAge);
+  CHECK(step(kAge) == 1);
   now += absl::Milliseconds(49);
-  CHECK(shared.Get() == first);
+  CHECK(shared.Get(kAge) == first);
   now += absl::Milliseconds(1);
-  CHECK(shared.Get()->step() == 2);
-  // Who still writes the first one has it.
-  CHECK(first->step() == 1);
-  CHECK(shared.Get()->step() == 2);
+  CHECK(step(kAge) == 2);
+  CHECK(step(kAge) == 2);
   CHECK(built == 2);
+  // One that asks for the status of the moment gets it, and the others share that.
+  CHECK(step(absl::ZeroDuration()) == 3);
+  CHECK(step(kAge) == 3);
+}
+
+TEST_CASE("a status that takes long to build is shared for twenty times as long",
+          "[rpc][status][strangers]") {
+  absl::Time now = absl::FromUnixSeconds(1000);
+  int built = 0;
+  SharedStatus shared(
+      [&] {
+        ++built;
+        now += absl::Milliseconds(30);
+        return v1::JobStatus();
+      },
+      [&] { return now; });
+  shared.Get(absl::ZeroDuration());
+  const absl::Time begin = now;
+  while (now < begin + absl::Seconds(60)) {
+    shared.Get(absl::ZeroDuration());
+    now += absl::Milliseconds(1);
+  }
+  CHECK(built > 60);
+  CHECK(built <= 1 + 60000 / (30 * SharedStatus::kSharedPerCost));
+}
+
+// Large statuses, each another one.
+struct LargeStatus {
+  LargeStatus(int bytes, StatusLimits limits)
+      : service(
+            [this, bytes] {
+              v1::JobStatus status;
+              status.set_step(++built);
+              status.set_report_json(std::string(bytes, 'x'));
+              return status;
+            },
+            limits),
+        grpc(GrpcServer::Start({"127.0.0.1:0", {&service}}).value()) {}
+  ~LargeStatus() { grpc->Shutdown(absl::ZeroDuration()); }
+
+  std::unique_ptr<v1::Status::Stub> Stub() {
+    return v1::Status::NewStub(OpenControlChannel(grpc->address()));
+  }
+  grpc::StatusCode Get(v1::Status::Stub* stub) {
+    grpc::ClientContext context;
+    v1::JobStatus status;
+    return stub->Get(&context, {}, &status).error_code();
+  }
+
+  std::atomic<uint64_t> built{0};
+  StatusService service;
+  std::unique_ptr<GrpcServer> grpc;
+};
+
+TEST_CASE("statuses that nobody reads hold so many bytes, and one that reads gets its own",
+          "[rpc][status][strangers]") {
+  StatusLimits limits;
+  limits.bytes_per_second = limits.bytes_at_once = int64_t{1} << 30;
+  limits.unread_bytes_per_host = int64_t{6} << 20;
+  limits.unread_bytes = int64_t{8} << 20;
+  LargeStatus served(1 << 20, limits);
+  // A client takes no more than 64 KiB of what nobody reads.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  struct Unread {
+    grpc::ClientContext context;
+    std::unique_ptr<v1::Status::Stub> stub;
+    std::unique_ptr<grpc::ClientReader<v1::JobStatus>> reader;
+  };
+  std::vector<std::unique_ptr<Unread>> unread;
+  int64_t most = 0;
+  const std::string log = CapturedLog([&] {
+    while (served.service.readers().unread().given_way() == 0 && unread.size() < 200) {
+      auto call = std::make_unique<Unread>();
+      call->stub = v1::Status::NewStub(grpc::CreateCustomChannel(
+          served.grpc->address(), grpc::InsecureChannelCredentials(), arguments));
+      call->reader = call->stub->Watch(&call->context, {});
+      unread.push_back(std::move(call));
+      absl::SleepFor(2 * kWatchedAgeMax);  // another status for the next one
+      most = std::max(most, served.service.readers().unread().bytes());
+    }
+  });
+  CHECK(served.built > 4);
+  CHECK(most > 3 << 20);
+  CHECK(most <= limits.unread_bytes_per_host);
+  CHECK(served.service.readers().unread().given_way() > 0);
+  CHECK(log.find("a reader that does not read is cut off") != std::string::npos);
+  CHECK(served.Get(served.Stub().get()) == grpc::StatusCode::OK);
+  for (const auto& call : unread) {
+    call->context.TryCancel();
+    call->reader->Finish();
+  }
+  CHECK(Eventually([&] { return served.service.readers().unread().bytes() == 0; }));
+}
+
+TEST_CASE("readers that ask without a pause get so many bytes a second, later or not at all",
+          "[rpc][status][strangers]") {
+  StatusLimits limits;
+  limits.bytes_per_second = int64_t{4} << 20;
+  limits.bytes_at_once = int64_t{2} << 20;
+  LargeStatus served(1 << 20, limits);
+  const auto stub = served.Stub();
+  const absl::Time begin = SteadyNow();
+  int answered = 0;
+  for (int i = 0; i < 8; ++i) answered += served.Get(stub.get()) == grpc::StatusCode::OK;
+  CHECK(answered == 8);
+  // The first is free, two more come at once, and the others when they are paid for.
+  CHECK(SteadyNow() - begin > absl::Milliseconds(1000));
+  // Many at once would wait for too long.
+  std::atomic<int> refused{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 24; ++i) {
+    readers.emplace_back(
+        [&] { refused += served.Get(stub.get()) == grpc::StatusCode::RESOURCE_EXHAUSTED; });
+  }
+  for (std::thread& reader : readers) reader.join();
+  CHECK(refused > 4);
+  CHECK(refused < 24);
 }
 
 TEST_CASE(

@@ -16,6 +16,7 @@
 #include "common/rpc/transport.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/message_limits.h"
+#include "server/rpc/standby_control_service.h"
 #include "server/rpc/status_service.h"
 #include "tests/common/base/captured_log.h"
 #include "tests/common/rpc/compressed_call.h"
@@ -74,6 +75,16 @@ TEST_CASE("a compressed call is refused and never unpacked, and workers join",
   CHECK(joined.member() > 0);
 }
 
+TEST_CASE("a message that is too long is refused", "[control][rpc]") {
+  Served served;
+  v1::JoinRequest request;
+  request.set_job_text(std::string(5 << 20, 'x'));
+  grpc::ClientContext context;
+  v1::JoinReply reply;
+  CHECK(served.stub->Join(&context, request, &reply).error_code() ==
+        grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 TEST_CASE("refused servers are logged so often, and what they say is quoted so far",
           "[control][rpc]") {
   Served served;
@@ -105,6 +116,94 @@ TEST_CASE("refused servers are logged so often, and what they say is quoted so f
   }
   CHECK(lines > 0);
   CHECK(lines <= std::min<int64_t>(kCalls - 1, intervals * kRefusalsLogged));
+}
+
+// The second term of a run, which went on from 5 changes.
+struct SecondTerm {
+  SecondTerm() : coordinator(&live), standbys(&live) {
+    v1::CoordinatorWord word;
+    word.set_run(9);
+    word.set_term(2);
+    word.set_changes(5);
+    word.set_server_key(kServerKey);
+    REQUIRE(live.Install(Coordinator::Create(Facts(), SteadyNow()).value(), word, nullptr).ok());
+    grpc = GrpcServer::Start({"127.0.0.1:0", {&coordinator, &standbys}}).value();
+  }
+  ~SecondTerm() { grpc->Shutdown(absl::ZeroDuration()); }
+
+  // What is answered first, and how the call ends: it is left open where it is not refused.
+  std::string RefusalOf(const v1::ServerHello& hello) {
+    grpc::ClientContext context;
+    const auto call = v1::Coordinator::NewStub(OpenChannel(grpc->address()))->Attach(&context);
+    v1::ShardMessage first;
+    *first.mutable_hello() = hello;
+    call->Write(first);
+    v1::PlanMessage answer;
+    call->Read(&answer);
+    context.TryCancel();
+    call->Finish();
+    return answer.refuse();
+  }
+
+  static constexpr uint64_t kServerKey = 77;
+  LiveCoordinator live{absl::Seconds(100)};
+  CoordinatorService coordinator;
+  StandbyControlService standbys;
+  std::unique_ptr<GrpcServer> grpc;
+};
+
+TEST_CASE("whoever knows what a worker is told cannot say that the state was lost",
+          "[control][rpc][strangers]") {
+  SecondTerm served;
+  const auto goes_on = [&] {
+    return served.live.is_here() && served.live.outcome().ok() &&
+           served.live.Status().state() == "waiting";
+  };
+  v1::ServerHello hello;
+  hello.set_changes(1);
+  CHECK(served.RefusalOf(hello).find("job digest is \"\", want \"d1\"") != std::string::npos);
+  CHECK(goes_on());
+  // A member is told the run and the term.
+  v1::JoinReply joined;
+  {
+    v1::JoinRequest request;
+    request.set_protocol(kControlProtocol);
+    request.set_job_digest("d1");
+    request.set_rows(100);
+    grpc::ClientContext context;
+    const auto stub = v1::Coordinator::NewStub(OpenChannel(served.grpc->address()));
+    REQUIRE(stub->Join(&context, request, &joined).ok());
+  }
+  CHECK(joined.word().run() == 9);
+  CHECK(joined.word().server_key() == 0);
+  hello.set_job_digest("d1");
+  hello.set_layout_hash(77);
+  hello.set_life(4711);
+  hello.set_run(joined.word().run());
+  hello.set_term(joined.word().term() - 1);
+  hello.set_changes(100);
+  CHECK(served.RefusalOf(hello).find("without the server_key of the run") != std::string::npos);
+  CHECK(goes_on());
+  // Nothing was told of the job's servers, of which this one has become none.
+  hello.set_changes(0);
+  CHECK(served.RefusalOf(hello).empty());
+}
+
+TEST_CASE("a host's hello ends no job that keeps no standbys", "[control][rpc][strangers]") {
+  SecondTerm served;
+  grpc::ClientContext context;
+  const auto call =
+      v1::StandbyControl::NewStub(OpenChannel(served.grpc->address()))->Attach(&context);
+  v1::HostMessage first;
+  first.mutable_hello()->set_changes(1);
+  call->Write(first);
+  v1::HostOrder answer;
+  REQUIRE(call->Read(&answer));
+  CHECK(answer.refuse() ==
+        "the job keeps no standbys (cluster.replicas: 0); start all with the same job file");
+  call->Finish();
+  CHECK(served.live.outcome().ok());
+  CHECK(served.live.Status().state() == "waiting");
 }
 
 TEST_CASE("of what a worker says of its end the beginning is kept", "[control][rpc]") {

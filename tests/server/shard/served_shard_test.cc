@@ -51,5 +51,50 @@ TEST_CASE("what is whole without a lost member is committed before those who res
   }
 }
 
+// A shard of one number that members 1 and 2 push to in lockstep.
+std::unique_ptr<ServedShard> ServedForTwo() {
+  Shard::Options options;
+  options.shape = ZeroMatrix(1, 1);
+  options.policy = MakeQuorum(2, absl::Seconds(1));
+  options.rule = MakeAdd();
+  auto served = std::make_unique<ServedShard>(std::make_unique<Shard>(std::move(options)));
+  served->SetPlan(PlanOfFirst(2));
+  return served;
+}
+
+TEST_CASE("the model is read outside an exchange by members alone", "[shard][served][strangers]") {
+  const std::unique_ptr<ServedShard> served = ServedForTwo();
+  const auto read = [&](uint64_t member) {
+    absl::Status status = absl::UnknownError("not answered");
+    served->ReadOutside(MemberId(member), Exchange(0), RestWord(), absl::UnixEpoch(),
+                        [&status](const auto& result) { status = result.status(); });
+    return status;
+  };
+  CHECK(read(2).ok());
+  CHECK(absl::IsFailedPrecondition(read(3)));
+  CHECK(read(3).message() ==
+        "pull from member 3: not a member of the current plan (generation 1); its lease has ended, "
+        "or it never joined");
+  served->SetPlan(PlanOf(2, {{1, 1}}));
+  CHECK(absl::IsFailedPrecondition(read(2)));
+}
+
+TEST_CASE("a word of rest that is far ahead of a member's numbers is not believed",
+          "[shard][served][strangers]") {
+  const std::unique_ptr<ServedShard> served = ServedForTwo();
+  const auto say = [&](uint64_t number, bool rests) {
+    served->Read<int>(
+        1, MemberId(1), Exchange(0), {number, rests},
+        []() -> absl::StatusOr<std::optional<int>> { return 1; }, [](absl::StatusOr<int>) {});
+    return served->shard().members().states().at(MemberId(1)).rest_number;
+  };
+  CHECK(say(1, true) == 1);
+  CHECK(say(~uint64_t{0}, true) == 1);
+  CHECK(say(~uint64_t{0}, false) == 1);
+  CHECK(say(1, false) == 1);
+  CHECK(say(2, true) == 2);
+  CHECK(say(2 + ShardMembers::kRestsAheadMax, true) == 2 + ShardMembers::kRestsAheadMax);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -10,6 +10,7 @@
 
 #include "google/protobuf/text_format.h"
 #include "common/base/sanitizer.h"
+#include "common/metrics/process_memory.h"
 #include "tests/worker/data/files.h"
 #include "worker/data/dataset.h"
 #include "worker/data/load_datasets.h"
@@ -52,6 +53,24 @@ Floats Targets(const Dataset& data, std::vector<uint32_t> rows) {
 
 std::string Wrong(const v1::Data& data, const ModelEnds& ends = {2, 3, false}) {
   return Text(LoadDatasets(data, ends).status());
+}
+
+TEST_CASE("rows that take more than the job's memory_limit are refused while they are read",
+          "[load_datasets][strangers]") {
+  std::string rows;
+  for (int row = 0; row < 400'000; ++row) rows += "1,5,0\n";
+  v1::Job job;
+  *job.mutable_data() = CsvJob(rows, "5,6,2\n");
+  job.mutable_cluster()->set_memory_limit(1 << 20);
+  const uint64_t before = ReadProcessMemory().peak_rss_bytes;
+  const auto sets = LoadDatasets(job, {2, 3, false});
+  CHECK(absl::IsResourceExhausted(sets.status()));
+  CHECK(std::string(sets.status().message())
+            .find("; cluster.memory_limit is 1048576 bytes, which is all that a worker may take") !=
+        std::string::npos);
+  CHECK(ReadProcessMemory().peak_rss_bytes - before < 4 << 20);
+  job.mutable_cluster()->set_memory_limit(0);
+  CHECK(LoadDatasets(job, {2, 3, false}).ok());
 }
 
 TEST_CASE("the test set is normalised with the training set's constants", "[load_datasets]") {

@@ -27,6 +27,8 @@
 namespace tessera {
 namespace {
 
+constexpr uint64_t kServerKey = 7;
+
 using Arrays = std::vector<std::vector<float>>;
 
 struct Site {
@@ -58,6 +60,7 @@ class Replicas {
     Site site;
     site.thread = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options)));
     site.service = std::make_unique<ParameterService>(site.thread.get(), kDigest, Generation(1));
+    site.service->SetServerKey(kServerKey);
     auto grpc = GrpcServer::Start({"127.0.0.1:0", {site.service->service()}});
     REQUIRE(grpc.ok());
     site.grpc = *std::move(grpc);
@@ -286,7 +289,7 @@ TEST_CASE("a replica that joins is the same as the others from its copy on", "[r
   replicas.Start();
   replicas[2].thread->Post([](ServedShard& served) { served.shard().replica().AwaitCopy(); });
   replicas.SetMembers(2);
-  ReplicaCopier copier(replicas[2].thread.get(), kDigest);
+  ReplicaCopier copier(replicas[2].thread.get(), kDigest, [] { return kServerKey; });
   copier.CopyFrom(replicas[1].grpc->address());
   const v1::ServerList list = replicas.List();
   a->SetServers(list);
@@ -321,27 +324,31 @@ TEST_CASE("a replica that joins is the same as the others from its copy on", "[r
   CHECK(replicas[1].service->traffic().other_payload_bytes == 0);
 }
 
-TEST_CASE("a copy is refused to another job and by one that holds a part", "[rpc][replica]") {
+TEST_CASE("a copy is refused to another job, to who is no server, and by one that holds a part",
+          "[rpc][replica][strangers]") {
   const ModelShape shape = TestShape(8, 4);
   RunningServers parts(
       shape, 2, [] { return MakeNone(1); }, 1);
   Replicas replicas(shape, 1);
   replicas.SetMembers(1);
-  const auto ask = [&](const std::string& address, const std::string& digest) {
+  const auto ask = [&](const std::string& address, const std::string& digest, uint64_t key) {
     const auto stub = v1::ParameterServer::NewStub(OpenChannel(address));
     grpc::ClientContext context;
     v1::PullRequest request;
     request.mutable_caller()->set_job_digest(digest);
     request.set_copies_replica(true);
+    request.set_server_key(key);
     const auto stream = stub->Pull(&context, request);
     v1::Chunk chunk;
     while (stream->Read(&chunk)) {
     }
     return stream->Finish().error_code();
   };
-  CHECK(ask(replicas[0].grpc->address(), kDigest) == grpc::StatusCode::OK);
-  CHECK(ask(replicas[0].grpc->address(), "other") == grpc::StatusCode::INVALID_ARGUMENT);
-  CHECK(ask(parts.addresses()[0], kDigest) == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(ask(replicas[0].grpc->address(), kDigest, kServerKey) == grpc::StatusCode::OK);
+  CHECK(ask(replicas[0].grpc->address(), kDigest, 0) == grpc::StatusCode::FAILED_PRECONDITION);
+  CHECK(ask(replicas[0].grpc->address(), "other", kServerKey) ==
+        grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(ask(parts.addresses()[0], kDigest, 0) == grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 }  // namespace

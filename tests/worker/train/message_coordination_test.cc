@@ -47,6 +47,23 @@ TEST_CASE("an epoch that this worker cannot be in is refused", "[train][coordina
   CHECK(why(Cut(2, 1, ~uint64_t{0}, 12)).find("epoch 3: has 18446744073709551615 steps") == 0);
 }
 
+TEST_CASE("a worker that is told only of epochs that are over asks so often and no more",
+          "[train][coordination][strangers]") {
+  Scripted coordinator;
+  coordinator.cut = Cut(2, 1, 4, 8);
+  uint64_t asked = 0;
+  while (asked < 100'000 && coordinator.BeginEpoch(asked, 12).ok()) ++asked;
+  CHECK(asked == 4096);
+  CHECK(coordinator.BeginEpoch(5000, 12).status().message() ==
+        "epoch 5000: is over at step 12, as are the 4096 before it, want one that this worker can "
+        "begin; all must run the same build");
+  // One that can be begun ends the row.
+  coordinator.cut = Cut(2, 1, 5, 8);
+  CHECK(coordinator.BeginEpoch(3, 12).ok());
+  coordinator.cut = Cut(2, 1, 4, 8);
+  CHECK(coordinator.BeginEpoch(3, 12).ok());
+}
+
 TEST_CASE("a loss is told once one is known, and may then be 0", "[train][coordination]") {
   TrainProgress progress;
   CHECK_FALSE(ToProto(progress).has_train_loss());
