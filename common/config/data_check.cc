@@ -49,7 +49,6 @@ class DataChecker {
       for (const auto& [key, files] : {std::make_pair("data.train", &job.data().train()),
                                        std::make_pair("data.test", &job.data().test())}) {
         Labels(*format, key, *files);
-        OneFile(*format, key, *files);
       }
       FormatKeys(*format, job.data());
       Held(*format, job.data());
@@ -84,20 +83,21 @@ class DataChecker {
   void Labels(const DataFormat& format, absl::string_view key, const v1::DataFiles& files) {
     const std::string labels = absl::StrCat(key, ".labels");
     if (!Sound(key)) return;
-    if (format.labels_apart && files.labels().empty()) {
+    const int64_t count = std::count_if(files.labels().begin(), files.labels().end(),
+                                        [](const std::string& file) { return !file.empty(); });
+    const bool has_none = count == 0;
+    const int wanted = files.features_size();
+    if (format.labels_apart && has_none) {
       Fail(labels, absl::StrCat("missing, want a path: ", format.name,
                                 " files have their labels in a file of their own"));
-    } else if (!format.labels_apart && !files.labels().empty()) {
-      Fail(labels, absl::StrCat("got ", Quoted(files.labels()), ", want no such key: ", format.name,
-                                " files carry their labels"));
+    } else if (!format.labels_apart && !has_none) {
+      Fail(labels, absl::StrCat(
+                       "got ", count == 1 ? Quoted(files.labels(0)) : absl::StrCat(count, " files"),
+                       ", want no such key: ", format.name, " files carry their labels"));
+    } else if (format.labels_apart && Sound(absl::StrCat(key, ".features")) && count != wanted) {
+      Fail(labels, absl::StrCat("got ", count, count == 1 ? " file" : " files", ", want ", wanted,
+                                ", one for each of ", key, ".features"));
     }
-  }
-
-  void OneFile(const DataFormat& format, absl::string_view key, const v1::DataFiles& files) {
-    const std::string features = absl::StrCat(key, ".features");
-    if (!Sound(features) || files.features_size() < 2 || !format.labels_apart) return;
-    Fail(features, absl::StrCat("got ", files.features_size(), " files, want one: the labels of ",
-                                format.name, " are in one file, too"));
   }
 
   // Refuses keys that only another format has.
@@ -339,12 +339,17 @@ class DataChecker {
   }
 
   void Files(const v1::Data& data, const std::string& key, const v1::DataFiles& files) {
-    // The file's own position is taken where an item has none: a list of one may be written without brackets.
-    for (int i = 0; i < files.features_size(); ++i) {
-      const std::string item = absl::StrCat(key, ".features.", i);
-      File(data, positions_.count(item) ? item : key + ".features", files.features(i));
+    FileList(data, key + ".features", files.features());
+    FileList(data, key + ".labels", files.labels());
+  }
+
+  void FileList(const v1::Data& data, const std::string& key,
+                const google::protobuf::RepeatedPtrField<std::string>& files) {
+    // The list's own position is taken where an item has none: a list of one may be written without brackets.
+    for (int i = 0; i < files.size(); ++i) {
+      const std::string item = absl::StrCat(key, ".", i);
+      File(data, positions_.count(item) ? item : key, files[i]);
     }
-    File(data, key + ".labels", files.labels());
   }
 
   void Directory(const v1::Data& data) {

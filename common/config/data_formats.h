@@ -15,8 +15,8 @@ namespace tessera {
 struct DataFormat {
   // The value of data.format.
   absl::string_view name;
-  // Labels lie in a file of their own, named by `labels` of data.train and data.test, and the features of each in one
-  // file. Otherwise a file carries its labels, and a data set may be several files.
+  // Labels lie in files of their own, named by `labels` of data.train and data.test, one for each file of features.
+  // Otherwise a file carries its labels.
   bool labels_apart = false;
   // Rows are kept sparse up to the first product, so that nothing before it may change a zero.
   bool stays_sparse = false;

@@ -61,7 +61,9 @@ std::vector<std::string> PathsOf(const v1::Job& job) {
   Collect(job, &paths);
   for (const v1::DataFiles* files : {&job.data().train(), &job.data().test()}) {
     for (const std::string& file : files->features()) paths.push_back(DataPath(job.data(), file));
-    if (!files->labels().empty()) paths.push_back(DataPath(job.data(), files->labels()));
+    for (const std::string& file : files->labels()) {
+      if (!file.empty()) paths.push_back(DataPath(job.data(), file));
+    }
   }
   return paths;
 }

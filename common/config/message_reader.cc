@@ -230,6 +230,9 @@ void MessageReader::ReadList(const YamlNode& value, const FieldDescriptor& field
   positions_[path] = value.at;
   const v1::Key& key = KeyOf(field);
   if (!IsMessage(field) && value.is_scalar()) {
+    // An empty text is what a list that may be absent was before it was one.
+    const bool is_text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    if (is_text && value.text.empty() && !key.required()) return;
     ReadScalar(value, field, path, message);
     return;
   }

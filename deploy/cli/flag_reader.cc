@@ -72,6 +72,13 @@ std::optional<int> FlagReader::Between(absl::string_view flag, const std::option
   return std::nullopt;
 }
 
+double FlagReader::Number(absl::string_view flag, double value, double least, double most) {
+  if (!(value >= least && value <= most)) {
+    Refuse(flag, absl::StrCat(value), absl::StrCat("a number, ", least, " to ", most));
+  }
+  return value;
+}
+
 void FlagReader::Refuse(absl::string_view flag, const std::string& got, absl::string_view want) {
   absl::StrAppend(&errors_, program_, ": --", flag, ": got \"", got, "\", want ", want, "; see ",
                   program_, " --help\n");

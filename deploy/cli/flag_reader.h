@@ -31,6 +31,8 @@ class FlagReader {
   // An integer in bounds. A flag that was not given is right; nullopt stands for a wrong one, too.
   std::optional<int> Between(absl::string_view flag, const std::optional<int>& value, int least,
                              int most);
+  // A number in bounds.
+  double Number(absl::string_view flag, double value, double least, double most);
   const std::string& errors() const { return errors_; }
 
  private:

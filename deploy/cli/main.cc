@@ -26,6 +26,7 @@
 #include "deploy/cli/export_command.h"
 #include "deploy/cli/plan/plan_command.h"
 #include "deploy/cli/run/run_command.h"
+#include "deploy/cli/sample/sample_command.h"
 #include "deploy/cli/simulate_command.h"
 #include "deploy/cli/status_command.h"
 
@@ -119,6 +120,29 @@ CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
   command->add_option("--loopback-bandwidth", options->loopback_bandwidth,
                       "between a worker and the server beside it: 1GB; 0: no limit");
   command->add_flag("--json", options->json, "as JSON");
+  return command;
+}
+
+// Adds `tessera sample` and its flags.
+CLI::App* AddSample(CLI::App* app, SampleOptions* options) {
+  CLI::App* command =
+      app->add_subcommand("sample", "write text with a checkpoint's model, as it comes to be");
+  command
+      ->add_option("CKPT", options->checkpoint,
+                   "a checkpoint's folder, or the one that has them: the newest is taken")
+      ->required()
+      ->check(CheckNamed);
+  command->add_option(
+      "--prompt", options->prompt,
+      "the text to go on with; of a model that was trained on numbered tokens, their "
+      "numbers. None: a line's end");
+  command->add_option("--tokens", options->tokens, "how many to write, at most 1,000,000 (200)");
+  command->add_option("--temperature", options->temperature,
+                      "below 1 what is likely is drawn more often than the model says, above 1 "
+                      "less; 0: always the likeliest (0.8)");
+  command->add_option("--seed", options->seed, "the same seed gives the same text (1)");
+  command->add_option("--device", options->device, "cpu, cuda or cuda:N (cpu)");
+  command->add_option("--threads", options->threads, "of a cpu (1)");
   return command;
 }
 
@@ -231,6 +255,9 @@ int Main(int argc, char** argv) {
   AddSet(eval_command, &eval.overrides);
   eval_command->add_flag("--json", eval.json, "as one JSON object");
 
+  SampleOptions sample;
+  CLI::App* sample_command = AddSample(&app, &sample);
+
   SimulateOptions simulate;
   CLI::App* simulate_command = AddSimulate(&app, &simulate);
 
@@ -263,6 +290,7 @@ int Main(int argc, char** argv) {
   if (app.got_subcommand(stop_command)) return RequestStop(stop);
   if (app.got_subcommand(doctor_command)) return ExamineJob(doctor);
   if (app.got_subcommand(eval_command)) return EvaluateCheckpoint(eval);
+  if (app.got_subcommand(sample_command)) return WriteSample(sample);
   if (app.got_subcommand(simulate_command)) return SimulateJob(simulate);
   if (app.got_subcommand(plan_command)) return PlanJob(plan);
   return ShowStatus(status);
@@ -272,8 +300,8 @@ int Main(int argc, char** argv) {
 bool Computes(int argc, char** argv) {
   if (argc < 2) return false;
   const std::string command = argv[1];
-  return command == "run" || command == "eval" || command == "export" || command == "simulate" ||
-         command == "plan" || command == "doctor";
+  return command == "run" || command == "eval" || command == "export" || command == "sample" ||
+         command == "simulate" || command == "plan" || command == "doctor";
 }
 
 // Opens /dev/null for standard streams that are closed: what is opened next would take the place of a stdout that

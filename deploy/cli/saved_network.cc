@@ -13,7 +13,7 @@
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 #include "deploy/cli/batch_norms.h"
-#include "deploy/cli/counted.h"
+#include "deploy/cli/saved_parameters.h"
 #include "kernels/devices.h"
 #include "worker/data/load_datasets.h"
 #include "worker/data/order.h"
@@ -112,40 +112,7 @@ absl::Status SavedNetwork::Init() {
     TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job_.train().precision()));
   }
   TESSERA_ASSIGN_OR_RETURN(network_, Network::Create(job_.model(), options, *backend_));
-  return LoadParameters();
-}
-
-// Loads the parameters as an export has them.
-absl::Status SavedNetwork::LoadParameters() {
-  const Manifest& manifest = checkpoint_.manifest();
-  const std::vector<ParameterSpec>& specs = network_->shape().parameters;
-  if (manifest.model_parameters != static_cast<int64_t>(specs.size())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("eval: the checkpoint has ", Counted(manifest.model_parameters, "tensor"),
-                     ", and the job's model ", specs.size(),
-                     ": it is of another model; name the job that wrote it"));
-  }
-  for (size_t p = 0; p < specs.size(); ++p) {
-    const CheckpointParameter& saved = manifest.parameters[p];
-    const ParameterSpec& spec = specs[p];
-    const CheckpointParameter wanted{spec.name,      spec.rows, spec.columns,
-                                     spec.is_vector, 1,         spec.columns_are};
-    if (saved.name != spec.name || saved.Extents() != wanted.Extents()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("eval: the checkpoint has tensor \"", saved.name, "\" [",
-                       absl::StrJoin(saved.Extents(), ", "), "], and the job's model \"", spec.name,
-                       "\" [", absl::StrJoin(wanted.Extents(), ", "),
-                       "]: it is of another model; name the job that wrote it"));
-    }
-    const absl::Span<float> values = network_->arrays().parameter(static_cast<int>(p));
-    TESSERA_RETURN_IF_ERROR(
-        checkpoint_.ReadRows(static_cast<int64_t>(p), /*state=*/-1, 0, spec.rows, values.data()));
-    if (saved.export_factor == 1) continue;
-    const float factor = static_cast<float>(saved.export_factor);
-    for (float& value : values) value *= factor;
-  }
-  network_->arrays().SendParameters();
-  return absl::OkStatus();
+  return LoadSavedParameters("eval", checkpoint_, network_.get());
 }
 
 absl::StatusOr<std::vector<float>> SavedNetwork::Constants() {

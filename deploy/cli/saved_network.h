@@ -49,7 +49,6 @@ class SavedNetwork {
   SavedNetwork(const v1::Job& job, const Checkpoint& checkpoint,
                const std::optional<ModelFacts>& facts, const Datasets& data);
   absl::Status Init();
-  absl::Status LoadParameters();
   absl::StatusOr<std::vector<float>> SavedConstants() const;
   absl::StatusOr<std::vector<float>> Calibrate();
 

@@ -55,7 +55,8 @@ int64_t CheckValues(const SparseValues& values, const Table& table) {
   return static_cast<int64_t>(values.value.size() * sizeof(float));
 }
 
-int64_t CheckValues(const TokenRows& rows, const Table& table) {
+int64_t CheckValues(const HeldTokens& held, const Table& table) {
+  const TokenRows& rows = *held;
   TESSERA_CHECK(table.rows * table.features < rows.tokens.size());
   std::vector<int32_t> tokens(rows.tokens.size());
   rows.tokens.Read(0, rows.tokens.size(), tokens.data());

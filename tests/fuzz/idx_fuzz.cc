@@ -10,6 +10,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const DataFile file = TakeDataFile(&input);
   const std::string features = WriteDataFile(file, input.Piece(), 0);
   const std::string labels = WriteDataFile(file, input.rest(), 1);
-  CheckTable(ReadIdx(features, labels, file.spec), file.spec);
+  CheckTable(ReadIdx({features}, {labels}, file.spec), file.spec);
   return 0;
 }

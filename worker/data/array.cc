@@ -113,31 +113,58 @@ absl::Status ToFloats(const std::string& path, const ArrayHeader& header, int64_
   });
 }
 
-// Reads the two files of one data set.
+// A file of features whose header was read.
+struct OpenArray {
+  std::unique_ptr<ByteSource> source;
+  ArrayHeader header;
+};
+
+// Reads the files of one data set.
 class ArrayReader {
  public:
   ArrayReader(const ArrayFormat& format, const TableSpec& spec) : format_(format), spec_(spec) {}
 
-  absl::StatusOr<Table> Read(const std::string& features_path, const std::string& labels_path);
+  absl::StatusOr<Table> Read(const std::vector<std::string>& features_paths,
+                             const std::vector<std::string>& labels_paths);
 
  private:
   absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) const;
+  // Opens a file of features, whose rows are as those of the files before it.
+  absl::Status Open(const std::string& path);
   template <typename Take>
   absl::Status ForEachChunk(ByteSource& source, const ArrayHeader& header, Take take) const;
-  absl::StatusOr<Table> ReadTable(ByteSource& source, const ArrayHeader& header,
-                                  const std::string& labels_path) const;
-  // Into the table's labels.
+  // Refuses what there is no room for; sets stays_.
+  absl::Status Plan();
+  absl::StatusOr<Table> ReadTable(const std::vector<std::string>& labels_paths);
+  // Appends the labels of so many rows to the table's.
   absl::Status ReadLabels(const std::string& path, const std::string& features_path, int64_t rows,
-                          Table* table) const;
+                          Table* table);
   absl::Status ReadU8(ByteSource& source, const ArrayHeader& header, U8Values& out) const;
   // Without `out` values are only looked at.
-  absl::Status ReadF32(ByteSource& source, const ArrayHeader& header, F32Values* out) const;
-  // The rows of the file, each read when it is asked for. All values are looked at now.
-  absl::StatusOr<StoredValues> Store(ByteSource& source, const ArrayHeader& header) const;
+  absl::Status ReadF32(ByteSource& source, const ArrayHeader& header, int64_t values,
+                       F32Values* out) const;
+  // The rows of the files, each read when it is asked for. All values are looked at now.
+  absl::StatusOr<StoredValues> Store();
+  int64_t values() const { return rows_ * spec_.features; }
+  // The files' names, for messages about all of them.
+  std::string Names() const;
 
   const ArrayFormat& format_;
   const TableSpec& spec_;
+  std::vector<OpenArray> files_;
+  // Of all files of features.
+  int64_t rows_ = 0;
+  // Values stay in their files.
+  bool stays_ = false;
+  int64_t memory_bytes_ = 0;
+  LabelRange range_;
 };
+
+std::string ArrayReader::Names() const {
+  const std::string& first = files_[0].source->path();
+  if (files_.size() == 1) return first;
+  return absl::StrCat(first, " and ", files_.size() - 1, " more");
+}
 
 absl::StatusOr<ArrayHeader> ArrayReader::ReadHeader(ByteSource& source) const {
   TESSERA_ASSIGN_OR_RETURN(ArrayHeader header, format_.read_header(source));
@@ -152,10 +179,8 @@ absl::StatusOr<ArrayHeader> ArrayReader::ReadHeader(ByteSource& source) const {
                                 : "there is more in the file than one array"));
 }
 
-// Bytes of the values where they are held.
-int64_t ValuesInMemory(const ArrayHeader& header) {
-  return header.values() * (header.type == ValueType::kU8 ? 1 : 4);
-}
+// Bytes of a value where it is held.
+int64_t HeldBytes(ValueType type) { return type == ValueType::kU8 ? 1 : 4; }
 
 // Calls `take(first_value, chunk, count)` for chunks of the file's values, as they lie there.
 template <typename Take>
@@ -174,34 +199,33 @@ absl::Status ArrayReader::ForEachChunk(ByteSource& source, const ArrayHeader& he
   return source.ExpectEnd();
 }
 
-// Makes room for `count` more of the values that the header claims. Reserved memory costs nothing
-// until the file has delivered what goes there. For what a small compressed file claims there may be
+// Makes room for `count` more of the `wanted` values that the headers claim. Reserved memory costs nothing
+// until a file has delivered what goes there. For what a small compressed file claims there may be
 // none: then as much as has come says what may be asked for, at the price of copies.
 template <typename Value>
-void MakeRoom(const ByteSource& source, const ArrayHeader& header, int64_t count,
-              NumberArray<Value>& out) {
+void MakeRoom(const ByteSource& source, int64_t wanted, int64_t count, NumberArray<Value>& out) {
   const auto there = static_cast<int64_t>(out.size());
   if (there + count <= static_cast<int64_t>(out.capacity())) return;
   const bool is_first = out.capacity() == 0;
   try {
-    if (is_first) return out.reserve(static_cast<size_t>(header.values()));
+    if (is_first) return out.reserve(static_cast<size_t>(wanted));
   } catch (const std::bad_alloc&) {
     if (!source.compressed()) throw;
   }
   const int64_t most = std::max(kUnseenBytesMax / static_cast<int64_t>(sizeof(Value)), 4 * there);
-  out.reserve(static_cast<size_t>(std::min(header.values(), most)));
+  out.reserve(static_cast<size_t>(std::max(there + count, std::min(wanted, most))));
 }
 
 absl::Status ArrayReader::ReadU8(ByteSource& source, const ArrayHeader& header,
                                  U8Values& out) const {
   return ForEachChunk(source, header, [&](int64_t, const uint8_t* chunk, int64_t count) {
-    MakeRoom(source, header, count, out);
+    MakeRoom(source, values(), count, out);
     out.append(chunk, static_cast<size_t>(count));
     return absl::OkStatus();
   });
 }
 
-absl::Status ArrayReader::ReadF32(ByteSource& source, const ArrayHeader& header,
+absl::Status ArrayReader::ReadF32(ByteSource& source, const ArrayHeader& header, int64_t values,
                                   F32Values* out) const {
   std::vector<float> floats(static_cast<size_t>(std::min(header.values(), kChunkValues)));
   return ForEachChunk(source, header,
@@ -209,29 +233,33 @@ absl::Status ArrayReader::ReadF32(ByteSource& source, const ArrayHeader& header,
                         TESSERA_RETURN_IF_ERROR(
                             ToFloats(source.path(), header, first, chunk, count, floats.data()));
                         if (out == nullptr) return absl::OkStatus();
-                        MakeRoom(source, header, count, *out);
+                        MakeRoom(source, values, count, *out);
                         out->append(floats.data(), static_cast<size_t>(count));
                         return absl::OkStatus();
                       });
 }
 
-absl::StatusOr<StoredValues> ArrayReader::Store(ByteSource& source,
-                                                const ArrayHeader& header) const {
-  const RecordSource::File file = {source.path(), source.offset(), header.rows};
+absl::StatusOr<StoredValues> ArrayReader::Store() {
+  const ArrayHeader& first = files_[0].header;
+  std::vector<RecordSource::File> files;
+  for (const OpenArray& file : files_) {
+    files.push_back({file.source->path(), file.source->offset(), file.header.rows});
+    if (first.type == ValueType::kU8) continue;
+    TESSERA_RETURN_IF_ERROR(ReadF32(*file.source, file.header, values(), nullptr));
+  }
   RecordSource::Record record;
-  record.values_bytes = record.bytes = header.row_values * ValueBytes(header.type);
-  if (header.type != ValueType::kU8) {
-    TESSERA_RETURN_IF_ERROR(ReadF32(source, header, nullptr));
-    record.convert = [header](const std::string& path, int64_t row, const uint8_t* values,
-                              float* out) {
+  record.values_bytes = record.bytes = first.row_values * ValueBytes(first.type);
+  if (first.type != ValueType::kU8) {
+    record.convert = [header = first](const std::string& path, int64_t row, const uint8_t* values,
+                                      float* out) {
       return ToFloats(path, header, row * header.row_values, values, header.row_values, out);
     };
   }
-  return RecordSource::Open({file}, std::move(record));
+  return RecordSource::Open(files, std::move(record));
 }
 
 absl::Status ArrayReader::ReadLabels(const std::string& path, const std::string& features_path,
-                                     int64_t rows, Table* table) const {
+                                     int64_t rows, Table* table) {
   TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
   TESSERA_ASSIGN_OR_RETURN(const ArrayHeader header, ReadHeader(*source));
   TESSERA_RETURN_IF_ERROR(format_.check_labels(path, header));
@@ -240,25 +268,26 @@ absl::Status ArrayReader::ReadLabels(const std::string& path, const std::string&
     return absl::InvalidArgumentError(absl::StrCat(path, ": has ", header.rows, " labels, want ",
                                                    rows, ", one for each row of ", features_path));
   }
-  if (spec_.numbers) return ReadF32(*source, header, &table->labels.emplace<F32Values>());
-  Classes& classes = table->labels.emplace<Classes>();
-  LabelRange range;
+  if (spec_.numbers) {
+    return ReadF32(*source, header, rows_, &std::get<F32Values>(table->labels));
+  }
+  Classes& classes = std::get<Classes>(table->labels);
   std::string wrong;
   const auto read_as = [&](auto type) {
     return ForEachChunk(*source, header, [&](int64_t first, const uint8_t* chunk, int64_t count) {
-      MakeRoom(*source, header, count, classes);
+      MakeRoom(*source, rows_, count, classes);
       for (int64_t i = 0; i < count; ++i) {
         const auto label = ValueAt<decltype(type)>(header, chunk, i);
         // What is beyond an int64_t is beyond all classes.
         const auto clamped = static_cast<int64_t>(
             std::min<uint64_t>(static_cast<uint64_t>(label), std::numeric_limits<int64_t>::max()));
         const int64_t number = label < 0 ? static_cast<int64_t>(label) : clamped;
-        range.Add(number);
+        range_.Add(number);
         if (number < 0 || number >= spec_.classes) {
           if (!wrong.empty()) continue;
           wrong = absl::StrCat(path, ": row ", first + i, ": label is ", label, ", want 0 to ",
                                spec_.classes - 1, " (the model's classes)");
-          if (range.MayExplain(number, spec_.classes)) continue;
+          if (range_.MayExplain(number, spec_.classes)) continue;
           return absl::InvalidArgumentError(wrong);
         }
         classes.push_back(static_cast<int32_t>(number));
@@ -269,60 +298,104 @@ absl::Status ArrayReader::ReadLabels(const std::string& path, const std::string&
   const absl::Status read = WithType(header.type, read_as);
   if (!wrong.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(wrong, read.ok() ? range.Advice(spec_.classes) : ""));
+        absl::StrCat(wrong, read.ok() ? range_.Advice(spec_.classes) : ""));
   }
   return read;
 }
 
-absl::StatusOr<Table> ArrayReader::ReadTable(ByteSource& source, const ArrayHeader& header,
-                                             const std::string& labels_path) const {
+absl::StatusOr<Table> ArrayReader::ReadTable(const std::vector<std::string>& labels_paths) {
+  const ArrayHeader& first = files_[0].header;
   Table table;
-  table.rows = header.rows;
-  table.features = header.row_values;
-  const absl::Span<const int64_t> row = header.row_sizes();
-  table.row_sizes.assign(row.begin(), row.end());
-  TESSERA_RETURN_IF_ERROR(ReadLabels(labels_path, source.path(), header.rows, &table));
-  if (ValuesInMemory(header) > spec_.held_bytes_max) {
-    TESSERA_ASSIGN_OR_RETURN(table.values, Store(source, header));
-  } else if (header.type == ValueType::kU8) {
-    TESSERA_RETURN_IF_ERROR(ReadU8(source, header, table.values.emplace<U8Values>()));
+  table.rows = rows_;
+  table.features = first.row_values;
+  table.row_sizes.assign(first.row_sizes().begin(), first.row_sizes().end());
+  if (spec_.numbers) {
+    table.labels.emplace<F32Values>();
   } else {
-    TESSERA_RETURN_IF_ERROR(ReadF32(source, header, &table.values.emplace<F32Values>()));
+    table.labels.emplace<Classes>();
+  }
+  for (size_t i = 0; i < files_.size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(
+        ReadLabels(labels_paths[i], files_[i].source->path(), files_[i].header.rows, &table));
+  }
+  if (stays_) {
+    TESSERA_ASSIGN_OR_RETURN(table.values, Store());
+    return table;
+  }
+  if (first.type != ValueType::kU8) table.values.emplace<F32Values>();
+  for (const OpenArray& file : files_) {
+    if (auto* const bytes = std::get_if<U8Values>(&table.values)) {
+      TESSERA_RETURN_IF_ERROR(ReadU8(*file.source, file.header, *bytes));
+    } else {
+      TESSERA_RETURN_IF_ERROR(
+          ReadF32(*file.source, file.header, values(), &std::get<F32Values>(table.values)));
+    }
   }
   return table;
 }
 
-absl::StatusOr<Table> ArrayReader::Read(const std::string& features_path,
-                                        const std::string& labels_path) {
-  TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(features_path));
-  TESSERA_ASSIGN_OR_RETURN(const ArrayHeader header, ReadHeader(*source));
+absl::Status ArrayReader::Open(const std::string& path) {
+  OpenArray file;
+  TESSERA_ASSIGN_OR_RETURN(file.source, ByteSource::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(file.header, ReadHeader(*file.source));
+  const ArrayHeader& header = file.header;
   if (header.row_values != spec_.features) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(features_path, ": row size is ", header.row_values, " (",
-                     absl::StrJoin(header.sizes, " x "), " with the rows first), want ",
-                     spec_.features, ", the product of model.input"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": row size is ", header.row_values, " (", absl::StrJoin(header.sizes, " x "),
+        " with the rows first), want ", spec_.features, ", the product of model.input"));
   }
-  TESSERA_RETURN_IF_ERROR(CheckRowShape(features_path, header.row_sizes(), spec_));
-  const bool stays = ValuesInMemory(header) > spec_.held_bytes_max;
-  if (stays && source->compressed()) {
+  TESSERA_RETURN_IF_ERROR(CheckRowShape(path, header.row_sizes(), spec_));
+  if (!files_.empty()) {
+    const OpenArray& first = files_[0];
+    const auto kind = [](const ArrayHeader& of) {
+      return absl::StrCat(of.type_text, " and shape [", absl::StrJoin(of.row_sizes(), ", "), "]");
+    };
+    if (header.type != first.header.type || header.big_endian != first.header.big_endian ||
+        header.row_sizes() != first.header.row_sizes()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": rows have ", kind(header), ", want ", kind(first.header),
+                       ", as those of ", first.source->path(), ": all files of a set are alike"));
+    }
+  }
+  rows_ += header.rows;
+  files_.push_back(std::move(file));
+  return absl::OkStatus();
+}
+
+absl::Status ArrayReader::Plan() {
+  const int64_t held = values() * HeldBytes(files_[0].header.type);
+  stays_ = held > spec_.held_bytes_max;
+  for (const OpenArray& file : files_) {
+    if (!stays_ || !file.source->compressed()) continue;
     return absl::ResourceExhaustedError(
-        absl::StrCat(features_path, ": has ", ValuesInMemory(header),
-                     " bytes of values, and data.memory has room for ", spec_.held_bytes_max,
-                     "; gunzip it: rows of compressed files cannot be read one by one"));
+        absl::StrCat(Names(), ": has ", held, " bytes of values, and data.memory has room for ",
+                     spec_.held_bytes_max, "; gunzip ",
+                     files_.size() == 1 ? std::string("it") : file.source->path(),
+                     ": rows of compressed files cannot be read one by one"));
   }
-  const int64_t memory_bytes =
-      (stays ? 0 : ValuesInMemory(header)) + header.rows * int64_t{sizeof(int32_t)};
-  if (memory_bytes > spec_.bytes_max) {
-    return absl::ResourceExhaustedError(absl::StrCat(features_path, ": needs ", memory_bytes,
-                                                     " bytes of memory, want at most ",
-                                                     spec_.bytes_max));
+  memory_bytes_ = (stays_ ? 0 : held) + rows_ * int64_t{sizeof(int32_t)};
+  if (memory_bytes_ <= spec_.bytes_max && rows_ <= kRowsMax) return absl::OkStatus();
+  if (rows_ > kRowsMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(Names(), ": has ", rows_, " rows, want at most ", kRowsMax));
   }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      Names(), ": needs ", memory_bytes_, " bytes of memory, want at most ", spec_.bytes_max));
+}
+
+absl::StatusOr<Table> ArrayReader::Read(const std::vector<std::string>& features_paths,
+                                        const std::vector<std::string>& labels_paths) {
+  TESSERA_CHECK(!features_paths.empty() && features_paths.size() == labels_paths.size());
+  for (const std::string& path : features_paths) TESSERA_RETURN_IF_ERROR(Open(path));
+  TESSERA_RETURN_IF_ERROR(Plan());
   try {
-    return ReadTable(*source, header, labels_path);
+    return ReadTable(labels_paths);
   } catch (const std::bad_alloc&) {
+    const std::string size = files_.size() == 1 ? absl::StrJoin(files_[0].header.sizes, " x ")
+                                                : absl::StrCat(rows_, " x ", spec_.features);
     return absl::ResourceExhaustedError(
-        absl::StrCat(features_path, ": no memory for ", absl::StrJoin(header.sizes, " x "),
-                     " values, ", memory_bytes, " bytes with their labels, as its header claims"));
+        absl::StrCat(Names(), ": no memory for ", size, " values, ", memory_bytes_,
+                     " bytes with their labels, as its header claims"));
   }
 }
 
@@ -355,9 +428,11 @@ bool IsInteger(ValueType type) {
   return type != ValueType::kF16 && type != ValueType::kF32 && type != ValueType::kF64;
 }
 
-absl::StatusOr<Table> ReadArrays(const ArrayFormat& format, const std::string& features_path,
-                                 const std::string& labels_path, const TableSpec& spec) {
-  return ArrayReader(format, spec).Read(features_path, labels_path);
+absl::StatusOr<Table> ReadArrays(const ArrayFormat& format,
+                                 const std::vector<std::string>& features_paths,
+                                 const std::vector<std::string>& labels_paths,
+                                 const TableSpec& spec) {
+  return ArrayReader(format, spec).Read(features_paths, labels_paths);
 }
 
 }  // namespace tessera

@@ -1,9 +1,10 @@
-// A data set in two files of one array each, features and labels: what IDX and NumPy files have in
-// common.
+// A data set in files of one array each, features in some and the labels of each of those in as many others: what IDX
+// and NumPy files have in common.
 //
 //   file = header value{product of the sizes}
 // The first size counts rows; the product of the others is the row size. What a header looks like,
-// and what labels may be, is the format's own.
+// and what labels may be, is the format's own. The rows of several files are one after the other, and all are of one
+// type and one shape.
 #ifndef TESSERA_WORKER_DATA_ARRAY_H_
 #define TESSERA_WORKER_DATA_ARRAY_H_
 
@@ -54,12 +55,15 @@ struct ArrayFormat {
 // u8 values stay u8; all others become the f32 that is nearest, which is finite or an error. Nothing
 // is allocated before the sizes in the header agree with the file's own size. Those of a .gz agree
 // with the most that so many bytes can inflate to, which is far more than they do: there memory
-// grows with what arrives. Values that take more than spec.held_bytes_max stay in a file that is not compressed.
-//   kInvalidArgument    a file is malformed, or not what `spec` wants
+// grows with what arrives. Values that take more than spec.held_bytes_max stay in files that are not compressed. There
+// are as many files of labels as of features, at least one.
+//   kInvalidArgument    a file is malformed, not what `spec` wants, or its rows are not as those of the first
 //   kResourceExhausted  the table would exceed spec.bytes_max, or the memory that there is, or a compressed file has
 //                       more values than spec.held_bytes_max
-absl::StatusOr<Table> ReadArrays(const ArrayFormat& format, const std::string& features_path,
-                                 const std::string& labels_path, const TableSpec& spec);
+absl::StatusOr<Table> ReadArrays(const ArrayFormat& format,
+                                 const std::vector<std::string>& features_paths,
+                                 const std::vector<std::string>& labels_paths,
+                                 const TableSpec& spec);
 
 }  // namespace tessera
 

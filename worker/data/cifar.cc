@@ -135,15 +135,15 @@ absl::StatusOr<Table> CifarReader::Finish() {
   table.rows = rows_;
   table.features = kImageBytes;
   table.row_sizes.assign(std::begin(kRowSizes), std::end(kRowSizes));
-  values_.shrink_to_fit();
   classes_.shrink_to_fit();
-  if (stays_) {
-    const RecordSource::Record record = {record_bytes(), LabelBytes(labels_), kImageBytes, nullptr};
-    TESSERA_ASSIGN_OR_RETURN(table.values, RecordSource::Open(files_, record));
-  } else {
-    table.values = std::move(values_);
-  }
   table.labels = std::move(classes_);
+  if (!stays_) {
+    values_.shrink_to_fit();
+    table.values = std::move(values_);
+    return table;
+  }
+  const RecordSource::Record record = {record_bytes(), LabelBytes(labels_), kImageBytes, nullptr};
+  TESSERA_ASSIGN_OR_RETURN(table.values, RecordSource::Open(files_, record));
   return table;
 }
 

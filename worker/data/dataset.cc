@@ -54,7 +54,7 @@ class Summer {
   // SumStored has them.
   void operator()(const StoredValues&) {}
   // Table::content_sum has both.
-  void operator()(const TokenRows&) {}
+  void operator()(const HeldTokens&) {}
   void operator()(const NextTokens&) {}
   void operator()(const SparseValues& values) {
     Add(values.begin);
@@ -287,7 +287,7 @@ void Dataset::FillFeatures(const StoredValues& values, absl::Span<const uint32_t
   }
 }
 
-void Dataset::FillFeatures(const TokenRows&, absl::Span<const uint32_t> rows, Epoch epoch,
+void Dataset::FillFeatures(const HeldTokens&, absl::Span<const uint32_t> rows, Epoch epoch,
                            float* out) const {
   FillTokens(rows, epoch, out, nullptr);
 }
@@ -295,14 +295,14 @@ void Dataset::FillFeatures(const TokenRows&, absl::Span<const uint32_t> rows, Ep
 void Dataset::FillTokens(absl::Span<const uint32_t> rows, Epoch epoch, float* features,
                          int32_t* classes) const {
   const int64_t n = table_.features;
-  const auto* const held = std::get_if<TokenRows>(&table_.values);
+  const auto* const held = std::get_if<HeldTokens>(&table_.values);
   thread_local std::vector<float> read;
   if (held == nullptr && read.size() < static_cast<size_t>(n + 1)) read.resize(n + 1);
   for (const uint32_t row : rows) {
     if (held != nullptr) {
-      const int64_t begin = held->windows.BeginOf(row, epoch);
-      if (features != nullptr) held->tokens.Read(begin, n, features);
-      if (classes != nullptr) held->tokens.Read(begin + 1, n, classes);
+      const int64_t begin = (*held)->windows.BeginOf(row, epoch);
+      if (features != nullptr) (*held)->tokens.Read(begin, n, features);
+      if (classes != nullptr) (*held)->tokens.Read(begin + 1, n, classes);
     } else {
       stored_->Read(row, stored_->source().draws() ? epoch : std::nullopt, read.data());
       if (features != nullptr) std::copy_n(read.begin(), n, features);

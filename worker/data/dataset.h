@@ -139,7 +139,7 @@ class Dataset {
                     float* out) const;
   void FillFeatures(const StoredValues& values, absl::Span<const uint32_t> rows, Epoch epoch,
                     float* out) const;
-  void FillFeatures(const TokenRows& values, absl::Span<const uint32_t> rows, Epoch epoch,
+  void FillFeatures(const HeldTokens& values, absl::Span<const uint32_t> rows, Epoch epoch,
                     float* out) const;
   // Features and classes of rows of tokens; either may be null.
   void FillTokens(absl::Span<const uint32_t> rows, Epoch epoch, float* features,

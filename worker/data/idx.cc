@@ -87,9 +87,9 @@ absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
 
 }  // namespace
 
-absl::StatusOr<Table> ReadIdx(const std::string& features_path, const std::string& labels_path,
-                              const TableSpec& spec) {
-  return ReadArrays({"IDX", ReadHeader, CheckLabels}, features_path, labels_path, spec);
+absl::StatusOr<Table> ReadIdx(const std::vector<std::string>& features_paths,
+                              const std::vector<std::string>& labels_paths, const TableSpec& spec) {
+  return ReadArrays({"IDX", ReadHeader, CheckLabels}, features_paths, labels_paths, spec);
 }
 
 }  // namespace tessera

@@ -102,7 +102,7 @@ absl::StatusOr<Normalization> Of(const StoredValues& values, int64_t rows, int64
 }
 
 // Numbers of tokens are no quantities.
-absl::StatusOr<Normalization> Of(const TokenRows&, int64_t, int64_t) { return Normalization(); }
+absl::StatusOr<Normalization> Of(const HeldTokens&, int64_t, int64_t) { return Normalization(); }
 
 // Two passes here, too; the entries that are not stored add mean^2 each.
 absl::StatusOr<Normalization> Of(const SparseValues& values, int64_t rows, int64_t features) {

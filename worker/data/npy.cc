@@ -35,10 +35,10 @@ absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
 
 }  // namespace
 
-absl::StatusOr<Table> ReadNpy(const std::string& features_path, const std::string& labels_path,
-                              const TableSpec& spec) {
+absl::StatusOr<Table> ReadNpy(const std::vector<std::string>& features_paths,
+                              const std::vector<std::string>& labels_paths, const TableSpec& spec) {
   return ReadArrays({"NumPy", ReadNpyHeader, spec.numbers ? CheckNumbers : CheckLabels},
-                    features_path, labels_path, spec);
+                    features_paths, labels_paths, spec);
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #define TESSERA_WORKER_DATA_NPY_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/data/table.h"
@@ -16,8 +17,8 @@
 namespace tessera {
 
 // As array.h says of all such files.
-absl::StatusOr<Table> ReadNpy(const std::string& features_path, const std::string& labels_path,
-                              const TableSpec& spec);
+absl::StatusOr<Table> ReadNpy(const std::vector<std::string>& features_paths,
+                              const std::vector<std::string>& labels_paths, const TableSpec& spec);
 
 }  // namespace tessera
 

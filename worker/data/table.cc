@@ -16,7 +16,7 @@ int64_t Bytes(const SparseValues& v) { return Bytes(v.begin) + Bytes(v.feature) 
 // What the source of stored rows holds is the data set's to tell, which reads them ahead.
 int64_t Bytes(const StoredValues&) { return 0; }
 
-int64_t Bytes(const TokenRows& v) { return v.tokens.bytes(); }
+int64_t Bytes(const HeldTokens& v) { return v->tokens.bytes(); }
 
 int64_t Bytes(const NextTokens&) { return 0; }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -44,6 +45,7 @@ struct TokenRows {
   TokenWindows windows;
   TokenValues tokens;
 };
+using HeldTokens = std::shared_ptr<const TokenRows>;
 
 // The labels of a row of tokens: of each the token behind it, so that there is nothing to hold.
 struct NextTokens {};
@@ -53,7 +55,7 @@ struct Table {
   int64_t rows = 0;
   int64_t features = 0;
   // StoredValues of rows of tokens give one value more, the token behind the row (token_files.h).
-  std::variant<U8Values, F32Values, SparseValues, StoredValues, TokenRows> values;
+  std::variant<U8Values, F32Values, SparseValues, StoredValues, HeldTokens> values;
   // F32Values where labels are numbers (TableSpec::numbers): one for each row, all finite.
   std::variant<Classes, ClassSets, F32Values, NextTokens> labels;
   // What a row's values are in the order in which they lie, as [3, 8, 8]; empty where the format does not say.

@@ -25,8 +25,8 @@ namespace {
 struct TableFiles {
   const v1::Data& data;
   std::vector<std::string> features;
-  // Empty where files carry their labels.
-  std::string labels;
+  // As many, or none where files carry their labels.
+  std::vector<std::string> labels;
 };
 
 CifarLabels CifarLabelsOf(const v1::Data& data) {
@@ -41,7 +41,7 @@ struct TableReader {
 
 constexpr TableReader kTableReaders[] = {
     {"idx", [](const TableFiles& files, const TableSpec& spec,
-               TrainingConventions*) { return ReadIdx(files.features[0], files.labels, spec); }},
+               TrainingConventions*) { return ReadIdx(files.features, files.labels, spec); }},
     {"csv",
      [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
        return ReadCsv(files.features, spec, &conventions->columns);
@@ -57,7 +57,7 @@ constexpr TableReader kTableReaders[] = {
        return ReadCifar(files.features, spec, CifarLabelsOf(files.data));
      }},
     {"npy", [](const TableFiles& files, const TableSpec& spec,
-               TrainingConventions*) { return ReadNpy(files.features[0], files.labels, spec); }},
+               TrainingConventions*) { return ReadNpy(files.features, files.labels, spec); }},
     {"images",
      [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
        return ReadImages(files.features, spec, ImageOptionsOf(files.data),
@@ -84,6 +84,12 @@ const TableReader& ReaderOf(absl::string_view format) {
   return *found;
 }
 
+// How many of the names are a file's, as an empty one is none's.
+int64_t CountNamed(const google::protobuf::RepeatedPtrField<std::string>& files) {
+  return std::count_if(files.begin(), files.end(),
+                       [](const std::string& file) { return !file.empty(); });
+}
+
 absl::Status CheckFiles(const v1::DataFiles& files, const DataFormat& format,
                         absl::string_view key) {
   if (files.features().empty()) {
@@ -91,20 +97,19 @@ absl::Status CheckFiles(const v1::DataFiles& files, const DataFormat& format,
         absl::StrCat(key, ".features: names no file, want one or more"));
   }
   if (!format.labels_apart) {
-    if (files.labels().empty()) return absl::OkStatus();
+    if (CountNamed(files.labels()) == 0) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(key, ".labels: is given, want none: a ",
                                                    format.name, " file carries its labels"));
   }
-  if (files.features_size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(key, ".features: names ", files.features_size(),
-                                                   " files, want one, as data.format is ",
-                                                   format.name));
-  }
-  if (files.labels().empty()) {
+  const int64_t named = CountNamed(files.labels());
+  if (named == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(key, ".labels: is not given, want a file, as data.format is ", format.name));
   }
-  return absl::OkStatus();
+  if (named == files.features_size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, ".labels: names ", named, named == 1 ? " file" : " files", ", want ",
+                   files.features_size(), ", one for each of ", key, ".features"));
 }
 
 // An empty file gets one message, whatever its format wants at its beginning.
@@ -139,11 +144,12 @@ absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files
                                 absl::string_view key, const TableSpec& spec,
                                 TrainingConventions* conventions) try {
   TESSERA_RETURN_IF_ERROR(CheckFiles(files, DataFormatOf(data.format()), key));
-  TableFiles paths{data, FeaturePaths(data, files), ""};
+  TableFiles paths{data, FeaturePaths(data, files), {}};
   for (const std::string& path : paths.features) TESSERA_RETURN_IF_ERROR(CheckNotEmpty(path));
-  if (!files.labels().empty()) {
-    paths.labels = DataFilePath(data, files.labels());
-    TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths.labels));
+  for (const std::string& file : files.labels()) {
+    if (file.empty()) continue;
+    paths.labels.push_back(DataFilePath(data, file));
+    TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths.labels.back()));
   }
   absl::StatusOr<Table> table = ReaderOf(data.format()).read(paths, spec, conventions);
   if (table.ok() && table->rows == 0) {

@@ -60,7 +60,7 @@ absl::StatusOr<Table> TokenTable::Finish(const std::vector<std::string>& paths,
     table.values = std::move(stored);
   } else {
     held_.shrink_to_fit();
-    table.values = TokenRows{windows_, std::move(held_)};
+    table.values = std::make_shared<const TokenRows>(TokenRows{windows_, std::move(held_)});
   }
   return table;
 }

@@ -107,7 +107,8 @@ TEST_CASE("data paths are below data.directory unless they are absolute", "[job_
 TEST_CASE("labels belong to idx and npy alone", "[job_check]") {
   CHECK(Errors(kJob, {"data.format=npy"}).empty());
   CHECK(Errors(kJob, {"data.format=npy", "data.test.labels="}) ==
-        "--set data.test.labels: missing, want a path: npy files have their labels in a file of "
+        "x.yaml:7:3: data.test.labels: missing, want a path: npy files have their labels in a file "
+        "of "
         "their own\n");
   CHECK(Errors(kJob, {"data.format=libsvm", "data.train.labels=", "data.test.labels="}).empty());
   CHECK(Errors(kJob, {"data.format=cifar", "data.train.labels=", "model.input=3072"}) ==
@@ -118,10 +119,19 @@ TEST_CASE("labels belong to idx and npy alone", "[job_check]") {
         "their own\n");
 }
 
-TEST_CASE("idx and npy have one file of rows, the others may have several", "[job_check]") {
+TEST_CASE("a data set may be several files, and of idx and npy as many files of labels",
+          "[job_check]") {
   CHECK(Errors(kJob, {"data.train.features=[a.gz, c.gz]"}) ==
-        "--set data.train.features: got 2 files, want one: the labels of idx are in one file, "
-        "too\n");
+        "x.yaml:6:35: data.train.labels: got 1 file, want 2, one for each of "
+        "data.train.features\n");
+  CHECK(Errors(kJob, {"data.test.labels=[a, b, c]"}) ==
+        "--set data.test.labels: got 3 files, want 1, one for each of data.test.features\n");
+  CHECK(
+      Good(kJob, {"data.train={features: [a, b], labels: [c, d]}"}).data().train().labels_size() ==
+      2);
+  CHECK(Errors(kJob, {"data.train={features: [a, b], labels: [c, \"\"]}"}) ==
+        "--set data.train: data.train.labels.1: got \"\", want a path\n");
+  CHECK(Good(kJob).data().train().labels(0) == "b.gz");
   CHECK(Errors(kJob, {"data.format=csv", "data.train={features: [a, b]}",
                       "data.test={features: [c, d, e]}"})
             .empty());
@@ -348,8 +358,8 @@ TEST_CASE("one output with the squared error learns numbers, where files can hav
 
 TEST_CASE("a check is silent about keys that are wrong already", "[job_check]") {
   CHECK(Errors(kJob, {"data.format=cvs"}) ==
-        "--set data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy, images; "
-        "did you mean \"csv\"?\n");
+        "--set data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy, images, "
+        "tokens, text; did you mean \"csv\"?\n");
 }
 
 }  // namespace

@@ -92,8 +92,7 @@ TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
   CheckAll({
       {"format: idx", "format: cvs",
        "x.yaml:4:11: data.format: got \"cvs\", want one of idx, csv, libsvm, xc, cifar, npy, "
-       "images; "
-       "did you mean \"csv\"?\n"},
+       "images, tokens, text; did you mean \"csv\"?\n"},
       {"format: idx", "format: csv",
        "x.yaml:6:35: data.train.labels: got \"b.gz\", want no such key: csv files carry their "
        "labels\n"

@@ -53,8 +53,8 @@ v1::Data JobOf(const Format& format, const std::string& train, const std::string
   data.mutable_test()->add_features(test);
   if (format.labels.empty()) return data;
   const std::string labels = WriteFile("labels", format.labels);
-  data.mutable_train()->set_labels(labels);
-  data.mutable_test()->set_labels(labels);
+  data.mutable_train()->add_labels(labels);
+  data.mutable_test()->add_labels(labels);
   return data;
 }
 

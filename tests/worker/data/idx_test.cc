@@ -27,7 +27,7 @@ std::string TwoLabels() { return WriteFile("labels", Idx(8, {2}, "\1\2")); }
 
 // Two rows of these two-value rows with labels 1 and 2.
 absl::StatusOr<Table> Read(const std::string& features, const TableSpec& spec = Spec(2, 3)) {
-  return ReadIdx(WriteFile("features", features), TwoLabels(), spec);
+  return ReadIdx({WriteFile("features", features)}, {TwoLabels()}, spec);
 }
 
 template <typename Float>
@@ -95,7 +95,7 @@ TEST_CASE("sizes that do not fit the file are refused before memory is asked for
 
 TEST_CASE("a gzip file cannot claim more than it could inflate to", "[idx]") {
   const std::string path = WriteFile("claim.gz", Gzip(Idx(8, {100000000, 2}, "\1\2")));
-  const auto table = ReadIdx(path, TwoLabels(), Spec(2, 3));
+  const auto table = ReadIdx({path}, {TwoLabels()}, Spec(2, 3));
   REQUIRE(Text(table.status()).find("content is at most ") != std::string::npos);
   REQUIRE(Text(table.status()).find("want 200000012 for 100000000 x 2 values of 1 bytes") !=
           std::string::npos);
@@ -104,9 +104,8 @@ TEST_CASE("a gzip file cannot claim more than it could inflate to", "[idx]") {
 TEST_CASE("content behind the last value is refused, in a gzip file too", "[idx]") {
   REQUIRE_FALSE(Read(Idx(8, {2, 2}, "\1\2\3\4\5")).ok());
   const std::string path = WriteFile("long.gz", Gzip(Idx(8, {2, 2}, "\1\2\3\4\5")));
-  REQUIRE(
-      Text(ReadIdx(path, TwoLabels(), Spec(2, 3)).status()).find("content goes on after byte 16") !=
-      std::string::npos);
+  REQUIRE(Text(ReadIdx({path}, {TwoLabels()}, Spec(2, 3)).status())
+              .find("content goes on after byte 16") != std::string::npos);
 }
 
 TEST_CASE("a row size that is not the model's input names both", "[idx]") {
@@ -120,7 +119,7 @@ TEST_CASE("a row size that is not the model's input names both", "[idx]") {
 TEST_CASE("labels must be one integer for each row, below the classes", "[idx]") {
   const std::string features = WriteFile("features", Idx(8, {2, 2}, "\1\2\3\4"));
   const auto read = [&](const std::string& labels) {
-    return Text(ReadIdx(features, WriteFile("labels", labels), Spec(2, 3)).status());
+    return Text(ReadIdx({features}, {WriteFile("labels", labels)}, Spec(2, 3)).status());
   };
   const std::string path = WriteFile("labels", "");
   REQUIRE(read(Idx(8, {2}, "\2\3")) ==
@@ -169,8 +168,8 @@ TEST_CASE("what a gzip file claims is not asked for before it has delivered", "[
   const std::string plain = WriteFile("claim", Idx(8, {512, 1 << 24}, ""));
   std::filesystem::resize_file(plain, (int64_t{8} << 30) + 12);
   const AddressLimit limit(size_t{2} << 30);
-  REQUIRE(ReadIdx(claim, labels, spec).status().code() == absl::StatusCode::kDataLoss);
-  const absl::Status status = ReadIdx(plain, labels, spec).status();
+  REQUIRE(ReadIdx({claim}, {labels}, spec).status().code() == absl::StatusCode::kDataLoss);
+  const absl::Status status = ReadIdx({plain}, {labels}, spec).status();
   REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
   REQUIRE(Text(status) ==
           plain +
@@ -182,8 +181,8 @@ TEST_CASE("files of many chunks are read whole", "[idx]") {
   std::string values, labels;
   for (int i = 0; i < 200000; ++i) values.push_back(static_cast<char>(i * 7));
   for (int i = 0; i < 100000; ++i) labels.push_back(static_cast<char>(i % 3));
-  const auto table = ReadIdx(WriteFile("many.gz", Gzip(Idx(8, {100000, 2}, values))),
-                             WriteFile("many_labels", Idx(8, {100000}, labels)), Spec(2, 3));
+  const auto table = ReadIdx({WriteFile("many.gz", Gzip(Idx(8, {100000, 2}, values)))},
+                             {WriteFile("many_labels", Idx(8, {100000}, labels))}, Spec(2, 3));
   REQUIRE(table.ok());
   REQUIRE(std::string(std::get<U8Values>(table->values).begin(),
                       std::get<U8Values>(table->values).end()) == values);

@@ -151,7 +151,7 @@ TEST_CASE("idx and npy want a file of labels and one of features, the others wan
   REQUIRE(Wrong(Job("format: 'idx' train { features: 'a' } test { features: 'a' labels: 'b' }")) ==
           "data.train.labels: is not given, want a file, as data.format is idx");
   REQUIRE(Wrong(Job("format: 'idx' train { features: ['a', 'b'] labels: 'c' }")) ==
-          "data.train.features: names 2 files, want one, as data.format is idx");
+          "data.train.labels: names 1 file, want 2, one for each of data.train.features");
   REQUIRE(Wrong(Job("format: 'csv' train { features: 'a' labels: 'b' }")) ==
           "data.train.labels: is given, want none: a csv file carries its labels");
   REQUIRE(Wrong(Job("format: 'csv' train { }")) ==
@@ -159,7 +159,7 @@ TEST_CASE("idx and npy want a file of labels and one of features, the others wan
   REQUIRE(Wrong(Job("format: 'npy' train { features: 'a' }")) ==
           "data.train.labels: is not given, want a file, as data.format is npy");
   REQUIRE(Wrong(Job("format: 'npy' train { features: ['a', 'b'] labels: 'c' }")) ==
-          "data.train.features: names 2 files, want one, as data.format is npy");
+          "data.train.labels: names 1 file, want 2, one for each of data.train.features");
   REQUIRE(Wrong(Job("format: 'mat' train { features: 'a' }")) ==
           "data.format: is \"mat\", want idx, csv, libsvm, xc, cifar, npy, images, tokens or text");
 }
@@ -542,6 +542,28 @@ TEST_CASE("data of another kind than a model was trained with are refused", "[lo
   REQUIRE(
       refusal(LibsvmJob("1 1:1\n", "1 1:1\n"), facts, {2, 2, true}) ==
       "labels that the model was trained with are 1, 2, 3, want at most 2 (the model's classes)");
+}
+
+TEST_CASE("a data set in several idx files is the one of a single file", "[load_datasets]") {
+  const std::string values = "\1\2\3\4\5\6\7", labels("\0\1\1\0\1\0\1", 7);
+  WriteFile("all", Idx(8, {7, 1}, values));
+  WriteFile("all_labels", Idx(8, {7}, labels));
+  WriteFile("first", Idx(8, {4, 1}, values.substr(0, 4)));
+  WriteFile("first_labels", Idx(8, {4}, labels.substr(0, 4)));
+  WriteFile("rest", Idx(8, {3, 1}, values.substr(4)));
+  WriteFile("rest_labels", Idx(8, {3}, labels.substr(4)));
+  const std::string test = "test { features: 'all' labels: 'all_labels' }";
+  const auto one = LoadDatasets(
+      Job("format: 'idx' train { features: 'all' labels: 'all_labels' } " + test), {1, 2, false});
+  const auto several =
+      LoadDatasets(Job("format: 'idx' train { features: ['first', 'rest'] labels: ['first_labels', "
+                       "'rest_labels'] } " +
+                       test),
+                   {1, 2, false});
+  REQUIRE(one.ok());
+  REQUIRE(several.ok());
+  REQUIRE(several->train.Sum() == one->train.Sum());
+  REQUIRE(several->train.rows() == 7);
 }
 
 }  // namespace

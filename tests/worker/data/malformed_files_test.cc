@@ -45,20 +45,22 @@ TableSpec Spec(int64_t features, bool class_sets = false) {
 std::vector<Format> Formats() {
   const std::string features = WriteFile("good_features", Idx(8, {3, 2}, "\1\2\3\4\5\6"));
   const std::string labels = WriteFile("good_labels", Idx(8, {3}, std::string("\1\2\0", 3)));
-  const auto read_idx = [=](const std::string& path) { return ReadIdx(path, labels, Spec(2)); };
+  const auto read_idx = [=](const std::string& path) { return ReadIdx({path}, {labels}, Spec(2)); };
   std::string floats, doubles;
   for (int i = 0; i < 6; ++i) floats += BigEndian(0x3f800000 + i, 4);
   for (int i = 0; i < 6; ++i) doubles += LittleEndian(0x3ff0000000000000 + i, 8);
   const std::string npy_labels =
       WriteFile("good_labels.npy", Npy("|u1", "(3,)", std::string("\1\2\0", 3)));
-  const auto read_npy = [=](const std::string& path) { return ReadNpy(path, npy_labels, Spec(2)); };
+  const auto read_npy = [=](const std::string& path) {
+    return ReadNpy({path}, {npy_labels}, Spec(2));
+  };
   const std::string npy_features =
       WriteFile("good_features.npy", Npy("|u1", "(3, 2)", "\1\2\3\4\5\6"));
   return {
       {"idx_u8", Idx(8, {3, 1, 2}, "\1\2\3\4\5\6"), read_idx},
       {"idx_f32", Idx(13, {3, 2}, floats), read_idx},
       {"idx_labels", Idx(8, {3}, std::string("\1\2\0", 3)),
-       [=](const std::string& path) { return ReadIdx(features, path, Spec(2)); }},
+       [=](const std::string& path) { return ReadIdx({features}, {path}, Spec(2)); }},
       {"npy_u8", NpyOfHeader("{'descr':'|u1','fortran_order':False,'shape':(3,2)}", "\1\2\3\4\5\6"),
        read_npy},
       {"npy_f64",
@@ -67,7 +69,7 @@ std::vector<Format> Formats() {
       {"npy_labels",
        NpyOfHeader("{'descr':'<i2','fortran_order':False,'shape':(3,1)}",
                    std::string("\1\0\2\0\0\0", 6)),
-       [=](const std::string& path) { return ReadNpy(npy_features, path, Spec(2)); }},
+       [=](const std::string& path) { return ReadNpy({npy_features}, {path}, Spec(2)); }},
       {"csv", "a,b,c\n1,2.5,0\n-3,4e1,2\r\n5,6,1\n",
        [](const std::string& path) { return ReadCsv({path}, Spec(2)); }, true},
       {"libsvm", "0 1:1 2:-2\n2 2:0.5 # last\n1\n",
@@ -102,7 +104,7 @@ std::vector<Format> Formats() {
 void CheckTable(const Table& table) {
   REQUIRE(table.bytes() <= kBytesMax);
   if (table.is_tokens()) {
-    const TokenRows& rows = std::get<TokenRows>(table.values);
+    const TokenRows& rows = *std::get<HeldTokens>(table.values);
     std::vector<int32_t> tokens(rows.tokens.size());
     rows.tokens.Read(0, rows.tokens.size(), tokens.data());
     for (const int32_t token : tokens) REQUIRE((token >= 0 && token < 3));

@@ -26,7 +26,7 @@ std::string TwoLabels() { return WriteFile("labels.npy", Npy("|u1", "(2,)", "\1\
 
 // Two rows of these two-value rows with labels 1 and 2.
 absl::StatusOr<Table> Read(const std::string& features, const TableSpec& spec = Spec(2, 3)) {
-  return ReadNpy(WriteFile("features.npy", features), TwoLabels(), spec);
+  return ReadNpy({WriteFile("features.npy", features)}, {TwoLabels()}, spec);
 }
 
 // What is wrong with a file, behind its name.
@@ -130,7 +130,7 @@ TEST_CASE("the order of Fortran is read where it makes no difference, and refuse
   };
   const std::string labels = WriteFile("one_label.npy", Npy("|u1", "(1, 1)", "\1"));
   const std::string row = WriteFile("row.npy", NpyOfHeader(header("(1, 4, 1)"), "\1\2\3\4"));
-  REQUIRE(ReadNpy(row, labels, Spec(4, 3)).ok());
+  REQUIRE(ReadNpy({row}, {labels}, Spec(4, 3)).ok());
   REQUIRE(
       WrongHeader(header("(2, 2)")) ==
       "byte 10: fortran_order is True for shape (2, 2), want False, each row in one piece; save "
@@ -277,7 +277,7 @@ TEST_CASE("a shape that does not fit the file is refused before memory is asked 
       "content is 128 bytes, want 288230376017494144 for 2147483647 x 16777216 values of 8 bytes "
       "and the header; the file was cut off, or its header is not its own");
   const std::string path = WriteFile("claim.npy.gz", Gzip(Npy("<f4", "(100000000, 2)", "\1\2")));
-  REQUIRE(Text(ReadNpy(path, TwoLabels(), Spec(2, 3)).status()).find("content is at most ") !=
+  REQUIRE(Text(ReadNpy({path}, {TwoLabels()}, Spec(2, 3)).status()).find("content is at most ") !=
           std::string::npos);
 }
 
@@ -291,7 +291,7 @@ TEST_CASE("a file that is cut off or goes on is refused, a gzip file too", "[npy
       "in the file than one array");
   const auto zipped = [](const std::string& bytes) {
     const std::string path = WriteFile("features.npy.gz", Gzip(bytes));
-    return Text(ReadNpy(path, TwoLabels(), Spec(2, 3)).status());
+    return Text(ReadNpy({path}, {TwoLabels()}, Spec(2, 3)).status());
   };
   REQUIRE(zipped(Npy("|u1", "(2, 2)", "\1\2\3\4")).empty());
   REQUIRE(zipped(Npy("|u1", "(2, 2)", "\1\2\3"))
@@ -326,7 +326,7 @@ TEST_CASE("labels are one integer of any type for each row, below the classes", 
   const std::string features = WriteFile("features.npy", Npy("|u1", "(2, 2)", "\1\2\3\4"));
   const std::string path = WriteFile("labels.npy", "");
   const auto read = [&](const std::string& labels) {
-    const auto table = ReadNpy(features, WriteFile("labels.npy", labels), Spec(2, 3));
+    const auto table = ReadNpy({features}, {WriteFile("labels.npy", labels)}, Spec(2, 3));
     if (table.ok()) REQUIRE(std::get<Classes>(table->labels) == Classes{1, 0});
     const std::string text = Text(table.status());
     return text.empty() ? text : text.substr(path.size() + 2);
@@ -378,14 +378,96 @@ TEST_CASE("files of many chunks are read whole", "[npy]") {
   for (int i = 0; i < 200000; ++i) values += LittleEndian(i % 65536, 2);
   for (int i = 0; i < 100000; ++i) labels += LittleEndian(i % 3, 8);
   const auto table =
-      ReadNpy(WriteFile("many.npy.gz", Gzip(Npy("<u2", "(100000, 2)", values))),
-              WriteFile("many_labels.npy", Npy("<i8", "(100000,)", labels)), Spec(2, 3));
+      ReadNpy({WriteFile("many.npy.gz", Gzip(Npy("<u2", "(100000, 2)", values)))},
+              {WriteFile("many_labels.npy", Npy("<i8", "(100000,)", labels))}, Spec(2, 3));
   REQUIRE(table.ok());
   const F32Values& read = std::get<F32Values>(table->values);
   for (int i = 0; i < 200000; ++i) {
     if (read[i] != i % 65536) FAIL("value " << i);
   }
   REQUIRE(std::get<Classes>(table->labels)[99998] == 2);
+}
+
+// Rows and labels of two files, and what one file of both would have.
+struct TwoFiles {
+  std::string a = WriteFile("a.npy", Npy("<f4", "(2, 2)", Floats4(0, 4)));
+  std::string b = WriteFile("b.npy", Npy("<f4", "(1, 2)", Floats4(4, 6)));
+  std::string a_labels = WriteFile("a_labels.npy", Npy("|u1", "(2,)", std::string("\1\2", 2)));
+  std::string b_labels = WriteFile("b_labels.npy", Npy("<i2", "(1, 1)", std::string("\0\0", 2)));
+
+  static std::string Floats4(int begin, int end) {
+    std::string bytes;
+    for (int i = begin; i < end; ++i) {
+      const auto value = static_cast<float>(i);
+      bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    return bytes;
+  }
+};
+
+TEST_CASE("rows of several files are one after the other", "[npy]") {
+  const TwoFiles files;
+  const auto table = ReadNpy({files.a, files.b}, {files.a_labels, files.b_labels}, Spec(2, 3));
+  REQUIRE(table.ok());
+  REQUIRE(table->rows == 3);
+  REQUIRE(Row(*table, 1) == std::vector<float>{2, 3});
+  REQUIRE(Row(*table, 2) == std::vector<float>{4, 5});
+  REQUIRE(std::get<Classes>(table->labels) == std::vector<int32_t>{1, 2, 0});
+  const std::string packed = WriteFile("b.npy.gz", Gzip(Npy("<f4", "(1, 2)", files.Floats4(4, 6))));
+  const auto mixed = ReadNpy({files.a, packed}, {files.a_labels, files.b_labels}, Spec(2, 3));
+  REQUIRE(mixed.ok());
+  REQUIRE(Row(*mixed, 2) == std::vector<float>{4, 5});
+}
+
+TEST_CASE("rows of several files stay on disk, and are those that are held", "[npy]") {
+  const TwoFiles files;
+  TableSpec spec = Spec(2, 3);
+  spec.held_bytes_max = 23;  // three rows take 24
+  const auto table = ReadNpy({files.a, files.b}, {files.a_labels, files.b_labels}, spec);
+  REQUIRE(table.ok());
+  const StoredValues& stored = std::get<StoredValues>(table->values);
+  std::vector<float> row(2);
+  REQUIRE(stored->Read(2, std::nullopt, row.data()).ok());
+  REQUIRE(row == std::vector<float>{4, 5});
+  REQUIRE(stored->Read(1, std::nullopt, row.data()).ok());
+  REQUIRE(row == std::vector<float>{2, 3});
+  spec.held_bytes_max = 24;
+  const auto held = ReadNpy({files.a, files.b}, {files.a_labels, files.b_labels}, spec);
+  REQUIRE(std::holds_alternative<F32Values>(held->values));
+  const std::string packed = WriteFile("b.npy.gz", Gzip(Npy("<f4", "(1, 2)", files.Floats4(4, 6))));
+  spec.held_bytes_max = 23;
+  const auto refused = ReadNpy({files.a, packed}, {files.a_labels, files.b_labels}, spec);
+  REQUIRE(Text(refused.status()) ==
+          files.a +
+              " and 1 more: has 24 bytes of values, and data.memory has room for 23; gunzip " +
+              packed + ": rows of compressed files cannot be read one by one");
+}
+
+TEST_CASE("several files of one set have rows of one type and shape", "[npy]") {
+  const TwoFiles files;
+  const auto said = [&](const std::string& descr, const std::string& shape, size_t bytes) {
+    const std::string other = WriteFile("other.npy", Npy(descr, shape, std::string(bytes, '\0')));
+    return Text(ReadNpy({files.a, other}, {files.a_labels, files.b_labels}, Spec(2, 3)).status());
+  };
+  REQUIRE(said("<f4", "(1, 2)", 8) == "");
+  REQUIRE(said("<f8", "(1, 2)", 16)
+              .find("other.npy: rows have descr \"<f8\" and shape [2], want "
+                    "descr \"<f4\" and shape [2], as those of ") != std::string::npos);
+  REQUIRE(said("|u1", "(1, 2)", 2).find("all files of a set are alike") != std::string::npos);
+  REQUIRE(said("<f4", "(1, 2, 1)", 8).find("and shape [2, 1], want ") != std::string::npos);
+}
+
+TEST_CASE("each file of labels has those of the features in its place", "[npy]") {
+  const TwoFiles files;
+  const auto swapped = ReadNpy({files.a, files.b}, {files.b_labels, files.a_labels}, Spec(2, 3));
+  REQUIRE(Text(swapped.status()) ==
+          files.b_labels + ": has 1 labels, want 2, one for each row of " + files.a);
+  TableSpec little = Spec(2, 3);
+  little.bytes_max = 35;  // three rows of eight bytes, and their labels
+  const auto refused = ReadNpy({files.a, files.b}, {files.a_labels, files.b_labels}, little);
+  REQUIRE(absl::IsResourceExhausted(refused.status()));
+  REQUIRE(Text(refused.status()) ==
+          files.a + " and 1 more: needs 36 bytes of memory, want at most 35");
 }
 
 }  // namespace

@@ -76,10 +76,10 @@ TEST_CASE("optdigits is the same in idx and in csv", "[real_files]") {
   spec.features = 64;
   spec.classes = 10;
   const auto csv = ReadCsv({kOptdigits + "/digits.csv.gz"}, spec);
-  const auto train = ReadIdx(kOptdigits + "/train-images-idx3-ubyte.gz",
-                             kOptdigits + "/train-labels-idx1-ubyte.gz", spec);
-  const auto test = ReadIdx(kOptdigits + "/test-images-idx3-ubyte.gz",
-                            kOptdigits + "/test-labels-idx1-ubyte.gz", spec);
+  const auto train = ReadIdx({kOptdigits + "/train-images-idx3-ubyte.gz"},
+                             {kOptdigits + "/train-labels-idx1-ubyte.gz"}, spec);
+  const auto test = ReadIdx({kOptdigits + "/test-images-idx3-ubyte.gz"},
+                            {kOptdigits + "/test-labels-idx1-ubyte.gz"}, spec);
   REQUIRE(csv.ok());
   REQUIRE(train.ok());
   REQUIRE(test.ok());
@@ -120,8 +120,8 @@ TEST_CASE("per-feature optdigits has mean 0 and deviation 1, and the same from u
   TableSpec spec;
   spec.features = 64;
   spec.classes = 10;
-  const auto table = ReadIdx(kOptdigits + "/train-images-idx3-ubyte.gz",
-                             kOptdigits + "/train-labels-idx1-ubyte.gz", spec);
+  const auto table = ReadIdx({kOptdigits + "/train-images-idx3-ubyte.gz"},
+                             {kOptdigits + "/train-labels-idx1-ubyte.gz"}, spec);
   std::string text;
   for (int64_t row = 0; row < table->rows; ++row) {
     for (const float x : Row(*table, row)) text += std::to_string(static_cast<int>(x)) + ",";

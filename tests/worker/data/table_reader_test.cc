@@ -14,7 +14,7 @@ v1::Data MissingFiles(const DataFormat& format) {
   data.set_format(std::string(format.name));
   data.set_directory("/no/such/folder");
   data.mutable_train()->add_features("rows");
-  if (format.labels_apart) data.mutable_train()->set_labels("labels");
+  if (format.labels_apart) data.mutable_train()->add_labels("labels");
   return data;
 }
 
@@ -39,7 +39,8 @@ TEST_CASE("every format says whether its labels have a file of their own", "[tab
   for (const DataFormat& format : DataFormats()) {
     INFO(format.name);
     v1::Data data = MissingFiles(format);
-    data.mutable_train()->set_labels(format.labels_apart ? "" : "labels");
+    data.mutable_train()->clear_labels();
+    if (!format.labels_apart) data.mutable_train()->add_labels("labels");
     const std::string said(Read(data).message());
     REQUIRE(said.find(format.labels_apart ? "data.train.labels: is not given, want a file"
                                           : "data.train.labels: is given, want none") == 0);

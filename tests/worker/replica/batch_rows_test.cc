@@ -1,6 +1,7 @@
 #include "worker/replica/batch_rows.h"
 
 #include <catch2/catch.hpp>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -29,7 +30,7 @@ Dataset Counting() {
   Table table;
   table.rows = rows.windows.RowsOf(40);
   table.features = kContext;
-  table.values = std::move(rows);
+  table.values = std::make_shared<const TokenRows>(std::move(rows));
   table.labels = NextTokens();
   ModelEnds ends;
   ends.tokens = true;
