@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/checkpoint/manifest.h"
 #include "common/codec/half.h"
@@ -138,7 +139,9 @@ absl::StatusOr<std::shared_ptr<const InitialFile>> OpenInitialFile(const v1::Mod
   absl::StatusOr<std::shared_ptr<const InitialFile>> file =
       InitialFile::Open(model.init(), shape.parameters);
   if (file.ok()) return file;
-  return absl::Status(file.status().code(), absl::StrCat("model.init: ", file.status().message()));
+  return absl::Status(
+      file.status().code(),
+      absl::StrCat("model.init: ", absl::StripPrefix(file.status().message(), "checkpoint: ")));
 }
 
 }  // namespace tessera
