@@ -100,7 +100,7 @@ TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
        "labels\n"},
       {"format: idx", "format: ",
        "x.yaml:4:3: data.format: got nothing, want one of idx, csv, libsvm, xc, cifar, npy, "
-       "images\n"},
+       "images, tokens, text\n"},
       {"format: idx", "format: idx\n  labels: fine",
        "x.yaml:5:11: data.labels: got \"fine\", want no such key with data.format idx: it is of "
        "cifar "
