@@ -3,8 +3,8 @@
 
     pytorch_text_peer.py JOB FOLDER --seed N [--steps N]
 
-JOB is the job file as JSON, FOLDER holds train.txt and test.txt. One thread. Prints one JSON object: seconds of training
-without evaluation, and the loss over all windows of the test text. Attention is PyTorch's fastest of 1.13, as
+JOB is the job file as JSON, FOLDER holds train.txt and test.txt. One thread. Prints one JSON object: seconds of
+training without evaluation, and the loss over all windows of the test text. Attention is PyTorch's fastest of 1.13, as
 torch.nn.MultiheadAttention calls it. Needs Debian's python3-torch.
 """
 import argparse

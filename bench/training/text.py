@@ -4,10 +4,10 @@
     bench/training/text.py FOLDER [--seeds 3] [--steps 2000] [--skip-peer]
     bench/training/text.py FOLDER --methods [--workers 4] [--seeds 1] [--steps 2000]
 
-FOLDER holds the text (deploy/fetch_data.sh shakespeare). The first form trains in turn with Tessera and with PyTorch, one
-worker of one thread each, and prints losses on the test text and seconds of training. The second form prints losses and
-bytes for each worker of data_parallel, local_sgd, diloco in its forms and ist. The peer needs Debian's python3-torch and
-libopenblas0-pthread.
+FOLDER holds the text (deploy/fetch_data.sh shakespeare). The first form trains in turn with Tessera and with PyTorch,
+one worker of one thread each, and prints losses on the test text and seconds of training. The second form prints losses
+and bytes for each worker of data_parallel, local_sgd, diloco in its forms and ist. The peer needs Debian's python3-torch
+and libopenblas0-pthread.
 """
 import argparse
 import json

@@ -4,11 +4,12 @@
 // Yuan, Wolfe, Dun, Tang, Kyrillidis, Jermaine: Distributed Learning of Deep Neural Networks using
 // Independent Subnet Training, VLDB 2022.
 //
-// A *group* is a set of units, neurons, channels or heads of attention, that share an index: a layer that makes units makes a new one, and
-// element-wise and per-unit layers, as batch norm, relu, dropout and pooling are, keep it. A group is cut anew each
-// round if nothing else reads it: what the model reads and makes, what a residual sum or a concat joins, and what a
-// layer that mixes units has in front of it and behind it is whole at every site. Whether the channels of convolutions
-// and the heads of attention are cut, or the neurons of linear layers alone, is the job's choice.
+// A *group* is a set of units, neurons, channels or heads of attention, that share an index: a layer that makes units
+// makes a new one, and element-wise and per-unit layers, as batch norm, relu, dropout and pooling are, keep it. A group
+// is cut anew each round if nothing else reads it: what the model reads and makes, what a residual sum or a concat
+// joins, and what a layer that mixes units has in front of it and behind it is whole at every site. Whether the
+// channels of convolutions and the heads of attention are cut, or the neurons of linear layers alone, is the job's
+// choice.
 //
 // Groups that are cut have the numbers from 1 on, in the order of the layers that make them; whole ones are group 0 and
 // those from `outputs` on.

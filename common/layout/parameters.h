@@ -70,9 +70,9 @@ struct ModelShape {
   int64_t size = 0;
 };
 
-// Fails with kInvalidArgument where the model is no model: no linear layer and no convolution, images or a
-// sequence where there are none, a window that does not fit, parts of a block that do not, or more than 4096 layers or 2^40 entries. A fault of
-// one layer begins with where it is: "model.layers[4].residual.layers[0]: ".
+// Fails with kInvalidArgument where the model is no model: no linear layer and no convolution, images or a sequence
+// where there are none, a window that does not fit, parts of a block that do not, or more than 4096 layers or 2^40
+// entries. A fault of one layer begins with where it is: "model.layers[4].residual.layers[0]: ".
 absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model);
 
 // Writes the initial values of rows [row_begin, row_end) of parameter `index` to `out`, row-major.

@@ -111,7 +111,8 @@ def layer_of(kind, keys, x, first):
         norm = nn.BatchNorm2d if x.dim() == 4 else nn.BatchNorm1d
         return norm(channels, float(keys.get("epsilon", 1e-5)), affine=keys.get("affine", True))
     if kind == "layer_norm":
-        return nn.LayerNorm(list(x.shape[2 if x.dim() == 3 else 1:]), float(keys.get("epsilon", 1e-5)), keys.get("affine", True))
+        shape = list(x.shape[2 if x.dim() == 3 else 1:])
+        return nn.LayerNorm(shape, float(keys.get("epsilon", 1e-5)), keys.get("affine", True))
     if kind == "group_norm":
         return nn.GroupNorm(keys["groups"], channels, float(keys.get("epsilon", 1e-5)), keys.get("affine", True))
     if kind == "local_response_norm":

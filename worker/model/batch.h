@@ -14,9 +14,9 @@ struct Batch {
   int64_t rows = 0;
   // [rows, inputs of the model], tokens as whole numbers; null where the network reads sparse rows
   const float* inputs = nullptr;
-  // What the rows are; either one, or both null where only inputs are read. Softmax wants labels
-  // [rows, places] in [0, outputs), where only sequences have more than one place. Sigmoid takes labels too (0 or 1 with a single output), or targets
-  // [rows, outputs]. The squared error takes labels where there are several outputs, or targets.
+  // What the rows are; either one, or both null where only inputs are read. Softmax wants labels [rows, places] in [0,
+  // outputs), where only sequences have more than one place. Sigmoid takes labels too (0 or 1 with a single output), or
+  // targets [rows, outputs]. The squared error takes labels where there are several outputs, or targets.
   const int32_t* labels = nullptr;
   const float* targets = nullptr;
   // The inputs of a network that reads sparse rows.

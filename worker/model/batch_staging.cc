@@ -22,8 +22,8 @@ BatchPlace BatchStaging::Room(int64_t rows, const RowWidths& widths, bool has_la
   Places& places = places_[turn_];
   if (MakeRoom(rows * widths.inputs, &places.inputs).ok()) room.inputs = places.inputs.host.data();
   if (has_labels) {
-    if (MakeRoom(rows * widths.labels, &places.labels).ok())
-      room.labels = places.labels.host.data();
+    const absl::Status made = MakeRoom(rows * widths.labels, &places.labels);
+    if (made.ok()) room.labels = places.labels.host.data();
   } else if (MakeRoom(rows * widths.outputs, &places.targets).ok()) {
     room.targets = places.targets.host.data();
   }

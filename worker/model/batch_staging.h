@@ -35,8 +35,9 @@ class BatchStaging {
   // where they lie, and where there is no memory, which Stage reports.
   BatchPlace Room(int64_t rows, const RowWidths& widths, bool has_labels);
 
-  // `batch` in the device's memory; sparse rows stay the host's. Kernels queued from now on may read it. It lives until the third call after this: by then
-  // the host has waited for a moment (Backend::Mark) behind one of them, and has named one behind all.
+  // `batch` in the device's memory; sparse rows stay the host's. Kernels queued from now on may read it. It lives until
+  // the third call after this: by then the host has waited for a moment (Backend::Mark) behind one of them, and has
+  // named one behind all.
   //   kResourceExhausted  no memory
   absl::StatusOr<Batch> Stage(const Batch& batch, const RowWidths& widths);
   // What Stage returned last is not used after all: the next one may take its place.

@@ -87,8 +87,7 @@ int64_t BatchRows::MemoryNeeded(const v1::Job& job, const ModelShape& shape,
   // Each place of a row of tokens has a label, and none has targets.
   const int64_t kinds =
       job.model().has_tokens() ? job.model().tokens().context() : shape.outputs() + 1;
-  return InputBytes(job, shape, input, batch) +
-         batch * kinds * static_cast<int64_t>(sizeof(float));
+  return InputBytes(job, shape, input, batch) + batch * kinds * static_cast<int64_t>(sizeof(float));
 }
 
 void BatchRows::PlaceInputs(const Dataset& data, size_t rows, const BatchPlace& place,

@@ -34,12 +34,13 @@ void AddWindow(const std::vector<std::string>& parts, size_t at, Keys* keys) {
   if (parts.size() > at + 2) AddExtents(parts[at + 2], keys->mutable_padding());
 }
 
-// "6 linear:8 norm relu drop:0.3 linear-:4 norm- softmax": inputs, layers, loss. A minus leaves out
-// the bias, or scale and shift. "3 8 7 conv:16:3:1:1 max:2 avg linear:4 softmax": an image of 3 channels,
-// convolutions with their channels, kernel, stride, padding, dilation and groups, pooling with its kernel, stride and
-// padding. "lnorm gnorm:3 lnorm- gnorm-:3 lrn:5:2:0.75:1": normalisation within a row, of so many groups, and that of
-// responses with its size, alpha, beta and k. "tokens:7:5 embed:8 attn:2:0.3 tied softmax": tokens with their vocabulary
-// and context, an embedding, heads with a dropout, and a tied layer with a bias. "gelu gelu:tanh tanh logistic silu leaky:0.1": functions of a value.
+// "6 linear:8 norm relu drop:0.3 linear-:4 norm- softmax": inputs, layers, loss. A minus leaves out the bias, or scale
+// and shift. "3 8 7 conv:16:3:1:1 max:2 avg linear:4 softmax": an image of 3 channels, convolutions with their
+// channels, kernel, stride, padding, dilation and groups, pooling with its kernel, stride and padding. "lnorm gnorm:3
+// lnorm- gnorm-:3 lrn:5:2:0.75:1": normalisation within a row, of so many groups, and that of responses with its size,
+// alpha, beta and k. "tokens:7:5 embed:8 attn:2:0.3 tied softmax": tokens with their vocabulary and context, an
+// embedding, heads with a dropout, and a tied layer with a bias. "gelu gelu:tanh tanh logistic silu leaky:0.1":
+// functions of a value.
 inline v1::Model ModelOf(const std::string& text) {
   v1::Model model;
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
