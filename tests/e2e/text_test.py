@@ -110,6 +110,38 @@ class Equalities(CheckpointTest):
         self.assertEqual(run_to_end(self, job)["final"]["test_loss"], whole["final"]["test_loss"])
 
 
+class Samples(CheckpointTest):
+    def sample(self, folder, *flags):
+        return tessera("sample", folder, *flags)
+
+    def test_a_checkpoint_writes_words_of_its_text(self):
+        folder = self.path("checkpoints")
+        run_to_end(self, keeping(gpt(self, steps=400), folder, 0))
+        code, first, error = self.sample(folder, "--prompt", "the cat", "--tokens", "60", "--seed", "1")
+        self.assertEqual((code, error), (0, ""))
+        self.assertTrue(first.startswith("the cat"), first)
+        self.assertEqual(len(first), len("the cat") + 60 + 1)
+        # Longer than the context by far, and words that there are.
+        known = sum(word in WORDS for word in first.split())
+        self.assertGreater(known, len(first.split()) / 2, first)
+        self.assertEqual(self.sample(folder, "--prompt", "the cat", "--tokens", "60", "--seed", "1")[1], first)
+        self.assertNotEqual(self.sample(folder, "--prompt", "the cat", "--tokens", "60", "--seed", "2")[1], first)
+        cold = [self.sample(folder, "--prompt", "the ", "--tokens", "20", "--temperature", "0", "--seed", seed)[1]
+                for seed in ("1", "2")]
+        self.assertEqual(cold[0], cold[1])
+
+    def test_what_cannot_be_written_is_refused_by_name(self):
+        folder = self.path("checkpoints")
+        run_to_end(self, keeping(gpt(self, steps=5), folder, 0))
+        for flags, words in ((("--prompt", "the Cat"), "C"), (("--tokens", "0"), "tokens"),
+                             (("--temperature", "-1"), "temperature")):
+            with self.subTest(words):
+                code, out, error = self.sample(folder, *flags)
+                self.assertEqual((code, out), (2, ""))
+                self.assertIn(words, error)
+        self.assertEqual(self.sample(self.path("nowhere"))[0], 2)
+
+
 class Exports(CheckpointTest):
     @unittest.skipIf(torch is None, "PyTorch is not installed")
     def test_an_export_loads_into_the_equal_module_and_scores_the_same(self):

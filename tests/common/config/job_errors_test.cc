@@ -149,7 +149,17 @@ TEST_CASE("every mistake in the model gets its message", "[job_errors]") {
       {"input: [64]", "input: [a, 64, 1.5]",
        "x.yaml:9:11: model.input.0: got \"a\", want an integer in [1, 16777216]\n"
        "x.yaml:9:18: model.input.2: got \"1.5\", want an integer in [1, 16777216]\n"},
-      {"input: [64]", "input: {}", "x.yaml:9:10: model.input: got an empty map, want a list\n"},
+      {"input: [64]", "input: {}",
+       "x.yaml:9:10: model.input: got an empty map, want a list, "
+       "or tokens: {...}\n"},
+      {"input: [64]", "input: {tokens: {vocabulary: 1, context: 8}}",
+       "x.yaml:9:32: model.input.tokens.vocabulary: got \"1\", want an integer in [2, 16777216]\n"},
+      {"input: [64]", "input: {token: {vocabulary: 7, context: 8}}",
+       "x.yaml:9:11: model.input.token: unknown key; did you mean \"tokens\"?\n"},
+      {"input: [64]", "input: {tokens: 5}",
+       "x.yaml:9:19: model.input.tokens: got \"5\", want a map of vocabulary, context\n"},
+      {"input: [64]", "tokens: {vocabulary: 7, context: 8}\n  input: [64]",
+       "x.yaml:9:3: model.tokens: unknown key, want input, layers, loss, label_smoothing, init\n"},
       {"input: [64]", "input: [16777216, 16777216, 16777216]",
        "x.yaml:9:10: model.input: got a product above 16777216, want at most that many\n"},
       {"    - relu: {}", "    - rellu: {}",
@@ -158,7 +168,7 @@ TEST_CASE("every mistake in the model gets its message", "[job_errors]") {
        "x.yaml:13:7: model.layers.2: got \"rellu\", want exactly one of linear, batch_norm, "
        "relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
        "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
-       "leaky_relu; did you mean \"relu\"?\n"},
+       "leaky_relu, embedding, attention; did you mean \"relu\"?\n"},
       {"    - relu: {}", "    - relu: 5",
        "x.yaml:13:13: model.layers.2.relu: got \"5\", want {}\n"},
       {"    - relu: {}", "    - relu: {slope: 0.1}",
@@ -167,31 +177,31 @@ TEST_CASE("every mistake in the model gets its message", "[job_errors]") {
        "x.yaml:14:5: model.layers.2: got nothing, want exactly one of linear, batch_norm, "
        "relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
        "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
-       "leaky_relu\n"},
+       "leaky_relu, embedding, attention\n"},
       {"    - relu: {}", "    - {}",
        "x.yaml:13:7: model.layers.2: got nothing, want exactly one of linear, batch_norm, "
        "relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
        "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
-       "leaky_relu\n"},
+       "leaky_relu, embedding, attention\n"},
       {"    - relu: {}", "    - []",
        "x.yaml:13:7: model.layers.2: got an empty list, want a map with exactly one of linear, "
        "batch_norm, relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
        "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
-       "leaky_relu\n"},
+       "leaky_relu, embedding, attention\n"},
       {"    - relu: {}", "    - {relu: {}, dropout: {}}",
        "x.yaml:13:18: model.layers.2: got both relu and dropout, want exactly one of linear, "
        "batch_norm, relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
        "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
-       "leaky_relu\n"},
+       "leaky_relu, embedding, attention\n"},
       {"    - relu: {}", "    - relu: {}\n      dropout: {}\n      batch_norm: {}",
        "x.yaml:14:7: model.layers.2: got both relu and dropout, want exactly one of linear, "
        "batch_norm, relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
        "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
-       "leaky_relu\n"
+       "leaky_relu, embedding, attention\n"
        "x.yaml:15:7: model.layers.2: got both relu and batch_norm, want exactly one of linear, "
        "batch_norm, relu, dropout, conv2d, max_pool, avg_pool, residual, concat, "
        "repeat, layer_norm, group_norm, local_response_norm, gelu, tanh, sigmoid, silu, "
-       "leaky_relu\n"},
+       "leaky_relu, embedding, attention\n"},
       {"    - relu: {}", "    - dropout: {probability: 1}",
        "x.yaml:13:30: model.layers.2.dropout.probability: got \"1\", want a number in [0, 1)\n"},
       {"    - relu: {}", "    - dropout: {probability: -0.1}",
@@ -199,13 +209,14 @@ TEST_CASE("every mistake in the model gets its message", "[job_errors]") {
       {"    - relu: {}", "    - batch_norm: {epsilon: 0}",
        "x.yaml:13:29: model.layers.2.batch_norm.epsilon: got \"0\", want a number in [1e-30, 1]\n"},
       {"    - relu: {}", "    - linear",
-       "x.yaml:13:7: model.layers.2.linear.units: missing, want an integer in [1, 16777216]\n"},
+       "x.yaml:13:7: model.layers.2.linear.units: missing, want an integer in [1, "
+       "16777216], or vocabulary\n"},
       {"    - linear: {units: 10}", "    - linear: {units: 1}",
        "x.yaml:11:5: model.layers: got 1 output, want at least 2: softmax over one is always "
        "1; for two classes in one output use sigmoid_cross_entropy\n"},
       {"    - linear: {units: 10}", "    - linear: {units: 16777217}",
        "x.yaml:14:23: model.layers.3.linear.units: got \"16777217\", want an integer in [1, "
-       "16777216]\n"},
+       "16777216], or vocabulary\n"},
       {"    - linear: {units: 10}", "    - linear: {units: 10}\n  loss: softmax",
        "x.yaml:15:9: model.loss: got \"softmax\", want one of softmax_cross_entropy, "
        "sigmoid_cross_entropy, mean_squared_error; did you mean \"softmax_cross_entropy\"?\n"},

@@ -88,6 +88,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "    - linear:\n"
         "        units: 32\n"
         "        bias: false\n"
+        "        tied: false\n"
         "    - batch_norm:\n"
         "        affine: true\n"
         "        epsilon: 1e-05\n"
@@ -95,6 +96,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "    - linear:\n"
         "        units: 10\n"
         "        bias: true\n"
+        "        tied: false\n"
         "  loss: softmax_cross_entropy\n"
         "  label_smoothing: 0\n"
         "  init: \"\"\n"
@@ -154,4 +156,30 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
 }
 
 }  // namespace
+
+TEST_CASE("a model of tokens is printed as it is written, and read back with its digest",
+          "[print]") {
+  const std::string text = JobWith("input: [64]", "input: {tokens: {vocabulary: 9, context: 4}}");
+  const std::string layers =
+      "model.layers=[embedding: {units: 8}, linear: {units: vocabulary, tied: true}]";
+  const std::vector<std::string> changes = {
+      layers, "data={format: text, train: {features: a}, test: {features: b}}"};
+  const v1::Job job = Good(text, changes);
+  CHECK(job.model().input().empty());
+  CHECK(job.model().tokens().context() == 4);
+  const std::string printed = PrintJob(job);
+  CHECK(printed.find("  input:\n    tokens:\n      vocabulary: 9\n      context: 4\n") !=
+        std::string::npos);
+  CHECK(printed.find("units: vocabulary\n") != std::string::npos);
+  CHECK(JobDigest(Good(printed)) == JobDigest(job));
+  CHECK(JobDigest(JobOfText(CanonicalJobText(job))) == JobDigest(job));
+  // A --set may change a key of it, and put it in the place of sizes.
+  std::vector<std::string> longer = changes;
+  longer.push_back("model.input.tokens.context=6");
+  CHECK(Good(text, longer).model().tokens().context() == 6);
+  std::vector<std::string> made = changes;
+  made.push_back("model.input.tokens={vocabulary: 9, context: 4}");
+  CHECK(JobDigest(Good(kJob, made)) == JobDigest(job));
+}
+
 }  // namespace tessera
