@@ -42,8 +42,8 @@ int64_t NeededFloats(const NetworkPlan& plan) {
 }  // namespace
 
 TEST_CASE("buffers are little more than the tensors that the backward pass reads", "[memory]") {
-  const std::string name = GENERATE(as<std::string>(), "cifar_resnet18.yaml",
-                                    "imagenet_resnet18.yaml", "imagenet_resnet50.yaml");
+  const std::string name =
+      GENERATE(as<std::string>(), "cifar_resnet18.yaml", "imagenet_resnet50.yaml");
   CAPTURE(name);
   const NetworkPlan plan = PlanOfJob(name);
   const NetworkBuffers buffers = BuffersOf(plan, /*trains=*/true);
