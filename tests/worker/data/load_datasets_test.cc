@@ -362,11 +362,15 @@ TEST_CASE("training and test set share the memory limit", "[load_datasets]") {
   REQUIRE(LoadDatasets(data, {2, 3, false}, 36).ok());
   REQUIRE(LoadDatasets(data, {2, 3, false}, 35).status().code() ==
           absl::StatusCode::kResourceExhausted);
-  // Whoever reckons what a process needs reads more than that may have.
+  // Whoever reckons what a process needs reads no more than that may have.
   v1::Job job;
   *job.mutable_data() = data;
-  job.mutable_cluster()->set_memory_limit(35);
+  job.mutable_cluster()->set_memory_limit(36);
   REQUIRE(LoadDatasets(job, {2, 3, false}).ok());
+  job.mutable_cluster()->set_memory_limit(35);
+  const absl::Status status = LoadDatasets(job, {2, 3, false}).status();
+  REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
+  REQUIRE(Text(status).find("cluster.memory_limit is 35 bytes") != std::string::npos);
 }
 
 TEST_CASE("rows that there is no memory for are refused by the name of their file",
