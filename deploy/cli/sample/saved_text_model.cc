@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<SavedTextModel>> SavedTextModel::Create(const v1:
   made->row_.resize(static_cast<size_t>(made->context_));
   made->scores_.resize(static_cast<size_t>(made->network_->shape().outputs()));
   TESSERA_CHECK(made->network_->shape().inputs() == made->context_ &&
-                made->network_->shape().outputs() == made->context_ * made->vocabulary_);
+                made->network_->shape().widths.back() == made->context_ * made->vocabulary_);
   return made;
 }
 
