@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<SavedTextModel>> SavedTextModel::Create(const v1:
   }
   if (constants > 0) made->constants_ = facts.norm_constants;
   made->row_.resize(static_cast<size_t>(made->context_));
-  made->scores_.resize(static_cast<size_t>(made->network_->shape().outputs()));
+  made->scores_.resize(static_cast<size_t>(made->network_->shape().widths.back()));
   TESSERA_CHECK(made->network_->shape().inputs() == made->context_ &&
                 made->network_->shape().widths.back() == made->context_ * made->vocabulary_);
   return made;
