@@ -42,7 +42,7 @@ absl::StatusCode Asked(const DataPlanes& planes, uint32_t shard) {
 TEST_CASE("a shard whose link does not hear the coordinator is refused, whatever another's hears",
           "[service]") {
   ShardThread zero(ShardOf(0)), one(ShardOf(1));
-  DataPlanes planes(ShardId(0), "d1", kHalfOpenPushesPerHost);
+  DataPlanes planes(ShardId(0), "d1", kHalfOpenPushesPerHost, 1 << 20);
   planes.Add(&zero);
   planes.SetAway(ShardId(0), true);
   planes.SetAway(ShardId(1), true);
