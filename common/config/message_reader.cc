@@ -281,7 +281,8 @@ void MessageReader::FillAbsent(const FieldDescriptor& field, const std::string& 
     return;
   }
   if (field.real_containing_oneof() != nullptr) return;
-  if (field.is_repeated() && key.default_value().empty()) return;
+  const bool is_empty_list = field.is_repeated() && key.default_value().empty();
+  if (is_empty_list && IsMessage(field)) return;
   if (!IsMessage(field)) {
     if (key.default_value().empty()) {
       // Whoever needs a value after all says where it was taken away.

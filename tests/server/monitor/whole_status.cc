@@ -83,6 +83,7 @@ v1::JobStatus WholeStatus() {
     entry.set_train_loss(1.0 / i);
     entry.set_test_loss(2.0 / i);
     entry.set_test_accuracy(0.4 * i);
+    entry.set_perplexity(7.5 / i);
     for (const double precision : {0.8, 0.6, 0.5}) entry.add_precision_at(precision);
     for (const double accuracy : {0.8, 0.9, 1.0}) entry.add_top_k_accuracy(accuracy);
   }

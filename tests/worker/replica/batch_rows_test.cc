@@ -87,7 +87,7 @@ TEST_CASE("the buffers of tokens are reckoned with a label for each place and no
   ModelShape shape;
   shape.widths = {kContext, kContext * 100};
   // Evaluations read 2 rows at once, as minibatches are computed in pieces of 2.
-  CHECK(BatchRows::MemoryNeeded(Job(), shape, {}, 0) == 2 * (kContext + kContext) * 4);
+  CHECK(BatchRows::MemoryNeeded(Job(), shape, {}) == 2 * (kContext + kContext) * 4);
 }
 
 }  // namespace

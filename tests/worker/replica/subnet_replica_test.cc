@@ -306,6 +306,7 @@ TEST_CASE(
     CHECK(replica->value_keys().subnet->round == round + 1);
     CHECK(backend.counting.held == memory.subnet);
   }
+  CAPTURE(memory.subnet, memory.evaluation);
   CHECK(backend.counting.most == std::max(memory.subnet, memory.evaluation));
 }
 
