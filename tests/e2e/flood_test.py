@@ -139,7 +139,7 @@ class Flood(Test):
         self.assertTrue(zero.alive)
         self.assertLess(memory(zero) - before, 256 << 20)
         # Whoever reads is told.
-        self.assertEqual(cluster.status()["state"], "training")
+        self.assertIn(cluster.status()["state"], ("training", "evaluating"))
         for stranger in strangers:
             if stranger:
                 stranger.close()
