@@ -6,8 +6,8 @@
 
 FOLDER holds the text (deploy/fetch_data.sh shakespeare). The first form trains in turn with Tessera and with PyTorch,
 one worker of one thread each, and prints losses on the test text and seconds of training. The second form prints losses
-and bytes for each worker of data_parallel, local_sgd, diloco in its forms and ist. The peer needs Debian's python3-torch
-and libopenblas0-pthread.
+and bytes for each worker of data_parallel, local_sgd, diloco in its forms and ist. The peer needs Debian's
+python3-torch and libopenblas0-pthread.
 """
 import argparse
 import json
