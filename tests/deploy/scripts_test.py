@@ -39,7 +39,7 @@ class FetchData(unittest.TestCase):
         sets = {line.split()[0]: line.split()[-1] for line in out.splitlines()[1:]}
         self.assertEqual(sets, {"a9a": "a9a", "cifar10": "cifar10_12k", "delicious": "delicious_xc",
                                 "eurlex": "eurlex57k_xc", "fashion_mnist": "fashion_mnist", "mnist": "mnist",
-                                "speech": "arabic_speech_commands"})
+                                "shakespeare": "tinyshakespeare", "speech": "arabic_speech_commands"})
 
     def test_wrong_arguments_are_refused(self):
         for arguments in (["--wrong"], ["--from"], ["--from", ""], ["--to"], ["nothing"],

@@ -107,8 +107,7 @@ TEST_CASE("data paths are below data.directory unless they are absolute", "[job_
 TEST_CASE("labels belong to idx and npy alone", "[job_check]") {
   CHECK(Errors(kJob, {"data.format=npy"}).empty());
   CHECK(Errors(kJob, {"data.format=npy", "data.test.labels="}) ==
-        "x.yaml:7:3: data.test.labels: missing, want a path: npy files have their labels in a file "
-        "of "
+        "--set data.test.labels: missing, want a path: npy files have their labels in a file of "
         "their own\n");
   CHECK(Errors(kJob, {"data.format=libsvm", "data.train.labels=", "data.test.labels="}).empty());
   CHECK(Errors(kJob, {"data.format=cifar", "data.train.labels=", "model.input=3072"}) ==

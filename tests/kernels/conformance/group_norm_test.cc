@@ -16,14 +16,15 @@ struct Case {
 };
 
 // Rows, positions, channels, groups: rows of one value, groups of one channel and of all, blocks of channels that end
-// within a group and with it, and some that are worth several threads.
+// within a group and with it, some that are worth several threads, and as many rows as the places of sequences make.
 const std::vector<Case>& Cases() {
   static const std::vector<Case> cases = {
-      {{0, 1, 4, 2}},         {{1, 1, 1, 1}},        {{3, 1, 5, 1}},      {{2, 1, 255, 1}},
-      {{5, 1, 1000, 1}},      {{33, 1, 768, 1}},     {{4, 6, 1, 1}},      {{3, 4, 6, 6}},
-      {{3, 5, 6, 3}},         {{7, 9, 64, 32}},      {{2, 49, 260, 13}},  {{2, 3, 514, 257}},
-      {{2, 7, 600, 2}},       {{3, 2, 780, 3}},      {{9, 64, 96, 8}},    {{4, 3, 12, 4}, 1, 1e4},
-      {{4, 3, 12, 4}, 1e-3f}, {{4, 1, 30, 1}, 0, 3}, {{4, 5, 20, 2}, 1e4}};
+      {{0, 1, 4, 2}},         {{1, 1, 1, 1}},        {{3, 1, 5, 1}},       {{2, 1, 255, 1}},
+      {{5, 1, 1000, 1}},      {{33, 1, 768, 1}},     {{4, 6, 1, 1}},       {{3, 4, 6, 6}},
+      {{3, 5, 6, 3}},         {{7, 9, 64, 32}},      {{2, 49, 260, 13}},   {{2, 3, 514, 257}},
+      {{2, 7, 600, 2}},       {{3, 2, 780, 3}},      {{9, 64, 96, 8}},     {{4, 3, 12, 4}, 1, 1e4},
+      {{4, 3, 12, 4}, 1e-3f}, {{4, 1, 30, 1}, 0, 3}, {{4, 5, 20, 2}, 1e4}, {{1700, 1, 36, 1}},
+      {{9000, 1, 2, 1}}};
   return cases;
 }
 

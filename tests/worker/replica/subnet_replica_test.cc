@@ -301,7 +301,8 @@ TEST_CASE(
     CHECK(backend.counting.held < memory.evaluation);
     const auto constants = replica->Calibrate(data, rows);
     REQUIRE(constants.ok());
-    REQUIRE(replica->Score(data, rows, *constants).ok());
+    // No site scores more than its share of the 50 test rows.
+    REQUIRE(replica->Score(data, absl::MakeSpan(rows).first(17), *constants).ok());
     CHECK(*replica->EndEvaluation());
     CHECK(replica->value_keys().subnet->round == round + 1);
     CHECK(backend.counting.held == memory.subnet);
