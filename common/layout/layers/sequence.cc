@@ -33,7 +33,7 @@ absl::StatusOr<LayerShape> ShapeOfEmbedding(const v1::Layer& layer, const Image&
   return shape;
 }
 
-// Of the product in front of the heads: PyTorch's names, and its initial values of xavier_uniform_.
+// The product in front of the heads has PyTorch's names, and its initial values of xavier_uniform_.
 absl::StatusOr<LayerShape> ShapeOfInput(const v1::Layer& layer, const Image& before,
                                         int64_t vocabulary) {
   TESSERA_ASSIGN_OR_RETURN(LayerShape shape, ShapeOfLinear(layer, before, vocabulary));
