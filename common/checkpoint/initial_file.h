@@ -30,7 +30,8 @@ class InitialFile {
   // Writes rows [row_begin, row_end) of a parameter. The file was changed or cut meanwhile: FileError's codes.
   absl::Status FillRows(int parameter, int64_t row_begin, int64_t row_end, float* out) const;
 
-  // Of the parameters' values as f32, in the parameters' order; never 0. Files with the same sum begin the same job.
+  // A hash of the parameters' values as f32, in the parameters' order; never 0. Files with the same sum begin the same
+  // job.
   uint64_t sum() const { return sum_; }
   // Names of the tensors that are no parameters.
   const std::vector<std::string>& others() const { return others_; }

@@ -60,9 +60,9 @@ struct NeuronGroups {
   struct Use {
     int rows = 0;
     int columns = -1;  // -1: a vector
-    // Of a head's rows: queries, keys and values.
+    // A head has rows of queries, of keys and of values.
     Spread row_spread = {};
-    // Of a unit's columns: the places of a kernel, or of a flattened image, or the width of a head.
+    // A unit has as many columns as a kernel or a flattened image has places, or as a head is wide.
     Spread column_spread = {};
   };
   std::vector<Use> uses;  // by parameter

@@ -153,7 +153,8 @@ std::vector<std::string> SubnetNotes(const v1::Job& job) {
   return {absl::StrCat("model.layers: ", absl::StrJoin(names, ", "), is_one ? " makes" : " make",
                        " units that are dealt to workers, and no batch_norm is behind ",
                        is_one ? "it" : "them",
-                       "; subnets of such a model hardly learn (docs/papers.md)")};
+                       "; where a model has no norms at all its subnets hardly learn "
+                       "(docs/methods.md#what-subnets-cut)")};
 }
 
 std::vector<LengthNote> IstLengthNotes(const v1::Job& job, int64_t steps) {

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// So many rows and columns, whose sums stay in registers.
+// Multiplies kRows rows and kColumns columns, whose sums stay in registers.
 template <int kRows, int kColumns>
 TESSERA_INLINE void MultiplyTile(int64_t depth, const BlockFactors& factors, bool adds, float* c,
                                  int64_t c_row) {

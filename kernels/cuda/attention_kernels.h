@@ -74,7 +74,8 @@ struct AttentionTiles {
     const int64_t count = chunks(), chunk = number % count;
     return {first_tile + number / count, chunk * kChunk, chunk == 0, chunk == count - 1};
   }
-  // Of the head's first value: its queries, keys or values, and a result. Places follow each other by a step.
+  // The offset of the first value of a head's queries, keys or values, and below of its result. Places follow each
+  // other by a step.
   TESSERA_HOST_DEVICE int64_t At(const Place& at, Part part) const {
     return (at.row * places * 3 + part) * heads * size + at.head * size;
   }

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// So many hosts are remembered before those that owe nothing are forgotten.
+// The number of hosts that are remembered before those that owe nothing are forgotten.
 constexpr size_t kHostsRemembered = 1024;
 
 }  // namespace

@@ -29,8 +29,8 @@ constexpr int64_t kByteTokens = 256;
 //   kResourceExhausted  the table would exceed spec.bytes_max
 absl::StatusOr<Table> ReadBytes(const std::vector<std::string>& paths, const TableSpec& spec);
 
-// The same of characters. Without `characters` they are those of these files, and are set; otherwise the text may have
-// no others.
+// Reads texts whose tokens are characters. Without `characters` they are those of these files, and are set; else the
+// text has no others.
 //   kInvalidArgument    a file is no UTF-8, it has a character that is none of `characters`, or the files have more
 //                       different ones than the vocabulary has tokens
 absl::StatusOr<Table> ReadCharacters(const std::vector<std::string>& paths, const TableSpec& spec,

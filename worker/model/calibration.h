@@ -66,7 +66,7 @@ class Calibration {
   std::vector<int64_t> constants_begin_;  // by stage
   Buffer<double> sums_;
   Buffer<float> room_;
-  // Of a sample that is in one piece there is none.
+  // There is none where the sample is in one piece.
   std::optional<ActivationStore> store_;
   // Of a sample of one piece: the pass that it has been through, whose values lie in the buffers; else -1.
   int resident_ = -1;
