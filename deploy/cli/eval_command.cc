@@ -71,6 +71,8 @@ void Print(const Evaluated& evaluated, const v1::Model& model, int64_t outputs, 
     std::fprintf(stderr, "tessera: eval: %s\n", line.c_str());
   }
   const Scores& scores = evaluated.scores;
+  // Each place of a row of tokens is scored.
+  const int64_t places = model.has_tokens() ? model.tokens().context() : 1;
   const double rows = static_cast<double>(scores.rows);
   const double loss = scores.loss_sum / rows, accuracy = static_cast<double>(scores.correct) / rows;
   const double at[3] = {scores.precision_hits[0] / rows, scores.precision_hits[1] / (3 * rows),
@@ -80,7 +82,7 @@ void Print(const Evaluated& evaluated, const v1::Model& model, int64_t outputs, 
   if (outputs > kTopDepth) first.push_back(scores.top_hits / rows);
   if (json) {
     nlohmann::json text = {{"step", evaluated.step},
-                           {"test_rows", scores.rows},
+                           {"test_rows", scores.rows / places},
                            {"test_loss", loss},
                            {"test_accuracy", nullptr},
                            {"differences", evaluated.differences}};

@@ -170,6 +170,7 @@ class Exports(CheckpointTest):
                 code, out, error = tessera("eval", folder, write_job(self, job), "--json")
                 self.assertEqual(code, 0, error)
                 self.assertAlmostEqual(json.loads(out)["perplexity"], report["final"]["perplexity"], places=6)
+                self.assertEqual(json.loads(out)["test_rows"], rows)
 
 
 if __name__ == "__main__":
