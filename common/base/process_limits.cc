@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,9 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kChildrenThreadsTried = 1000;
+// A stack has the thread-local data of all libraries in it: the smallest one that has room for them is taken.
 constexpr size_t kSmallStackBytes = size_t{64} << 10;
+constexpr size_t kSmallStackBytesMax = size_t{4} << 20;
 
 // What a waiting thread does: nothing, until it is told to end.
 void* AwaitEnd(void* ends) {
@@ -34,17 +37,25 @@ class WaitingThreads {
     sem_destroy(&ends_);
   }
 
-  // Starts as many of `wanted` more threads as there can be, and returns how many. `stack_bytes` 0: stacks of the
-  // usual size.
+  // Starts as many of `wanted` more threads as there can be, and returns how many. Stacks are of `stack_bytes`, or more
+  // where that is too little; 0: of the usual size.
   int64_t Add(int64_t wanted, size_t stack_bytes) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     if (stack_bytes > 0) pthread_attr_setstacksize(&attributes, stack_bytes);
     int64_t had = 0;
     pthread_t thread;
-    while (had < wanted && pthread_create(&thread, &attributes, AwaitEnd, &ends_) == 0) {
-      threads_.push_back(thread);
-      ++had;
+    while (had < wanted) {
+      const int error = pthread_create(&thread, &attributes, AwaitEnd, &ends_);
+      if (error == 0) {
+        threads_.push_back(thread);
+        ++had;
+      } else if (error == EINVAL && stack_bytes > 0 && stack_bytes < kSmallStackBytesMax) {
+        stack_bytes *= 2;
+        pthread_attr_setstacksize(&attributes, stack_bytes);
+      } else {
+        break;
+      }
     }
     pthread_attr_destroy(&attributes);
     return had;
