@@ -71,6 +71,8 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
       "a subnet takes its share of the multiply-adds");
   command->add_option("--speed-spread", options->speed_spread,
                       "worker k's steps take step-time x (1 +- spread), drawn once");
+  command->add_option("--slow-worker", options->slow_worker,
+                      "worker 0's steps take so many times as long: 3");
   command->add_option("--step-jitter", options->step_jitter,
                       "each step again takes x (1 +- jitter)");
   command->add_option("--fail-rate", options->fail_rate, "crashes per worker and hour");

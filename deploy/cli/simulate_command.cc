@@ -73,6 +73,7 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
     flags->Duration("step-time", in.step_time, "; stub gradients take no time of their own");
   }
   out.speed_spread = flags->Share("speed-spread", in.speed_spread);
+  out.slow_worker = flags->Number("slow-worker", in.slow_worker, 1, kSlowWorkerMax);
   out.step_jitter = flags->Share("step-jitter", in.step_jitter);
   out.fail_rate = flags->Rate("fail-rate", in.fail_rate);
   if (in.restart_after != "never") {

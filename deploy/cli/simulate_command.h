@@ -27,6 +27,7 @@ struct SimulateOptions {
   std::string latency = "0";
   std::string step_time = "measured";
   double speed_spread = 0;
+  double slow_worker = 1;
   double step_jitter = 0;
   double fail_rate = 0;
   // "never", or a duration.

@@ -55,6 +55,11 @@ absl::Status Check(const SimulationOptions& options) {
       options.step_time < 0 || !(options.fail_rate >= 0) || options.restart_after.value_or(0) < 0) {
     return absl::InvalidArgumentError("simulation: an option is negative, want 0 or more");
   }
+  if (!(options.slow_worker >= 1 && options.slow_worker <= kSlowWorkerMax)) {
+    return absl::InvalidArgumentError(absl::StrCat("simulation: the slow worker takes ",
+                                                   options.slow_worker,
+                                                   " times as long, want 1 to ", kSlowWorkerMax));
+  }
   if (!share(options.speed_spread) || !share(options.step_jitter)) {
     return absl::InvalidArgumentError(absl::StrCat("simulation: speed spread is ",
                                                    options.speed_spread, " and step jitter ",
@@ -236,7 +241,8 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
   options.machine = MachineOf(static_cast<int>(k), first_worker_machine());
   options.pace.seed = job_.seed();
   options.pace.worker = k;
-  options.pace.step_time = StepTimeOf(job_.seed(), k, options_.step_time, options_.speed_spread);
+  options.pace.step_time =
+      StepTimeOf(job_.seed(), k, options_.step_time, {options_.speed_spread, options_.slow_worker});
   options.pace.share = &*step_share_;
   if (recipe_.split) options.pace.half = HalfPaceOf(*step_share_, *recipe_.split, rank);
   options.pace.jitter = options_.step_jitter;

@@ -40,6 +40,9 @@
 
 namespace tessera {
 
+// How many times as long the slow worker's steps may be.
+constexpr double kSlowWorkerMax = 1e6;
+
 struct SimulationOptions {
   // Machines that the processes are dealt to, workers and servers each from the first one on; 0:
   // every process has one of its own.
@@ -61,6 +64,8 @@ struct SimulationOptions {
   // [1 - speed_spread, 1 + speed_spread]; each minibatch again within step_jitter.
   SimNanos step_time = 0;
   double speed_spread = 0;
+  // Worker 0's are this many times as long.
+  double slow_worker = 1;
   double step_jitter = 0;
   // Bytes of parameters that a server folds per second; 0: it takes no time. 4 GB/s is what one core
   // does with plain sgd (bench/rules).

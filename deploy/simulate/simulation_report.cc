@@ -20,6 +20,7 @@ std::string SimulationReport(const v1::JobStatus& status, const SimulationOption
                           {"message_seconds", ToSeconds(options.message_cost)},
                           {"step_seconds", ToSeconds(options.step_time)},
                           {"speed_spread", options.speed_spread},
+                          {"slow_worker", options.slow_worker},
                           {"step_jitter", options.step_jitter},
                           {"server_bytes_per_second", options.server_rate},
                           {"failures_per_hour", options.fail_rate},

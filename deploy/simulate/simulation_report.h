@@ -2,8 +2,8 @@
 // and what was assumed.
 //
 //   simulation {machines, cores_per_machine, bandwidth_bytes_per_second, latency_seconds,
-//               loopback_bytes_per_second, message_seconds, step_seconds, speed_spread, step_jitter,
-//               server_bytes_per_second, failures_per_hour, restart_seconds, stub_gradients}
+//               loopback_bytes_per_second, message_seconds, step_seconds, speed_spread, slow_worker,
+//               step_jitter, server_bytes_per_second, failures_per_hour, restart_seconds, stub_gradients}
 //
 // Nothing in it depends on the machine that simulated: the peaks of memory are null, and the backend's name
 // is "simulated".

@@ -32,8 +32,10 @@ HalfPace HalfPaceOf(const StepShare& share, const LayerSplit& split, Rank rank) 
   return pace;
 }
 
-SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread) {
-  return Spread(step_time, spread, UniformChance(seed, kChanceSpeed, worker, 0));
+SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, const SpeedSpread& speeds) {
+  const SimNanos time =
+      Spread(step_time, speeds.spread, UniformChance(seed, kChanceSpeed, worker, 0));
+  return worker == 0 ? Scaled(time, speeds.slow_worker) : time;
 }
 
 absl::Status PacedWork::Work(SimNanos work) {

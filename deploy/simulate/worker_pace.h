@@ -39,9 +39,14 @@ struct WorkerPace {
   int64_t batch_size = 1;
 };
 
-// Step times of `worker`: `step_time` times a factor that is uniform in [1 - spread, 1 + spread],
-// drawn once for the worker.
-SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, double spread);
+// How much faster and slower than `step_time` a job's workers are.
+struct SpeedSpread {
+  // Each worker's factor is uniform in [1 - spread, 1 + spread], drawn once.
+  double spread = 0;
+  // That of worker 0 is this many times as large.
+  double slow_worker = 1;
+};
+SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, const SpeedSpread& speeds);
 
 // Called by the worker's process, which waits meanwhile. kCancelled: it is to end.
 class PacedWork {

@@ -109,6 +109,7 @@ TEST_CASE("wrong flags and wrong jobs end with code 2", "[simulate]") {
   SECTION("latency") { options.latency = "-1ms"; }
   SECTION("step time") { options.step_time = "20"; }
   SECTION("speed spread") { options.speed_spread = 1.5; }
+  SECTION("a slow worker that is faster") { options.slow_worker = 0.5; }
   SECTION("jitter") { options.step_jitter = -0.1; }
   SECTION("fail rate") { options.fail_rate = -1; }
   SECTION("restart") { options.restart_after = "soon"; }

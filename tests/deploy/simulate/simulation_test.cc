@@ -107,6 +107,16 @@ TEST_CASE("what synchronous workers learn does not depend on the network or on t
         3 * plain.report["train_seconds"].get<double>());
 }
 
+TEST_CASE("a slow worker is waited for where all are", "[simulation]") {
+  const v1::Job job = ReadDigits("digits", {"train.epochs=2", "cluster.workers=3"});
+  SimulationOptions options = Cluster();
+  const double all = Simulate(job, options).report["train_seconds"];
+  options.slow_worker = 3;
+  const Result slow = Simulate(job, options);
+  CHECK(slow.report["train_seconds"].get<double>() > 1.5 * all);
+  CHECK(slow.report["simulation"]["slow_worker"] == 3);
+}
+
 TEST_CASE("one worker and one server take the time that a line of arithmetic says",
           "[simulation]") {
   SimulationOptions options = Cluster();
