@@ -13,7 +13,8 @@ import os
 import subprocess
 import time
 
-PYTHON = "/usr/bin/python3"  # Debian's, which has python3-torch
+# Debian's, which has python3-torch, or another one with a PyTorch for a GPU.
+PYTHON = os.environ.get("TESSERA_PEER_PYTHON", "/usr/bin/python3")
 
 # OpenBLAS does not know every CPU and falls back to slow kernels; this is the fastest it has for AVX-512 machines.
 ENVIRONMENT = {"OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "SkylakeX"), "OPENBLAS_NUM_THREADS": "1",
