@@ -24,6 +24,9 @@ struct AttentionShape {
   int64_t head_size = 1;
   // Place i sees the places up to i; otherwise all of its sequence.
   bool causal = false;
+  // Factors of products may be rounded to bf16, the weights a among them, where a device gains by it; their sums are
+  // f32. Forward and Backward of a step are told the same.
+  bool bf16 = false;
 
   int64_t width() const { return heads * head_size; }
   // Entries of results, and of what Forward tells Backward.
@@ -41,7 +44,7 @@ struct AttentionDropout {
   double probability = 0;
 };
 
-// Arithmetic is f32. A row's results do not depend on the others of its call.
+// Arithmetic is f32, but for AttentionShape::bf16. A row's results do not depend on the others of its call.
 class AttentionKernel {
  public:
   virtual ~AttentionKernel() = default;

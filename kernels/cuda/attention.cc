@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/attention_kernels.h"
+#include "kernels/cuda/attention_products.h"
 
 namespace tessera {
 namespace {
@@ -28,14 +29,34 @@ Kernel KernelFor(const AttentionShape& shape, const AttentionDropout& dropout, c
   return kernel;
 }
 
+// Whether the kernels by products for heads of up to `size` columns take it.
+bool ByProducts(const AttentionShape& shape, int64_t size) {
+  return shape.bf16 && shape.head_size <= size;
+}
+
+template <typename Kernel>
+Kernel ProductsFor(const AttentionShape& shape, const AttentionDropout& dropout, const float* qkv) {
+  auto kernel = KernelFor<Kernel>(shape, dropout, qkv);
+  kernel.is_wide = shape.head_size % 4 == 0 && cuda::HoldsFours(qkv);
+  return kernel;
+}
+
 }  // namespace
 
 void CudaAttention::Forward(const AttentionShape& shape, const AttentionDropout& dropout,
                             const float* qkv, float* y, float* log_sums) {
-  auto kernel = KernelFor<cuda::AttentionForward>(shape, dropout, qkv);
-  kernel.y = y;
-  kernel.log_sums = log_sums;
-  device_.Launch(kernel.blocks(), kernel);
+  const auto launch = [&](auto kernel) {
+    kernel.y = y;
+    kernel.log_sums = log_sums;
+    device_.Launch(kernel.blocks(), kernel);
+  };
+  if (ByProducts(shape, 32)) {
+    launch(ProductsFor<cuda::AttentionForwardProducts<32>>(shape, dropout, qkv));
+  } else if (ByProducts(shape, 64)) {
+    launch(ProductsFor<cuda::AttentionForwardProducts<64>>(shape, dropout, qkv));
+  } else {
+    launch(KernelFor<cuda::AttentionForward>(shape, dropout, qkv));
+  }
 }
 
 void CudaAttention::Backward(const AttentionShape& shape, const AttentionDropout& dropout,
@@ -52,8 +73,20 @@ void CudaAttention::Backward(const AttentionShape& shape, const AttentionDropout
     kernel.dqkv = dqkv;
     device_.Launch(kernel.blocks(), kernel);
   };
-  launch(KernelFor<cuda::AttentionQueryGradients>(shape, dropout, in.qkv));
-  launch(KernelFor<cuda::AttentionKeyGradients>(shape, dropout, in.qkv));
+  const auto launch_products = [&](auto kernel) {
+    kernel.is_wide = kernel.is_wide && cuda::HoldsFours(in.dy);
+    launch(kernel);
+  };
+  if (ByProducts(shape, 32)) {
+    launch_products(ProductsFor<cuda::AttentionQueryProducts<32>>(shape, dropout, in.qkv));
+    launch_products(ProductsFor<cuda::AttentionKeyProducts<32>>(shape, dropout, in.qkv));
+  } else if (ByProducts(shape, 64)) {
+    launch_products(ProductsFor<cuda::AttentionQueryProducts<64>>(shape, dropout, in.qkv));
+    launch_products(ProductsFor<cuda::AttentionKeyProducts<64>>(shape, dropout, in.qkv));
+  } else {
+    launch(KernelFor<cuda::AttentionQueryGradients>(shape, dropout, in.qkv));
+    launch(KernelFor<cuda::AttentionKeyGradients>(shape, dropout, in.qkv));
+  }
 }
 
 }  // namespace tessera

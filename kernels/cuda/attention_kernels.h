@@ -1,4 +1,4 @@
-// What attention.cc runs.
+// What attention.cc runs in f32.
 //
 // A block has a tile of 32 places of a head of a row, and 64 of the head's columns at most, and goes along the tiles of
 // 32 places on the other side. An iteration is a chunk of 32 columns of the products that make the scores of two tiles;
@@ -17,8 +17,82 @@
 
 namespace tessera::cuda {
 
-// What all of them have in common.
-struct AttentionTiles {
+// A call's arguments, and where things lie in its arrays.
+struct AttentionCall {
+  int64_t rows, places, heads, size;
+  bool causal;
+  float scale;
+  const float* qkv;
+  const DropoutKey* key;  // read when the kernel runs; null: no dropout
+  uint64_t layer;
+  uint32_t drop;  // a number below it drops its weight
+  float grows;    // what is kept, by so much
+
+ protected:
+  enum Part { kQuery, kKey, kValue };
+
+  // Where a block is at work.
+  struct Place {
+    int64_t row, head, tile, column;
+  };
+
+  // The offset of the first value of a head's queries, keys or values, and below of its result. Places follow each
+  // other by a step.
+  TESSERA_HOST_DEVICE int64_t At(const Place& at, Part part) const {
+    return (at.row * places * 3 + part) * heads * size + at.head * size;
+  }
+  TESSERA_HOST_DEVICE int64_t ResultAt(const Place& at) const {
+    return (at.row * places * heads + at.head) * size;
+  }
+  TESSERA_HOST_DEVICE int64_t step() const { return 3 * result_step(); }
+  TESSERA_HOST_DEVICE int64_t result_step() const { return heads * size; }
+  TESSERA_HOST_DEVICE int64_t SumAt(const Place& at, int64_t place) const {
+    return (at.row * heads + at.head) * places + place;
+  }
+  TESSERA_HOST_DEVICE bool Sees(int64_t query, int64_t key_place) const {
+    return query < places && key_place < places && (!causal || key_place <= query);
+  }
+
+  // Whether the weight of a query for a key is dropped; below also of the one for the key behind it.
+  TESSERA_HOST_DEVICE bool IsDropped(const Place& at, int64_t query, int64_t key_place) const {
+    if (drop == 0) return false;
+    const uint64_t element = ElementOf(at, query, key_place);
+    return WordOf(NumbersOf(element), element) >> 8 < drop;
+  }
+  TESSERA_HOST_DEVICE void AreDropped(const Place& at, int64_t query, int64_t key_place,
+                                      bool (&dropped)[2]) const {
+    if (drop == 0) return;
+    const uint64_t element = ElementOf(at, query, key_place);
+    PhiloxBlock block = NumbersOf(element);
+    dropped[0] = WordOf(block, element) >> 8 < drop;
+    if (element % 4 == 3) block = NumbersOf(element + 1);
+    dropped[1] = WordOf(block, element + 1) >> 8 < drop;
+  }
+
+ private:
+  TESSERA_HOST_DEVICE uint64_t ElementOf(const Place& at, int64_t query, int64_t key_place) const {
+    const uint64_t row = key->first_row + static_cast<uint64_t>(at.row);
+    const auto n = static_cast<uint64_t>(places);
+    return (row * static_cast<uint64_t>(heads) + static_cast<uint64_t>(at.head)) * n * n +
+           static_cast<uint64_t>(query) * n + static_cast<uint64_t>(key_place);
+  }
+  TESSERA_HOST_DEVICE PhiloxBlock NumbersOf(uint64_t element) const {
+    const uint64_t number = element / 4 % (uint64_t{1} << 40);
+    return Philox(key->seed, tessera::Stream::kDropout, key->A(layer), key->B(layer, number));
+  }
+  TESSERA_HOST_DEVICE static uint32_t WordOf(const PhiloxBlock& block, uint64_t element) {
+    const auto word = static_cast<int>(element % 4);
+    uint32_t bits = block[0];
+    // Places that the compiler knows, so that the block stays in registers.
+    TESSERA_UNROLL for (int k = 1; k < 4; ++k) {
+      if (k == word) bits = block[k];
+    }
+    return bits;
+  }
+};
+
+// What those in f32 have in common.
+struct AttentionTiles : AttentionCall {
   static constexpr int kThreads = 256;
   static constexpr int kTile = 32;     // places
   static constexpr int kChunk = 32;    // columns of a product's factors
@@ -37,24 +111,9 @@ struct AttentionTiles {
     float of[kTile][kTile + 1];
   };
 
-  int64_t rows, places, heads, size;
-  bool causal;
-  float scale;
-  const float* qkv;
-  const DropoutKey* key;  // read when the kernel runs; null: no dropout
-  uint64_t layer;
-  uint32_t drop;  // a number below it drops its weight
-  float grows;    // what is kept, by so much
-
   int64_t blocks() const { return rows * heads * tiles() * parts(); }
 
  protected:
-  enum Part { kQuery, kKey, kValue };
-
-  // Where a block is at work.
-  struct Place {
-    int64_t row, head, tile, column;
-  };
   // What an iteration works on: the tile on the other side, and the chunk.
   struct Iteration {
     int64_t tile;
@@ -74,23 +133,6 @@ struct AttentionTiles {
     const int64_t count = chunks(), chunk = number % count;
     return {first_tile + number / count, chunk * kChunk, chunk == 0, chunk == count - 1};
   }
-  // The offset of the first value of a head's queries, keys or values, and below of its result. Places follow each
-  // other by a step.
-  TESSERA_HOST_DEVICE int64_t At(const Place& at, Part part) const {
-    return (at.row * places * 3 + part) * heads * size + at.head * size;
-  }
-  TESSERA_HOST_DEVICE int64_t ResultAt(const Place& at) const {
-    return (at.row * places * heads + at.head) * size;
-  }
-  TESSERA_HOST_DEVICE int64_t step() const { return 3 * result_step(); }
-  TESSERA_HOST_DEVICE int64_t result_step() const { return heads * size; }
-  TESSERA_HOST_DEVICE int64_t SumAt(const Place& at, int64_t place) const {
-    return (at.row * heads + at.head) * places + place;
-  }
-  TESSERA_HOST_DEVICE bool Sees(int64_t query, int64_t key_place) const {
-    return query < places && key_place < places && (!causal || key_place <= query);
-  }
-
   // Fills a tile of kWidth columns, with zeros behind the last place and the last column. `from` is the head's.
   template <int kWidth, typename To>
   TESSERA_HOST_DEVICE void Load(const Lane& lane, const float* from, int64_t step, int64_t tile,
@@ -179,25 +221,6 @@ struct AttentionTiles {
         }
       }
     }
-  }
-
-  TESSERA_HOST_DEVICE bool IsDropped(const Place& at, int64_t query, int64_t key_place) const {
-    if (drop == 0) return false;
-    const uint64_t row = key->first_row + static_cast<uint64_t>(at.row);
-    const auto n = static_cast<uint64_t>(places);
-    const uint64_t element =
-        (row * static_cast<uint64_t>(heads) + static_cast<uint64_t>(at.head)) * n * n +
-        static_cast<uint64_t>(query) * n + static_cast<uint64_t>(key_place);
-    const uint64_t number = element / 4 % (uint64_t{1} << 40);
-    const PhiloxBlock block =
-        Philox(key->seed, tessera::Stream::kDropout, key->A(layer), key->B(layer, number));
-    const auto word = static_cast<int>(element % 4);
-    uint32_t bits = block[0];
-    // Places that the compiler knows, so that the block stays in registers.
-    TESSERA_UNROLL for (int k = 1; k < 4; ++k) {
-      if (k == word) bits = block[k];
-    }
-    return bits >> 8 < drop;
   }
 };
 

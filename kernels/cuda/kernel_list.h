@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/activation_kernels.h"
 #include "kernels/cuda/attention_kernels.h"
+#include "kernels/cuda/attention_products.h"
 #include "kernels/cuda/batch_norm_kernels.h"
 #include "kernels/cuda/codec/bucket_kernels.h"
 #include "kernels/cuda/codec/plain_kernels.h"
@@ -23,8 +24,14 @@
 #define TESSERA_FOR_EACH_KERNEL(X)                   \
   X(AddRows)                                         \
   X(AttentionForward)                                \
+  X(AttentionForwardProducts<32>)                    \
+  X(AttentionForwardProducts<64>)                    \
   X(AttentionKeyGradients)                           \
+  X(AttentionKeyProducts<32>)                        \
+  X(AttentionKeyProducts<64>)                        \
   X(AttentionQueryGradients)                         \
+  X(AttentionQueryProducts<32>)                      \
+  X(AttentionQueryProducts<64>)                      \
   X(AttentionShares)                                 \
   X(AveragePool<false>)                              \
   X(AveragePool<true>)                               \

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/kernel_list.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/warp_product.h"
 
 namespace tessera::cuda {
 namespace {
@@ -51,10 +52,22 @@ __device__ void Reduce(typename Kernel::Value value, typename Kernel::Shared& sh
   }
 }
 
+struct ByWarp {
+  __device__ void operator()(const LeftFactor& left, const RightFactor& right,
+                             ProductSums* sums) const {
+#ifdef __CUDA_ARCH__
+    MultiplyByWarp(left, right, sums);
+#endif
+  }
+};
+
 template <int phase, typename Kernel>
 __device__ void RunPhases(const Kernel& kernel, const Lane& lane, typename Kernel::Shared& shared,
                           typename Kernel::Own& own) {
   kernel.template Run<phase>(lane, shared, own);
+  if constexpr (MultipliesBehind<Kernel, phase>()) {
+    Kernel::template Products<phase>(ByWarp(), own);
+  }
   if constexpr (phase + 1 < Kernel::kPhases) {
     if constexpr (Kernel::Reduces(phase)) {
       __shared__ typename Kernel::Value warps[Kernel::kThreads / kWarp];

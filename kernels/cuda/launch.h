@@ -17,6 +17,10 @@
 //   Shared::total; static Value Combine(const Value&, const Value&)
 //   static constexpr bool kTreeOfWarps;  true: warps' values are combined as a tree like those of a warp, which pays
 //                                        where Combine is long; none: in their order, by one thread
+//   and where its warps multiply behind a phase, by tensor cores (warp_product.h):
+//     static constexpr bool Multiplies(int phase);
+//     template <int phase, typename Multiply> static void Products(const Multiply& multiply, Own& own);
+//       calls multiply(LeftFactor, RightFactor, ProductSums*) with what Own has; all threads as often, in one order
 //   and where a block does all of its phases again and again:
 //     int64_t Iterations(int64_t block) const;      Lane::iteration counts them; Own stays
 #ifndef TESSERA_KERNELS_CUDA_LAUNCH_H_
@@ -54,6 +58,19 @@ template <typename Kernel, typename = void>
 constexpr bool kIterates = false;
 template <typename Kernel>
 constexpr bool kIterates<Kernel, std::void_t<decltype(&Kernel::Iterations)>> = true;
+
+template <typename Kernel, typename = void>
+constexpr bool kMultiplies = false;
+template <typename Kernel>
+constexpr bool kMultiplies<Kernel, std::void_t<decltype(Kernel::Multiplies(0))>> = true;
+template <typename Kernel, int phase>
+constexpr bool MultipliesBehind() {
+  if constexpr (kMultiplies<Kernel>) {
+    return Kernel::Multiplies(phase);
+  } else {
+    return false;
+  }
+}
 
 // The largest grid.
 constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;

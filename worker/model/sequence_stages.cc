@@ -73,6 +73,7 @@ AttentionStage::AttentionStage(const StagePlan& plan, const StageOptions& option
     : of_row_(AttentionOfRow(plan)),
       dropout_{options.dropout, static_cast<uint64_t>(plan.layer),
                plan.settings.attention().dropout()},
+      is_bf16_(options.precision == Precision::kBf16),
       backend_(backend) {}
 
 absl::StatusOr<std::unique_ptr<Stage>> AttentionStage::Create(const StagePlan& plan,
@@ -88,6 +89,7 @@ absl::StatusOr<std::unique_ptr<Stage>> AttentionStage::Create(const StagePlan& p
 AttentionShape AttentionStage::Shape(int64_t rows) const {
   AttentionShape shape = of_row_;
   shape.rows = rows;
+  shape.bf16 = is_bf16_;
   return shape;
 }
 

@@ -56,6 +56,7 @@ class AttentionStage final : public Stage {
 
   const AttentionShape of_row_;
   const AttentionDropout dropout_;
+  const bool is_bf16_;
   Buffer<float> log_sums_;
   Backend& backend_;
 };

@@ -1,7 +1,8 @@
-// Attention against f64 loops over all scores.
+// Attention against f64 loops over all scores, in f32 and with factors that may be rounded to bf16.
 #include <cmath>
 
 #include "common/base/philox.h"
+#include "kernels/bf16.h"
 #include "tests/kernels/conformance/backend_under_test.h"
 
 namespace tessera {
@@ -74,6 +75,7 @@ void AddHead(const Case& c, const Use& use, const std::vector<float>& qkv,
   const AttentionShape& s = c.shape;
   const int64_t n = s.places, d = s.head_size;
   const double scale = 1 / std::sqrt(static_cast<double>(d));
+  const double factor_error = s.bf16 ? double{kBf16RelativeError} : 0;
   const auto at = [&](int64_t part, int64_t place) {
     return ((row * n + place) * 3 + part) * s.width() + head * d;
   };
@@ -92,7 +94,8 @@ void AddHead(const Case& c, const Use& use, const std::vector<float>& qkv,
       a[j] = score;
       factor[j] = FactorOf(c, use, row, head, i, j);
       largest = std::max(largest, score);
-      score_error = std::max(score_error, kRoundoff * (static_cast<double>(d) + 4) * size);
+      score_error = std::max(score_error,
+                             (kRoundoff * (static_cast<double>(d) + 4) + 2 * factor_error) * size);
     }
     double sum = 0;
     for (const double score : a) sum += std::exp(score - largest);
@@ -114,17 +117,19 @@ void AddHead(const Case& c, const Use& use, const std::vector<float>& qkv,
         slope[j] += factor[j] * g * v;
         slope_size[j] += factor[j] * std::fabs(g * v);
         exact->dqkv.value[at(2, j) + k] += a[j] * factor[j] * g;
-        exact->dqkv.error[at(2, j) + k] += (relative * a[j] + kTiny) * factor[j] * std::fabs(g);
+        exact->dqkv.error[at(2, j) + k] +=
+            ((relative + 2 * factor_error) * a[j] + kTiny) * factor[j] * std::fabs(g);
       }
       exact->y.value[out + k] = y;
-      exact->y.error[out + k] = relative * size + kTiny * seen;
+      exact->y.error[out + k] = (relative + 2 * factor_error) * size + kTiny * seen;
       share += dy[out + k] * y;
       share_size += std::fabs(dy[out + k]) * size;
     }
     for (int64_t j = 0; j < seen; ++j) {
       const double g = scale * a[j] * (slope[j] - share);
-      const double error =
-          2 * (relative * a[j] + kTiny) * scale * (slope_size[j] + share_size) + kTiny;
+      const double error = 2 * ((relative + 2 * factor_error) * a[j] + kTiny) * scale *
+                               (slope_size[j] + share_size) +
+                           2 * factor_error * std::fabs(g) + kTiny;
       for (int64_t k = 0; k < d; ++k) {
         const double q = qkv[at(0, i) + k], key = qkv[at(1, j) + k];
         exact->dqkv.value[at(0, i) + k] += g * key;
@@ -197,6 +202,26 @@ TEST_CASE("places get the values of those they attend to, and gradients go back,
   }
 }
 
+TEST_CASE("attention in bf16 is attention within the rounding of its factors, at every length",
+          "[attention][bf16]") {
+  const auto backend = BackendUnderTest(1);
+  int64_t misaligned = 0;
+  for (Case c : Cases()) {
+    c.shape.bf16 = true;
+    const AttentionShape& s = c.shape;
+    CAPTURE(s.rows, s.places, s.heads, s.head_size, s.causal, c.probability, misaligned);
+    const std::vector<float> qkv = RandomValues(3 * s.size(), 5, c.spread),
+                             dy = RandomValues(s.size(), 6);
+    const Exact exact = ExactOf(c, {}, qkv, dy);
+    const Results got = Run(*backend, c, {}, qkv, dy, misaligned);
+    exact.y.Check(got.y);
+    exact.log_sums.Check(got.log_sums);
+    exact.dqkv.Check(got.dqkv);
+    CHECK(got == Run(*backend, c, {}, qkv, dy, 1 - misaligned));
+    misaligned = 1 - misaligned;
+  }
+}
+
 TEST_CASE("scores far from 0 neither overflow nor lose the others", "[attention]") {
   const auto backend = BackendUnderTest(1);
   for (const bool causal : {false, true}) {
@@ -226,8 +251,9 @@ TEST_CASE("scores far from 0 neither overflow nor lose the others", "[attention]
 TEST_CASE("a row of a call has the same bits alone, and a call the same bits again",
           "[attention]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  const bool bf16 = GENERATE(false, true);
   for (const bool causal : {false, true}) {
-    Case c{{3, 71, 2, 24, causal}};
+    Case c{{3, 71, 2, 24, causal, bf16}};
     const std::vector<float> qkv = RandomValues(3 * c.shape.size(), 5),
                              dy = RandomValues(c.shape.size(), 6);
     const Results all = Run(*backend, c, {}, qkv, dy);
@@ -246,8 +272,9 @@ TEST_CASE("a row of a call has the same bits alone, and a call the same bits aga
 TEST_CASE("a row drops the same weights in a piece of its minibatch as in all of it",
           "[attention][dropout]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
+  const bool bf16 = GENERATE(false, true);
   for (const int64_t places : {3, 18}) {
-    Case c{{5, places, 2, 8, true}, 0.4};
+    Case c{{5, places, 2, 8, true, bf16}, 0.4};
     Use use;
     const std::vector<float> qkv = RandomValues(3 * c.shape.size(), 5),
                              dy = RandomValues(c.shape.size(), 6);
@@ -265,7 +292,7 @@ TEST_CASE("a row drops the same weights in a piece of its minibatch as in all of
 TEST_CASE("weights beyond the last number of a layer draw from the first ones",
           "[attention][dropout]") {
   const auto backend = BackendUnderTest(1);
-  const Case c{{2, 16, 1, 4, false}, 0.5};
+  const Case c{{2, 16, 1, 4, false, GENERATE(false, true)}, 0.5};
   Use use;
   // The second row begins with number 2^42.
   use.key.first_row = (uint64_t{1} << 34) - 1;
@@ -289,7 +316,7 @@ TEST_CASE("sums of scores are written where they are wanted", "[attention]") {
 
 TEST_CASE("a NaN reaches the places that see it and no other", "[attention]") {
   const auto backend = BackendUnderTest(1);
-  const Case c{{1, 20, 1, 4, true}};
+  const Case c{{1, 20, 1, 4, true, GENERATE(false, true)}};
   std::vector<float> qkv = RandomValues(3 * c.shape.size(), 5);
   const std::vector<float> dy = RandomValues(c.shape.size(), 6);
   const Results want = Run(*backend, c, {}, qkv, dy);

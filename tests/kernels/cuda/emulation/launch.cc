@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/kernel_list.h"
+#include "kernels/cuda/warp_product.h"
 #include "tests/kernels/cuda/emulation/stream.h"
 
 namespace tessera::cuda {
@@ -41,6 +42,40 @@ typename Kernel::Value Reduced(const std::vector<typename Kernel::Own>& own) {
   return warps[0];
 }
 
+// What each thread of a warp multiplies, in its order.
+struct ThreadProduct {
+  const LeftFactor* left;
+  const RightFactor* right;
+  ProductSums* sums;
+};
+
+// As launch.cu has each warp multiply: all threads' sums of a product, then those of the next one.
+template <int phase, typename Kernel>
+void MultiplyWarps(std::vector<typename Kernel::Own>& own) {
+  for (int first = 0; first < Kernel::kThreads; first += kWarp) {
+    std::vector<ThreadProduct> products[kWarp];
+    for (int lane = 0; lane < kWarp; ++lane) {
+      Kernel::template Products<phase>(
+          [&](const LeftFactor& left, const RightFactor& right, ProductSums* sums) {
+            products[lane].push_back({&left, &right, sums});
+          },
+          own[first + lane]);
+    }
+    for (size_t k = 0; k < products[0].size(); ++k) {
+      const LeftFactor* left[kWarp];
+      const RightFactor* right[kWarp];
+      for (int lane = 0; lane < kWarp; ++lane) {
+        left[lane] = products[lane].at(k).left;
+        right[lane] = products[lane].at(k).right;
+      }
+      for (int lane = 0; lane < kWarp; ++lane) {
+        ProductSums& sums = *products[lane][k].sums;
+        sums = ProductOfThread(left, right, lane, sums);
+      }
+    }
+  }
+}
+
 template <int phase, typename Kernel>
 void RunPhases(const Kernel& kernel, int64_t block, int64_t iteration,
                typename Kernel::Shared& shared, std::vector<typename Kernel::Own>& own) {
@@ -48,6 +83,7 @@ void RunPhases(const Kernel& kernel, int64_t block, int64_t iteration,
     const int thread = block % 2 == 0 ? i : Kernel::kThreads - 1 - i;
     kernel.template Run<phase>(Lane{thread, block, iteration}, shared, own[thread]);
   }
+  if constexpr (MultipliesBehind<Kernel, phase>()) MultiplyWarps<phase, Kernel>(own);
   if constexpr (phase + 1 < Kernel::kPhases) {
     if constexpr (Kernel::Reduces(phase)) shared.total = Reduced<Kernel>(own);
     RunPhases<phase + 1>(kernel, block, iteration, shared, own);

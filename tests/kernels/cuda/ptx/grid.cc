@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/bf16.h"
+
 namespace tessera::ptx {
 namespace {
 
@@ -128,7 +130,7 @@ class BlockRunner {
     Warp& warp = warps_[w];
     do {
       while (warp.running != 0) RunLanes(w);
-    } while (Shuffles(w));
+    } while (DoesTogether(w));
   }
 
   // The lanes that are furthest behind, until they part, stop, or come to where others are.
@@ -185,6 +187,7 @@ class BlockRunner {
           [[fallthrough]];
         case Kind::kBarrier:
         case Kind::kShuffleDown:
+        case Kind::kProduct:
           if (chosen == 0) break;
           move(lanes & ~chosen, at + 1);
           move(chosen, at);
@@ -266,12 +269,13 @@ class BlockRunner {
     }
   }
 
-  // Whether all lanes were at the same shuffle.
-  bool Shuffles(int w) {
+  // Whether all lanes were at the same shuffle or product.
+  bool DoesTogether(int w) {
     Warp& warp = warps_[w];
     for (int lane = 0; lane < kWarp; ++lane) {
       const int at = warp.at[lane];
-      if (entry_.code[at].kind != Kind::kShuffleDown) continue;
+      const Kind kind = entry_.code[at].kind;
+      if (kind != Kind::kShuffleDown && kind != Kind::kProduct) continue;
       for (int other = 0; other < kWarp; ++other) {
         if ((warp.lanes >> other & 1u) == 0) {
           Refuse(w * kWarp + lane, at, "this warp has fewer than 32 threads");
@@ -282,7 +286,11 @@ class BlockRunner {
                      entry_.texts[warp.at[other]] + "`");
         }
       }
-      Shuffle(w, at);
+      if (kind == Kind::kProduct) {
+        Multiply(w, at);
+      } else {
+        Shuffle(w, at);
+      }
       return true;
     }
     return false;
@@ -307,6 +315,43 @@ class BlockRunner {
       const bool within = lane + by <= last;
       slots[i.o[5]][lane] = within ? 1 : 0;
       slots[i.o[0]][lane] = values[within ? lane + by : lane];
+      warps_[w].at[lane] = at + 1;
+    }
+    warps_[w].running = ~0u;
+  }
+
+  // [16, 16] by [16, 8] of bf16 with sums in f32: operands are the four results, the four words of the left factor, the
+  // two of the right one, and the four sums, which kernels/cuda/warp_product.h deals out to lanes in the same way.
+  void Multiply(int w, int at) {
+    const Instruction& i = entry_.code[at];
+    const Slots slots = SlotsOf(w);
+    const auto half = [&](int operand, int lane, int which) {
+      const auto word = static_cast<uint32_t>(slots[i.o[operand]][lane]);
+      return Widen(Bf16{static_cast<uint16_t>(word >> 16 * which)});
+    };
+    float left[16][16], right[16][8], sums[16][8];
+    for (int lane = 0; lane < kWarp; ++lane) {
+      const int row = lane / 4, pair = 2 * (lane % 4);
+      for (int k = 0; k < 4; ++k) {
+        for (int which = 0; which < 2; ++which) {
+          left[row + k % 2 * 8][pair + k / 2 * 8 + which] = half(4 + k, lane, which);
+          if (k < 2) right[pair + k * 8 + which][row] = half(8 + k, lane, which);
+        }
+        std::memcpy(&sums[row + k / 2 * 8][pair + k % 2], &slots[i.o[10 + k]][lane], sizeof(float));
+      }
+    }
+    for (int row = 0; row < 16; ++row) {
+      for (int column = 0; column < 8; ++column) {
+        // Tensor cores add in an order of their own.
+        for (int k = 15; k >= 0; --k) sums[row][column] += left[row][k] * right[k][column];
+      }
+    }
+    for (int lane = 0; lane < kWarp; ++lane) {
+      for (int k = 0; k < 4; ++k) {
+        uint64_t& to = slots[i.o[k]][lane];
+        to = 0;
+        std::memcpy(&to, &sums[lane / 4 + k / 2 * 8][2 * (lane % 4) + k % 2], sizeof(float));
+      }
       warps_[w].at[lane] = at + 1;
     }
     warps_[w].running = ~0u;

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -189,7 +190,7 @@ class EntryParser {
   }
 
   void AddOperand(const std::string& operand, Instruction* to) {
-    if (to->count == 6) Refuse(to->line, "more operands than are known");
+    if (to->count == std::size(to->o)) Refuse(to->line, "more operands than are known");
     to->o[to->count++] = SlotOf(operand, to->line);
   }
 
@@ -245,6 +246,10 @@ class EntryParser {
       AddOperand(operands[0].substr(0, bar), &i);
       for (int k = 1; k < 5; ++k) AddOperand(operands.at(k), &i);
       AddOperand(bar == std::string::npos ? "%_" : operands[0].substr(bar + 1), &i);
+    } else if (name == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") {
+      i.kind = Kind::kProduct;
+      for (const std::string& operand : operands) AddOperands(operand, &i);
+      if (i.count != std::size(i.o)) Refuse(line, "a product of other factors");
     } else {
       i.run = FindOperation(name);
       for (const std::string& operand : operands) AddOperands(operand, &i);

@@ -10,7 +10,16 @@
 
 namespace tessera::ptx {
 
-enum class Kind : uint8_t { kRegisters, kLoad, kStore, kBranch, kReturn, kBarrier, kShuffleDown };
+enum class Kind : uint8_t {
+  kRegisters,
+  kLoad,
+  kStore,
+  kBranch,
+  kReturn,
+  kBarrier,
+  kShuffleDown,
+  kProduct
+};
 enum class Space : uint8_t { kGlobal, kShared, kParam };
 
 constexpr int kWarp = 32;
@@ -22,7 +31,7 @@ struct Instruction {
 
   Run run = nullptr;  // of kRegisters
   // Operands in their order, and a vector's elements; the values of a load or store.
-  int16_t o[6] = {};
+  int16_t o[14] = {};
   int16_t predicate = -1;  // not done unless that slot holds 1, or 0 where `negated`
   bool negated = false;
   Kind kind = Kind::kRegisters;

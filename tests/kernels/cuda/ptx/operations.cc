@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/bf16.h"
+
 namespace tessera::ptx {
 namespace {
 
@@ -79,6 +81,10 @@ float Near(float exact) {
   float near;
   std::memcpy(&near, &bits, sizeof(near));
   return near;
+}
+// Ties to even, the second operand in the lower half.
+uint32_t PackBf16(float upper, float lower) {
+  return static_cast<uint32_t>(RoundToBf16(upper).bits) << 16 | RoundToBf16(lower).bits;
 }
 float NearReciprocal(float a) { return Near(1 / a); }
 float NearPower(float a) { return a == 0 ? 1 : Near(std::exp2(a)); }
@@ -370,6 +376,7 @@ Table MakeTable() {
   table["popc.b64"] = Lanes<CountBits<uint64_t>>::Run;
   table["bfi.b32"] = Lanes<InsertBits<uint32_t>>::Run;
   table["bfi.b64"] = Lanes<InsertBits<uint64_t>>::Run;
+  table["cvt.rn.bf16x2.f32"] = Lanes<PackBf16>::Run;
   table["prmt.b32"] = Lanes<Permute>::Run;
   table["rcp.approx.ftz.f32"] = Lanes<NearReciprocal>::Run;
   table["ex2.approx.ftz.f32"] = Lanes<NearPower>::Run;
@@ -404,10 +411,10 @@ bool EndsWith(const std::string& name, const std::string& with) {
 
 int CostOf(const std::string& name) {
   static const std::map<std::string, int> kLong = {
-      {"div.rn.f32", 9},   {"sqrt.rn.f32", 8},       {"rcp.rn.f64", 20}, {"div.rn.f64", 40},
-      {"sqrt.rn.f64", 40}, {"div.s64", 80},          {"rem.s64", 80},    {"div.u32", 16},
-      {"rem.u32", 16},     {"mul.lo.s64", 5},        {"mul.lo.u64", 5},  {"min.s64", 4},
-      {"max.s64", 4},      {"rcp.approx.ftz.f64", 1}};
+      {"div.rn.f32", 9},   {"sqrt.rn.f32", 8},        {"rcp.rn.f64", 20},      {"div.rn.f64", 40},
+      {"sqrt.rn.f64", 40}, {"div.s64", 80},           {"rem.s64", 80},         {"div.u32", 16},
+      {"rem.u32", 16},     {"mul.lo.s64", 5},         {"mul.lo.u64", 5},       {"min.s64", 4},
+      {"max.s64", 4},      {"rcp.approx.ftz.f64", 1}, {"cvt.rn.bf16x2.f32", 2}};
   if (const auto found = kLong.find(name); found != kLong.end()) return found->second;
   if (BeginsWith(name, "mov.") || BeginsWith(name, "cvta.") || BeginsWith(name, "ld.param.")) {
     return 0;
