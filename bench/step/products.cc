@@ -18,10 +18,11 @@ void Product(char op_a, char op_b, int64_t m, int64_t n, int64_t k, const float*
 
 }  // namespace
 
-StepProducts::StepProducts(const std::vector<LinearShape>& layers) {
+StepProducts::StepProducts(const std::vector<LinearShape>& layers, bool has_first_gradient)
+    : has_first_gradient_(has_first_gradient) {
   for (const LinearShape& s : layers) {
     const double product = 2.0 * s.rows * s.inputs * s.outputs;
-    flops_ += layers_.empty() ? 2 * product : 3 * product;
+    flops_ += layers_.empty() && !has_first_gradient_ ? 2 * product : 3 * product;
     Layer layer;
     layer.shape = s;
     layer.x.assign(s.rows * s.inputs, 0.5f);
@@ -43,7 +44,7 @@ void StepProducts::Run(int threads) {
     Layer& l = layers_[i];
     const LinearShape& s = l.shape;
     Product('T', 'N', s.outputs, s.inputs, s.rows, l.y.data(), l.x.data(), l.dweight.data());
-    if (i > 0) {
+    if (i > 0 || has_first_gradient_) {
       Product('N', 'N', s.rows, s.inputs, s.outputs, l.y.data(), l.weight.data(), l.dx.data());
     }
   }

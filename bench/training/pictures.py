@@ -70,21 +70,32 @@ def mean(values):
 
 
 def alone(arguments):
-    workers, ours, theirs = arguments.workers[0], [], []
-    for seed in range(1, arguments.seeds + 1):
+    workers = arguments.workers[0]
+    found = {"tessera": [], "pytorch": []}
+
+    def train(seed):
         report = report_of(arguments, "run", RESNET, job_settings(arguments, workers, seed, METHODS["data_parallel"]))
-        ours.append((report["final"]["test_accuracy"], report["train_seconds"]))
-        text = "seed %d   tessera accuracy %.4f in %.1f s" % ((seed,) + ours[-1])
-        if not arguments.skip_peer:
-            found = pytorch(arguments, workers, seed)
-            theirs.append((found["test_accuracy"], found["seconds"]))
-            text += "   pytorch accuracy %.4f in %.1f s   time ratio %.2f" % (
-                theirs[-1] + (ours[-1][1] / theirs[-1][1],))
-        print(text, flush=True)
-    text = "mean     tessera accuracy %.4f" % mean([accuracy for accuracy, _ in ours])
-    if theirs:
-        text += "   pytorch accuracy %.4f   time ratio %.2f" % (
-            mean([accuracy for accuracy, _ in theirs]), mean([a[1] for a in ours]) / mean([b[1] for b in theirs]))
+        ours = (report["final"]["test_accuracy"], report["train_seconds"])
+        if arguments.skip_peer:
+            return ours, None
+        peers = pytorch(arguments, workers, seed)
+        return ours, (peers["test_accuracy"], peers["seconds"])
+
+    def told(name, accuracy, seconds):
+        return "   %s accuracy %.4f in %.1f s" % (name, accuracy, seconds)
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.at_once) as pool:
+        for i, (ours, theirs) in enumerate(pool.map(train, range(1, arguments.seeds + 1))):
+            found["tessera"].append(ours)
+            text = "seed %d" % (i + 1) + told("tessera", *ours)
+            if theirs:
+                found["pytorch"].append(theirs)
+                text += told("pytorch", *theirs)
+            print(text, flush=True)
+    means = {name: (mean([a for a, _ in of]), mean([b for _, b in of])) for name, of in found.items() if of}
+    text = "mean  " + "".join(told(name, *of) for name, of in means.items())
+    if "pytorch" in means:
+        text += "   time ratio %.2f" % (means["tessera"][1] / means["pytorch"][1])
     print(text)
 
 
