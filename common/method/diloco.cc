@@ -9,6 +9,7 @@
 // overlap           an exchange goes on beside the next steps (as local_sgd.cc)
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -117,8 +118,22 @@ void Check(const v1::Job& job, KeyErrors* errors) {
                            "to overlap"));
 }
 
+// Without a grace workers of about the same speed are late by turns.
+std::vector<std::string> QuorumNotes(const v1::Job& job) {
+  const v1::Diloco& keys = job.method().diloco();
+  const int64_t pushes = keys.quorum().pushes();
+  if (pushes == 0 || keys.quorum().grace() > 0 || pushes >= job.cluster().workers()) return {};
+  return {absl::StrCat("method.diloco.quorum: got ", pushes, " of ", job.cluster().workers(),
+                       " pushes and no grace; workers that are nearly as fast as the others are "
+                       "late by turns then, and the model learns less than with asynchronous: "
+                       "want a grace longer than they usually differ by, such as a tenth of the "
+                       "local steps' time (docs/methods.md#with-a-quorum)")};
+}
+
 }  // namespace
 
-extern const Method kDiloco = {v1::Method::kDiloco, RecipeOf, Check};
+extern const Method kDiloco = {v1::Method::kDiloco,      RecipeOf,   Check,
+                               /*length_notes=*/nullptr,
+                               /*counts_steps=*/nullptr, QuorumNotes};
 
 }  // namespace tessera

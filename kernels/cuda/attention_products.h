@@ -31,7 +31,8 @@ struct AttentionProducts : AttentionCall {
   static constexpr int kTileTerms = kTile / 16;  // of a product over the places of a tile
   static constexpr int kScores = kTile / 8;
   static constexpr int kResults = kSize / 8;
-  static constexpr int kRights = kSize / 4;  // of either product
+  static constexpr int kRights = kSize / 4;               // of either product
+  static constexpr int kUnits = kTile / 2 * (kSize / 4);  // of a tile: two places by four columns
   static_assert(kTerms * kScores == kRights && kTileTerms * kResults == kRights);
 
   // Two bf16 in a word; rows are four words longer than they must be: the threads of a warp read other banks.
@@ -81,23 +82,19 @@ struct AttentionProducts : AttentionCall {
     }
   }
   // Calls f(two places of a tile by their first one, the first of four columns, the values of both), zeros behind the last
-  // place and the last column, for what a thread reads of it. `from` is the head's.
+  // place and the last column, for the unit of a tile that is a thread's. `from` is the head's.
   template <typename F>
   TESSERA_HOST_DEVICE void Read(const Lane& lane, const float* from, int64_t step, int64_t tile,
-                                const F& f) const {
-    constexpr int kUnits = kTile / 2 * (kSize / 4);
-    TESSERA_UNROLL for (int begin = 0; begin < kUnits; begin += kThreads) {
-      const int unit = begin + lane.thread;
-      const int first = unit / 4 % (kTile / 2) * 2,
-                column = 4 * (unit / (2 * kTile) * 4 + unit % 4);
-      float values[2][4];
-      TESSERA_UNROLL for (int r = 0; r < 2; ++r) {
-        const int64_t place = tile * kTile + first + r;
-        LoadColumns(from + place * step + column, place < places ? size - column : 0, is_wide,
-                    values[r]);
-      }
-      f(first, column, values);
+                                int unit, const F& f) const {
+    unit += lane.thread;
+    const int first = unit / 4 % (kTile / 2) * 2, column = 4 * (unit / (2 * kTile) * 4 + unit % 4);
+    float values[2][4];
+    TESSERA_UNROLL for (int r = 0; r < 2; ++r) {
+      const int64_t place = tile * kTile + first + r;
+      LoadColumns(from + place * step + column, place < places ? size - column : 0, is_wide,
+                  values[r]);
     }
+    f(first, column, values);
   }
   TESSERA_HOST_DEVICE static void Put(int first, int column, const float (&values)[2][4],
                                       ByPlace* to) {
@@ -112,20 +109,25 @@ struct AttentionProducts : AttentionCall {
       to->of[column + k][first / 2] = PackBf16(values[0][k], values[1][k]);
     }
   }
-  // Fills a tile in one order, or in both.
+  // Fills a tile in one order, or in both, where what a thread has read goes to two places: one unit after the other
+  // then, as registers are short.
   template <typename To>
   TESSERA_HOST_DEVICE void Fill(const Lane& lane, const float* from, int64_t step, int64_t tile,
                                 To* to) const {
-    Read(lane, from, step, tile, [&](int first, int column, const float(&values)[2][4]) {
-      Put(first, column, values, to);
-    });
+    TESSERA_UNROLL for (int unit = 0; unit < kUnits; unit += kThreads) {
+      Read(lane, from, step, tile, unit, [&](int first, int column, const float(&values)[2][4]) {
+        Put(first, column, values, to);
+      });
+    }
   }
   TESSERA_HOST_DEVICE void Fill(const Lane& lane, const float* from, int64_t step, int64_t tile,
                                 ByPlace* by_place, ByColumn* by_column) const {
-    Read(lane, from, step, tile, [&](int first, int column, const float(&values)[2][4]) {
-      Put(first, column, values, by_place);
-      Put(first, column, values, by_column);
-    });
+    TESSERA_UNROLL_1 for (int unit = 0; unit < kUnits; unit += kThreads) {
+      Read(lane, from, step, tile, unit, [&](int first, int column, const float(&values)[2][4]) {
+        Put(first, column, values, by_place);
+        Put(first, column, values, by_column);
+      });
+    }
   }
   TESSERA_HOST_DEVICE const float* PartOf(const Place& at, Part part) const {
     return qkv + At(at, part);

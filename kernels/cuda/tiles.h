@@ -13,10 +13,12 @@
 // Loads in flight hide the memory's latency; the host's compiler does as it likes.
 #ifdef __CUDA_ARCH__
 #define TESSERA_UNROLL _Pragma("unroll")
+#define TESSERA_UNROLL_1 _Pragma("unroll 1")
 #define TESSERA_UNROLL_4 _Pragma("unroll 4")
 #define TESSERA_UNROLL_8 _Pragma("unroll 8")
 #else
 #define TESSERA_UNROLL
+#define TESSERA_UNROLL_1
 #define TESSERA_UNROLL_4
 #define TESSERA_UNROLL_8
 #endif

@@ -104,7 +104,10 @@ void AttentionStage::Backward(int64_t rows, const StageInputs& x, const float* y
 }
 
 void AttentionStage::Evaluate(int64_t rows, const StageInputs& x, const float*, float* y) {
-  backend_.attention().Forward(Shape(rows), AttentionDropout(), x[0], y, nullptr);
+  // Evaluations are in f32.
+  AttentionShape shape = Shape(rows);
+  shape.bf16 = false;
+  backend_.attention().Forward(shape, AttentionDropout(), x[0], y, nullptr);
 }
 
 }  // namespace tessera

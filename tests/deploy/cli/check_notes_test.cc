@@ -20,6 +20,18 @@ TEST_CASE("a job that does what it says has no note", "[check_notes]") {
   CHECK(Notes({"checkpoint={directory: x, every_steps: 5}", "train.target_accuracy=0.9"}).empty());
 }
 
+TEST_CASE("a quorum without a grace is noted where it can leave members out", "[check_notes]") {
+  const auto notes = [](const std::string& keys) {
+    return Notes({"cluster.workers=4", "method={diloco: {" + keys + "}}"});
+  };
+  const std::vector<std::string> told = notes("quorum: {pushes: 3}");
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].find("method.diloco.quorum: got 3 of 4 pushes and no grace") == 0);
+  CHECK(notes("quorum: {pushes: 3, grace: 100ms}").empty());
+  CHECK(notes("quorum: {pushes: 4}").empty());
+  CHECK(notes("local_steps: 50").empty());
+}
+
 TEST_CASE("an input that seems to have its channels last is noted", "[check_notes]") {
   const std::string layers =
       "model.layers=[{conv2d: {channels: 4, kernel: 1}}, {linear: {units: 10}}]";
