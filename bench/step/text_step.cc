@@ -1,5 +1,6 @@
-// One training step of a GPT: forward, backward and AdamW, against the matrix products that it has at least, by dnnl_sgemm:
-// those of its linear layers, and those of the scores and results of attention, all of them without a causal mask.
+// One training step of a GPT: forward, backward and AdamW, against the matrix products that it has at least, by
+// dnnl_sgemm: those of its linear layers, and those of the scores and results of attention, all of them without a
+// causal mask.
 //
 //   bazel-bin/bench/step/text_step [--blocks 6] [--heads 6] [--units 384] [--context 256] [--batch 64] [--threads 1]
 //       [--dropout 0] [--seconds 30] [--tiny]

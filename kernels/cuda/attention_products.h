@@ -2,8 +2,8 @@
 //
 // A block has 64 places of a head of a row, 16 for each of its four warps, and goes along the tiles of 32 places on the
 // other side, one in an iteration. Factors are rounded to bf16, the weights among them; scores, sums, the softmax and
-// the slopes of scores are f32. Nothing but factors of products lies in shared memory: what a product makes stays in the
-// registers of those threads whose factor of the next product it is (Dao: FlashAttention-2, arXiv 2307.08691).
+// the slopes of scores are f32. Nothing but factors of products lies in shared memory: what a product makes stays in
+// the registers of those threads whose factor of the next product it is (Dao: FlashAttention-2, arXiv 2307.08691).
 #ifndef TESSERA_KERNELS_CUDA_ATTENTION_PRODUCTS_H_
 #define TESSERA_KERNELS_CUDA_ATTENTION_PRODUCTS_H_
 
@@ -81,8 +81,8 @@ struct AttentionProducts : AttentionCall {
       TESSERA_UNROLL for (int k = 0; k < 4; ++k) to[k] = k < left ? from[k] : 0.0f;
     }
   }
-  // Calls f(two places of a tile by their first one, the first of four columns, the values of both), zeros behind the last
-  // place and the last column, for the unit of a tile that is a thread's. `from` is the head's.
+  // Calls f(two places of a tile by their first one, the first of four columns, the values of both), zeros behind the
+  // last place and the last column, for the unit of a tile that is a thread's. `from` is the head's.
   template <typename F>
   TESSERA_HOST_DEVICE void Read(const Lane& lane, const float* from, int64_t step, int64_t tile,
                                 int unit, const F& f) const {

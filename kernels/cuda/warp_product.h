@@ -1,5 +1,6 @@
 // Products of small bf16 matrices by tensor cores: the 32 threads of a warp multiply [16, 16] by [16, 8] together, and
-// each has some entries of factors and sums in registers (PTX ISA 9.0, mma.m16n8k16 with .bf16; compute capability 8.0).
+// each has some entries of factors and sums in registers (PTX ISA 9.0, mma.m16n8k16 with .bf16; compute capability
+// 8.0).
 //
 // Thread t of a warp has, with g = t / 4 and q = t % 4,
 //   of the left factor   rows g (v[0], v[2]) and g + 8 (v[1], v[3]); columns 2q and 2q + 1 (v[0], v[1]), and those 8
