@@ -29,7 +29,8 @@ ServerCheckpoints::ServerCheckpoints(const v1::Job& job, const JobFacts& facts, 
       restore_path_(job.checkpoint().restore()),
       keep_(job.checkpoint().keep()),
       rank_(rank),
-      model_(*facts.model_manifest) {}
+      model_(*facts.model_manifest),
+      weights_of_mean_share_(facts.weights_of_mean_share) {}
 
 ServerCheckpoints::~ServerCheckpoints() { Release(); }
 
@@ -37,7 +38,8 @@ absl::Status ServerCheckpoints::Prepare(bool goes_on) {
   if (!restore_path_.empty() && !goes_on) {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = OpenForRestore(restore_path_);
     absl::Status status = checkpoint.status();
-    if (status.ok()) status = CheckRestorable((*checkpoint)->manifest(), model_);
+    if (status.ok())
+      status = CheckRestorable((*checkpoint)->manifest(), model_, weights_of_mean_share_);
     if (!status.ok()) {
       return absl::Status(status.code(), absl::StrCat("checkpoint.restore: ", status.message()));
     }
@@ -157,7 +159,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ServerCheckpoints::Read(
   const std::string path =
       CheckpointPath(order.from_restore() ? restore_path_ : directory_path_, order.step());
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
-  TESSERA_RETURN_IF_ERROR(CheckRestorable(checkpoint->manifest(), model_));
+  TESSERA_RETURN_IF_ERROR(CheckRestorable(checkpoint->manifest(), model_, weights_of_mean_share_));
   if (checkpoint->manifest().step != order.step()) {
     return absl::FailedPreconditionError(absl::StrCat("checkpoint: \"", path, "\" is of step ",
                                                       checkpoint->manifest().step, ", want ",

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -60,6 +61,7 @@ class ServerCheckpoints {
   const int64_t keep_;
   const int rank_;
   const Manifest model_;
+  const std::vector<int> weights_of_mean_share_;  // JobFacts'
   std::shared_ptr<const SavedState> restored_;
   std::unique_ptr<ShardSaver> saver_;
   std::unique_ptr<FolderLock> lock_;  // nullptr: nobody is asked

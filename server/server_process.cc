@@ -168,7 +168,8 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
 // Opens the file whose values the job begins with. A job that goes on from a checkpoint has its own.
 absl::Status ServerProcess::OpenInitialFile() {
   if (job_.model().init().empty() || !job_.checkpoint().restore().empty()) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(initial_file_, tessera::OpenInitialFile(job_.model()));
+  TESSERA_ASSIGN_OR_RETURN(
+      initial_file_, tessera::OpenInitialFile(job_.model(), InitialFactors(job_, recipe_, shape_)));
   const std::string others = initial_file_->DescribeOthers();
   Log(LogLevel::kInfo,
       absl::StrFormat("server: begins with file=\"%s\" sum=%016x%s", job_.model().init(),

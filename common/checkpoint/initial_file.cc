@@ -39,10 +39,12 @@ std::string FirstOf(const std::vector<std::string>& texts, absl::string_view bet
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const InitialFile>> InitialFile::Open(
-    const std::string& path, const std::vector<ParameterSpec>& parameters) {
+    const std::string& path, const std::vector<ParameterSpec>& parameters,
+    const std::vector<float>& factors) {
+  TESSERA_CHECK(factors.empty() || factors.size() == parameters.size());
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
                            SafetensorsReader::Open(path));
-  auto file = std::shared_ptr<InitialFile>(new InitialFile(std::move(reader), parameters));
+  auto file = std::shared_ptr<InitialFile>(new InitialFile(std::move(reader), parameters, factors));
   TESSERA_RETURN_IF_ERROR(file->FindTensors());
   TESSERA_RETURN_IF_ERROR(file->ReadAll());
   return file;
@@ -114,6 +116,15 @@ absl::Status InitialFile::ReadAll() {
 
 absl::Status InitialFile::FillRows(int parameter, int64_t row_begin, int64_t row_end,
                                    float* out) const {
+  TESSERA_RETURN_IF_ERROR(ReadRows(parameter, row_begin, row_end, out));
+  if (factors_.empty() || factors_[parameter] == 1) return absl::OkStatus();
+  const int64_t count = (row_end - row_begin) * parameters_[parameter].columns;
+  for (int64_t i = 0; i < count; ++i) out[i] *= factors_[parameter];
+  return absl::OkStatus();
+}
+
+absl::Status InitialFile::ReadRows(int parameter, int64_t row_begin, int64_t row_end,
+                                   float* out) const {
   const TensorSpec& tensor = *tensors_.at(parameter);
   const int64_t columns = parameters_[parameter].columns;
   const int64_t begin = row_begin * columns, end = row_end * columns;
@@ -133,11 +144,12 @@ absl::Status InitialFile::FillRows(int parameter, int64_t row_begin, int64_t row
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const InitialFile>> OpenInitialFile(const v1::Model& model) {
+absl::StatusOr<std::shared_ptr<const InitialFile>> OpenInitialFile(
+    const v1::Model& model, const std::vector<float>& factors) {
   if (model.init().empty()) return nullptr;
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(model));
   absl::StatusOr<std::shared_ptr<const InitialFile>> file =
-      InitialFile::Open(model.init(), shape.parameters);
+      InitialFile::Open(model.init(), shape.parameters, factors);
   if (file.ok()) return file;
   return absl::Status(
       file.status().code(),

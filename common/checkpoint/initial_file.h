@@ -18,19 +18,20 @@ namespace tessera {
 // Holds the file open and none of its values. Any thread.
 class InitialFile {
  public:
-  // Reads the file once. It has a tensor for each of `parameters`, with the name and shape that an export gives it, of
+  // Reads the file once. `factors`, one for each parameter or none, are what its values are multiplied by. It has a tensor for each of `parameters`, with the name and shape that an export gives it, of
   // F32, F16 or BF16, and may have others.
   //   kInvalidArgument  a tensor is missing, has another shape or dtype, or a value that is not finite;
   //                     SafetensorsReader's
   static absl::StatusOr<std::shared_ptr<const InitialFile>> Open(
-      const std::string& path, const std::vector<ParameterSpec>& parameters);
+      const std::string& path, const std::vector<ParameterSpec>& parameters,
+      const std::vector<float>& factors = {});
 
   // The number of parameters that it has, which are the first of a job's.
   int parameters() const { return static_cast<int>(tensors_.size()); }
   // Writes rows [row_begin, row_end) of a parameter. The file was changed or cut meanwhile: FileError's codes.
   absl::Status FillRows(int parameter, int64_t row_begin, int64_t row_end, float* out) const;
 
-  // A hash of the parameters' values as f32, in the parameters' order; never 0. Files with the same sum begin the same
+  // A hash of the parameters' values as f32, multiplied, in the parameters' order; never 0. Files with the same sum begin the same
   // job.
   uint64_t sum() const { return sum_; }
   // Names of the tensors that are no parameters.
@@ -40,20 +41,24 @@ class InitialFile {
 
  private:
   InitialFile(std::unique_ptr<SafetensorsReader> reader,
-              const std::vector<ParameterSpec>& parameters)
-      : reader_(std::move(reader)), parameters_(parameters) {}
+              const std::vector<ParameterSpec>& parameters, const std::vector<float>& factors)
+      : reader_(std::move(reader)), parameters_(parameters), factors_(factors) {}
   absl::Status FindTensors();
   absl::Status ReadAll();
+  absl::Status ReadRows(int parameter, int64_t row_begin, int64_t row_end, float* out) const;
 
   const std::unique_ptr<SafetensorsReader> reader_;
   const std::vector<ParameterSpec> parameters_;
+  const std::vector<float> factors_;        // by parameter; empty: all are 1
   std::vector<const TensorSpec*> tensors_;  // by parameter
   std::vector<std::string> others_;
   uint64_t sum_ = 0;
 };
 
-// The file that `model` names; nullptr: it names none. Codes as Open's, and the message begins with the key.
-absl::StatusOr<std::shared_ptr<const InitialFile>> OpenInitialFile(const v1::Model& model);
+// The file that `model` names; nullptr: it names none. `factors` are Open's. Codes as Open's, and the message begins with
+// the key.
+absl::StatusOr<std::shared_ptr<const InitialFile>> OpenInitialFile(
+    const v1::Model& model, const std::vector<float>& factors = {});
 
 }  // namespace tessera
 

@@ -33,6 +33,15 @@ std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups&
   return weights;
 }
 
+std::vector<float> FactorsOfWhole(const ModelShape& shape, const NeuronGroups& groups,
+                                  int64_t sites) {
+  const std::vector<int> weights = WeightsOfMeanShare(shape, groups);
+  if (weights.empty()) return {};
+  std::vector<float> factors(shape.parameters.size(), 1.0f);
+  for (const int weight : weights) factors[weight] = static_cast<float>(sites);
+  return factors;
+}
+
 std::vector<int> CutWithoutNorm(const ModelShape& shape, const NeuronGroups& groups) {
   std::vector<int> layers;
   for (int i = 0; i < static_cast<int>(shape.layers.size()); ++i) {

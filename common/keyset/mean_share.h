@@ -2,6 +2,7 @@
 #ifndef TESSERA_COMMON_KEYSET_MEAN_SHARE_H_
 #define TESSERA_COMMON_KEYSET_MEAN_SHARE_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "common/keyset/subnet.h"
@@ -15,6 +16,11 @@ namespace tessera {
 //
 // Returns the weights of such sums, as indices into shape.parameters.
 std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups& groups);
+
+// What values of the whole network are multiplied by, one factor for each parameter, to begin a job of so many sites with:
+// evaluation has the network's values then. Empty: none is multiplied.
+std::vector<float> FactorsOfWhole(const ModelShape& shape, const NeuronGroups& groups,
+                                  int64_t sites);
 
 // The layers that make units which are cut and which nothing behind them normalises, as indices into
 // ModelShape::layers.

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/codecs.h"
+#include "common/keyset/mean_share.h"
+#include "common/keyset/subnet.h"
 #include "common/method/catalog.h"
 #include "common/method/largest_exchanged.h"
 
@@ -55,6 +57,12 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
   TESSERA_ASSIGN_OR_RETURN(Recipe recipe, method->recipe(job));
   TakeCodecs(job, &recipe);
   return recipe;
+}
+
+std::vector<float> InitialFactors(const v1::Job& job, const Recipe& recipe,
+                                  const ModelShape& shape) {
+  if (!recipe.subnets) return {};
+  return FactorsOfWhole(shape, GroupsOf(shape, recipe.subnet_rules), job.cluster().workers());
 }
 
 Recipe TailOf(const Recipe& recipe) {

@@ -302,7 +302,7 @@ class Examination {
   const Recipe recipe_;
   const ModelShape shape_;
   const absl::StatusOr<std::shared_ptr<const InitialFile>> initial_file_ =
-      OpenInitialFile(job_.model());
+      OpenInitialFile(job_.model(), InitialFactors(job_, recipe_, shape_));
   const std::optional<MachineMemory> machine_ = ReadAvailableMemory();  // before the data are read
   std::unique_ptr<Datasets> data_;                                      // where they could be read
   std::vector<std::string> hosts_here_;                                 // of cluster.servers

@@ -55,7 +55,9 @@ Findings CheckCheckpoints(const v1::Checkpoint& keys, const JobFacts& facts, boo
                           absl::StrCat("checkpoint.restore: ", status.message()), advice});
     };
     absl::Status status = found.status();
-    if (status.ok()) status = CheckRestorable((*found)->manifest(), *facts.model_manifest);
+    if (status.ok())
+      status =
+          CheckRestorable((*found)->manifest(), *facts.model_manifest, facts.weights_of_mean_share);
     std::shared_ptr<const SavedState> saved;
     if (status.ok()) {
       absl::StatusOr<std::shared_ptr<const SavedState>> read =

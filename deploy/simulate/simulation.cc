@@ -203,7 +203,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
   const int count = static_cast<int>(job_.cluster().servers().count());
   const int shards = ShardCount(recipe_.placement, count);
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const InitialFile> initial_file,
-                           OpenInitialFile(job_.model()));
+                           OpenInitialFile(job_.model(), InitialFactors(job_, recipe_, shape)));
   for (int rank = 0; rank < count; ++rank) {
     SimulatedServer::Options options;
     options.shard.shape = shape;

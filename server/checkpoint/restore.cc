@@ -71,9 +71,29 @@ std::string DifferencesOfModel(const Manifest& saved, const Manifest& model) {
   return differences.empty() ? "" : absl::StrCat(": ", Describe(differences));
 }
 
+// Weights of sums over units that sites share are larger in subnets than in the whole model (common/keyset/mean_share.h).
+absl::Status CheckScales(const Manifest& saved, const Manifest& model,
+                         const std::vector<int>& weights_of_mean_share) {
+  const auto is_of_subnets = [](const CheckpointParameter& parameter) {
+    return parameter.export_factor != 1;
+  };
+  const auto found = std::find_if(saved.parameters.begin(), saved.parameters.end(), is_of_subnets);
+  const bool was = found != saved.parameters.end(), is = !weights_of_mean_share.empty();
+  // One site has the whole model.
+  if (was == is || saved.method == model.method) return absl::OkStatus();
+  const std::string& name =
+      was ? found->name : saved.parameters[weights_of_mean_share.front()].name;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "checkpoint: values of ", name, " are ", was ? "those of subnets" : "the whole model's", " (",
+      saved.method, "), want ", is ? "those of subnets" : "the whole model's", " (", model.method,
+      "): the sums that it weighs have fewer terms in a subnet, and no batch norm takes that up. "
+      "Write the model with `tessera export` and name that file in model.init"));
+}
+
 }  // namespace
 
-absl::Status CheckRestorable(const Manifest& saved, const Manifest& model) {
+absl::Status CheckRestorable(const Manifest& saved, const Manifest& model,
+                             const std::vector<int>& weights_of_mean_share) {
   // States come first: where they differ the parameters often are the same, and to go on with them alone would train in
   // another way than before.
   const std::string were = StatesIn(saved), are = StatesIn(model);
@@ -105,7 +125,7 @@ absl::Status CheckRestorable(const Manifest& saved, const Manifest& model) {
     }
     return differs(absl::StrCat("parameter ", p, " is ", Describe(a), ", want ", Describe(b)));
   }
-  return absl::OkStatus();
+  return CheckScales(saved, model, weights_of_mean_share);
 }
 
 absl::Status OfDirectory(const absl::Status& status) {

@@ -22,8 +22,11 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenForRestore(const std::string& pa
 
 // Whether a job of `model` (JobFacts::model_manifest) can go on from `saved`. The parameters must be the same, and
 // the servers' states mean the same (ServerStates); the numbers of servers and workers need not.
-// kFailedPrecondition says what differs, and which keys of the job that may come from, as model's and as saved's.
-absl::Status CheckRestorable(const Manifest& saved, const Manifest& model);
+// Nor may values of the whole model become those of subnets, or the other way, where that multiplies some of them:
+// `weights_of_mean_share` are JobFacts'. kFailedPrecondition says what differs, and which keys of the job that may come
+// from, as model's and as saved's.
+absl::Status CheckRestorable(const Manifest& saved, const Manifest& model,
+                             const std::vector<int>& weights_of_mean_share = {});
 // Whether a job that begins from `restored` (nullptr: anew) may write its checkpoints into `directory`: two runs of a
 // job in one folder would take each other's for their own. kFailedPrecondition says which are there, and what to do.
 absl::Status CheckFolder(const std::string& directory, const Manifest* restored);

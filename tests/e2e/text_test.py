@@ -62,6 +62,28 @@ class Methods(CheckpointTest):
                 self.assertLess(report["final"]["test_loss"], 0.9 * start)
                 self.assertAlmostEqual(report["final"]["perplexity"], math.exp(report["final"]["test_loss"]), places=6)
 
+    def test_subnets_begin_with_a_whole_model_and_end_as_one(self):
+        """model.init and export: the score stays from the whole model to subnets and back, however many sites."""
+        folder = self.path("trained")
+        local, subnets = {"local_sgd": {"local_steps": 5}}, {"ist": {"local_steps": 5, "cut": "all"}}
+        score = run_to_end(self, keeping(gpt(self, workers=2, method=local), folder, 1000))["final"]["test_loss"]
+        trained = folder
+        for workers, method in ((4, subnets), (3, subnets), (2, local)):
+            with self.case("%d workers" % workers):
+                exported = self.path("model_%d.safetensors" % workers)
+                self.assertEqual(tessera("export", folder, exported, "--quiet")[0], 0)
+                # Steps that move nothing: the evaluation at the end is of the file's values.
+                job = gpt(self, workers=workers, steps=5, method=method, optimizer={"sgd": {"learning_rate": 1e-30}})
+                job["model"]["init"] = exported
+                folder = self.path("checkpoints_%d" % workers)
+                report = run_to_end(self, keeping(job, folder, 1000))
+                self.assertAlmostEqual(report["final"]["test_loss"], score, places=5)
+        job = restoring(gpt(self, workers=2, steps=70, method=subnets), trained)
+        code, out, error = tessera("run", write_job(self, job), "--quiet")
+        self.assertEqual(code, 2, out + error)
+        self.contains(error, "out_proj.weight are the whole model's",
+                      "name that file in model.init")
+
     def test_codecs_and_precision_learn(self):
         for keys in ({"codec": {"push": "bf16", "pull": "bf16"}}, {"codec": {"push": {"threshold": {"tau": 0.001}}}}):
             with self.case(json.dumps(keys)):

@@ -77,6 +77,20 @@ std::string ErrorOf(const std::string& path) {
 
 }  // namespace
 
+TEST_CASE("values are multiplied by their parameter's factor, which the sum tells", "[initial]") {
+  const std::string path = Write("factors.safetensors", {Weight(), Bias()});
+  const auto plain = InitialFile::Open(path, Parameters());
+  const auto file = InitialFile::Open(path, Parameters(), {4, 1});
+  REQUIRE(plain.ok());
+  REQUIRE(file.ok());
+  std::vector<float> weight(3), bias(2);
+  REQUIRE((*file)->FillRows(0, 1, 2, weight.data()).ok());
+  CHECK(weight == std::vector<float>{16, 0, -1});
+  REQUIRE((*file)->FillRows(1, 0, 2, bias.data()).ok());
+  CHECK(bias == kBias);
+  CHECK((*file)->sum() != (*plain)->sum());
+}
+
 TEST_CASE("rows are those of the file, of any of three dtypes, and so is the sum", "[initial]") {
   // The values have few bits, so that each dtype has them.
   const std::vector<uint16_t> f16 = {0x3c00, 0xc000, 0x3800, 0x4400, 0x0000, 0xb400};

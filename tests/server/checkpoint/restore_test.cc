@@ -27,6 +27,7 @@ Manifest ManifestFor(const Change& change) {
   REQUIRE(recipe.ok());
   Manifest manifest = ManifestOf(2);
   manifest.method = recipe->name;
+  for (CheckpointParameter& parameter : manifest.parameters) parameter.export_factor = 1;
   manifest.states = static_cast<int64_t>(ServerStates(*recipe).size());
   manifest.job_text = CanonicalJobText(job);
   return manifest;
@@ -114,6 +115,33 @@ TEST_CASE("a job goes on with other numbers, and with another method of the same
   CHECK(CheckRestorable(ManifestFor(Adam), ManifestFor(other_rate)).ok());
   CHECK(CheckRestorable(ManifestFor(Adam), ManifestFor(adamw)).ok());
   CHECK(CheckRestorable(ManifestFor(SlimDp), ManifestFor(other_core)).ok());
+}
+
+TEST_CASE("values of the whole model do not become those of subnets unsaid, nor the other way",
+          "[restore]") {
+  const auto subnets = [](v1::Job* job) { job->mutable_method()->mutable_ist()->set_cut("all"); };
+  const auto local = [](v1::Job* job) { job->mutable_method()->mutable_local_sgd(); };
+  const auto optimizer = [](const Change& change) {
+    return [change](v1::Job* job) {
+      job->mutable_train()->mutable_optimizer()->mutable_sgd();
+      change(job);
+    };
+  };
+  const Manifest whole = ManifestFor(optimizer(local));
+  Manifest cut = ManifestFor(optimizer(subnets));
+  CHECK(CheckRestorable(whole, cut).ok());     // All sums have a batch norm behind them.
+  CHECK(CheckRestorable(cut, cut, {0}).ok());  // One site.
+  const absl::Status becomes_cut = CheckRestorable(whole, cut, {0});
+  cut.parameters[0].export_factor = 0.25;
+  CHECK(CheckRestorable(cut, cut, {0}).ok());
+  const absl::Status becomes_whole = CheckRestorable(cut, whole);
+  for (const absl::Status& status : {becomes_cut, becomes_whole}) {
+    INFO(status.message());
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK(absl::StrContains(status.message(), "name that file in model.init"));
+  }
+  CHECK(absl::StrContains(becomes_whole.message(),
+                          "are those of subnets (ist), want the whole model's (local_sgd)"));
 }
 
 TEST_CASE("states of a job that this build does not know are refused", "[restore]") {
