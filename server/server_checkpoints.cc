@@ -38,8 +38,9 @@ absl::Status ServerCheckpoints::Prepare(bool goes_on) {
   if (!restore_path_.empty() && !goes_on) {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = OpenForRestore(restore_path_);
     absl::Status status = checkpoint.status();
-    if (status.ok())
+    if (status.ok()) {
       status = CheckRestorable((*checkpoint)->manifest(), model_, weights_of_mean_share_);
+    }
     if (!status.ok()) {
       return absl::Status(status.code(), absl::StrCat("checkpoint.restore: ", status.message()));
     }

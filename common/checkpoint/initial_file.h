@@ -18,8 +18,9 @@ namespace tessera {
 // Holds the file open and none of its values. Any thread.
 class InitialFile {
  public:
-  // Reads the file once. `factors`, one for each parameter or none, are what its values are multiplied by. It has a tensor for each of `parameters`, with the name and shape that an export gives it, of
-  // F32, F16 or BF16, and may have others.
+  // Reads the file once. `factors`, one for each parameter or none, are what its values are multiplied by. It has a
+  // tensor for each of `parameters`, with the name and shape that an export gives it, of F32, F16 or BF16, and may
+  // have others.
   //   kInvalidArgument  a tensor is missing, has another shape or dtype, or a value that is not finite;
   //                     SafetensorsReader's
   static absl::StatusOr<std::shared_ptr<const InitialFile>> Open(
@@ -31,8 +32,8 @@ class InitialFile {
   // Writes rows [row_begin, row_end) of a parameter. The file was changed or cut meanwhile: FileError's codes.
   absl::Status FillRows(int parameter, int64_t row_begin, int64_t row_end, float* out) const;
 
-  // A hash of the parameters' values as f32, multiplied, in the parameters' order; never 0. Files with the same sum begin the same
-  // job.
+  // A hash of the parameters' values as f32, multiplied, in the parameters' order; never 0. Files with the same sum
+  // begin the same job.
   uint64_t sum() const { return sum_; }
   // Names of the tensors that are no parameters.
   const std::vector<std::string>& others() const { return others_; }
@@ -55,8 +56,8 @@ class InitialFile {
   uint64_t sum_ = 0;
 };
 
-// The file that `model` names; nullptr: it names none. `factors` are Open's. Codes as Open's, and the message begins with
-// the key.
+// The file that `model` names; nullptr: it names none. `factors` are Open's. Codes as Open's, and the message begins
+// with the key.
 absl::StatusOr<std::shared_ptr<const InitialFile>> OpenInitialFile(
     const v1::Model& model, const std::vector<float>& factors = {});
 

@@ -17,8 +17,8 @@ namespace tessera {
 // Returns the weights of such sums, as indices into shape.parameters.
 std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups& groups);
 
-// What values of the whole network are multiplied by, one factor for each parameter, to begin a job of so many sites with:
-// evaluation has the network's values then. Empty: none is multiplied.
+// What values of the whole network are multiplied by, one factor for each parameter, to begin a job of so many sites
+// with: evaluation has the network's values then. Empty: none is multiplied.
 std::vector<float> FactorsOfWhole(const ModelShape& shape, const NeuronGroups& groups,
                                   int64_t sites);
 

@@ -111,8 +111,8 @@ struct Recipe {
 //   kInvalidArgument  it cuts the model in two, and this one cannot be (CutBeforeLinear)
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job);
 
-// What a job begins with the values of a file of the whole model multiplied by, one factor for each parameter of `shape`,
-// the model's; empty: they stay as they are (common/keyset/mean_share.h).
+// What a job begins with the values of a file of the whole model multiplied by, one factor for each parameter of
+// `shape`, the model's; empty: they stay as they are (common/keyset/mean_share.h).
 std::vector<float> InitialFactors(const v1::Job& job, const Recipe& recipe,
                                   const ModelShape& shape);
 

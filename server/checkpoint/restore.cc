@@ -86,8 +86,8 @@ absl::Status CheckScales(const Manifest& saved, const Manifest& model,
   return absl::FailedPreconditionError(absl::StrCat(
       "checkpoint: values of ", name, " are ", was ? "those of subnets" : "the whole model's", " (",
       saved.method, "), want ", is ? "those of subnets" : "the whole model's", " (", model.method,
-      "): the sums that it weighs have fewer terms in a subnet, and no batch norm takes that up. "
-      "Write the model with `tessera export` and name that file in model.init"));
+      "): the sums that it weighs have fewer terms in a subnet, and no batch norm takes that "
+      "up. Write the model with `tessera export` and name that file in model.init"));
 }
 
 }  // namespace
