@@ -71,7 +71,8 @@ std::string DifferencesOfModel(const Manifest& saved, const Manifest& model) {
   return differences.empty() ? "" : absl::StrCat(": ", Describe(differences));
 }
 
-// Weights of sums over units that sites share are larger in subnets than in the whole model (common/keyset/mean_share.h).
+// Weights of sums over units that sites share are larger in subnets than in the whole model
+// (common/keyset/mean_share.h).
 absl::Status CheckScales(const Manifest& saved, const Manifest& model,
                          const std::vector<int>& weights_of_mean_share) {
   const auto is_of_subnets = [](const CheckpointParameter& parameter) {
