@@ -90,9 +90,7 @@ int64_t StreamedNetwork::BlockRows(const Options& options, const Node& node, int
 }
 
 int64_t StreamedNetwork::Sizes::floats() const {
-  int64_t values = 0;
-  for (const int64_t width : plan.widths) values += width;
-  return weights + sums + examples * values;
+  return weights + sums + examples * plan.places.floats;
 }
 
 StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Node>& nodes,
@@ -219,11 +217,8 @@ absl::StatusOr<StreamedNetwork::Buffers> StreamedNetwork::Allocate(const std::ve
   TESSERA_ASSIGN_OR_RETURN(buffers.weights_view,
                            HostView<float>::Create(memory, buffers.weights.data(), sizes.weights));
   TESSERA_ASSIGN_OR_RETURN(buffers.sums, Buffer<float>::Create(memory, sizes.sums));
-  for (const int64_t width : sizes.plan.widths) {
-    TESSERA_ASSIGN_OR_RETURN(Buffer<float> activations,
-                             Buffer<float>::Create(memory, examples * width));
-    buffers.activations.push_back(std::move(activations));
-  }
+  TESSERA_ASSIGN_OR_RETURN(buffers.activations,
+                           Buffer<float>::Create(memory, examples * sizes.plan.places.floats));
   return buffers;
 }
 

@@ -82,13 +82,14 @@ class StreamedNetwork {
   struct Buffers {
     Buffer<float> weights;
     HostView<float> weights_view;
-    Buffer<float> sums;  // [examples, places, neurons of a block]
-    // [examples, values], by buffer of `plan`.
-    std::vector<Buffer<float>> activations;
+    Buffer<float> sums;         // [examples, places, neurons of a block]
+    Buffer<float> activations;  // where the buffers of `plan` lie
     ForwardBuffers plan;
     int64_t examples = 0;  // that there is room for
     // The address of a buffer; null for the examples' own inputs.
-    float* at(int buffer) const { return buffer < 0 ? nullptr : activations[buffer].data(); }
+    float* at(int buffer) const {
+      return buffer < 0 ? nullptr : activations.data() + examples * plan.places.offsets[buffer];
+    }
   };
   // The floats that a pass works in.
   struct Sizes {
