@@ -15,9 +15,8 @@ namespace tessera {
 bool IsJpeg(absl::Span<const uint8_t> file);
 // Height and width as they lie in the file.
 absl::StatusOr<PictureHeader> ReadJpegHeader(absl::Span<const uint8_t> file);
-// Rows as they lie in the file, of which those of `part`, in pixels of the reduced picture, are wanted. The others are
-// left as they were in `out`, or have values of the part's edge. All of the file is read whatever is wanted, so that what
-// is corrupt does not depend on it. Throws std::bad_alloc.
+// Rows as they lie in the file. Pixels outside of `part`, which is of the reduced picture, may be anything. All of the
+// file is read whatever is wanted, so that what is corrupt does not depend on it. Throws std::bad_alloc.
 absl::Status DecodeJpeg(absl::Span<const uint8_t> file, int reduction, const Rectangle& part,
                         Picture* out);
 
