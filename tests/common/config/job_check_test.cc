@@ -81,8 +81,8 @@ TEST_CASE("a missing directory is one error, not one for each file", "[job_check
   const DataDirectory data;
   CHECK(data.Errors({"data.directory=/nowhere"}) ==
         "--set data.directory: got \"/nowhere\", want a directory with the data "
-        "(--set data.directory=DIR); fetch_data.sh gets public sets; /nowhere: No such file or "
-        "directory\n");
+        "(--set data.directory=DIR); fetch_data.sh --list names the sets that it gets; /nowhere: No "
+        "such file or directory\n");
   const std::string file = data.path + "/a.gz";
   CHECK_THAT(data.Errors({"data.directory=" + file}),
              Catch::EndsWith("; " + file + ": Not a directory\n"));
