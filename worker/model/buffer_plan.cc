@@ -230,8 +230,9 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
     free_outputs(i);
   }
   plan.gradients.assign(count, kNoBuffer);
-  if (count > 0 && passes[count - 1])
+  if (count > 0 && passes[count - 1]) {
     plan.gradients[count - 1] = buffers.Take(nodes[count - 1].width);
+  }
   free_outputs(count);
   plan.input_gradients.resize(count);
   bool has_input_gradient = false;
