@@ -284,9 +284,10 @@ class Doctor(Test):
         block = [{"conv2d": {"channels": 64, "kernel": 3, "padding": 1, "bias": False}}, "batch_norm", "relu",
                  {"conv2d": {"channels": 64, "kernel": 3, "padding": 1, "bias": False}}, "batch_norm"]
         job = digits(servers=1, workers=1, batch=1000, rate=0.01, steps=2, cluster={"threads": 1})
-        job["model"] = {"input": [1, 8, 8], "layers": [block[0], "batch_norm", "relu", {"repeat": {"times": 4, "layers": [
-            {"residual": {"layers": block}}, "relu"]}}, "avg_pool", {"linear": {"units": 10}}]}
-        job["cluster"]["memory_limit"] = 1
+        job["model"] = {"input": [1, 8, 8], "layers": [
+            *block[:3], {"repeat": {"times": 4, "layers": [{"residual": {"layers": block}}, "relu"]}}, "avg_pool",
+            {"linear": {"units": 10}}]}
+        job["cluster"]["memory_limit"] = "1MiB"
         text = self.examine(job, 1, "but a worker needs ")
         said = int(re.search(r"a worker needs (\d+) = ", text).group(1))
         del job["cluster"]["memory_limit"]

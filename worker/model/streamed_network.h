@@ -7,8 +7,8 @@
 //     any other stage: as a network does
 //
 // Held are a block, the activations that are still to be read, the parameters that are vectors, and convolutions'
-// weights. Calibration goes through what is in front of the first linear layer, whose weights are held, in pieces of the
-// sample, as a network's does; behind it the whole sample goes from layer to layer, so that weights are read once.
+// weights. Calibration goes through what is in front of the first linear layer, whose weights are held, in pieces of
+// the sample, as a network's does; behind it the whole sample goes from layer to layer, so that weights are read once.
 #ifndef TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 #define TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 
