@@ -362,11 +362,10 @@ class DataChecker {
     directory_is_there_ = reason.empty();
     if (directory_is_there_ || !used || !Sound("data.directory")) return;
     Fail("data.directory",
-         absl::StrCat(
-             "got ", Quoted(data.directory()),
-             ", want a directory with the data (--set data.directory=DIR); fetch_data.sh gets "
-             "public sets; ",
-             data.directory(), ": ", reason));
+         absl::StrCat("got ", Quoted(data.directory()),
+                      ", want a directory with the data (--set data.directory=DIR); fetch_data.sh "
+                      "--list names the sets that it gets; ",
+                      data.directory(), ": ", reason));
   }
 
   const Positions& positions_;

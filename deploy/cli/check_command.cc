@@ -94,8 +94,8 @@ int CheckJobFile(const CheckOptions& options) {
   }
   std::printf("# %s is right.\n", options.job_path.c_str());
   std::printf("# digest      %s\n", JobDigest(reading.job).c_str());
-  std::printf("# parameters  %" PRId64 " (%.1f MiB as f32)\n", shape->size,
-              shape->size * 4.0 / (1 << 20));
+  std::printf("# parameters  %" PRId64 " (%s as f32)\n", shape->size,
+              Bytes(static_cast<double>(shape->size) * sizeof(float)).c_str());
   std::printf("# method      %s\n", recipe->description.c_str());
   // The codecs in force are printed, as the keys do not tell of those that the method has where the job names
   // none.

@@ -116,10 +116,10 @@ class Examination {
   // Examines everything; returns the number of problems.
   int Run() {
     const int servers = static_cast<int>(job_.cluster().servers().count());
-    Good(absl::StrFormat("job: %s, %d parameters (%.1f MiB), %s, %s, digest %s", recipe_.name,
-                         shape_.size, shape_.size * 4.0 / (1 << 20), Counted(servers, "server"),
-                         Counted(job_.cluster().workers(), "worker"),
-                         JobDigest(job_).substr(0, 12)));
+    Good(absl::StrCat("job: ", recipe_.name, ", ", shape_.size, " parameters (",
+                      Bytes(static_cast<double>(shape_.size) * sizeof(float)), "), ",
+                      Counted(servers, "server"), ", ", Counted(job_.cluster().workers(), "worker"),
+                      ", digest ", JobDigest(job_).substr(0, 12)));
     // The limits are tried before there are threads here that a job's processes would not share.
     Add(CheckLimits(job_, !options_.no_data));
     const bool is_secure = Secure();

@@ -10,7 +10,7 @@ import unittest
 
 from authority import Authority
 from cluster import (ROOT, SERVER, TESSERA, WORKER, Cluster, Process, Test, die_with_parent, digits, free_ports,
-                     tessera, write_job)
+                     run_to_end, tessera, write_job)
 
 ENDLESS = 1000000
 
@@ -278,6 +278,22 @@ class Doctor(Test):
         need = re.search(r"needs (\d+) = ", error).group(1)
         self.assertIn("needs %s = " % need, text)
         self.assertIn("1 server ", self.examine(self.job(free_ports(1)), 0, extra=("--no-data",)))
+
+    def test_a_workers_memory_is_what_it_was_said_to_be(self):
+        """A residual network on images whose activations are most of what a worker holds."""
+        block = [{"conv2d": {"channels": 64, "kernel": 3, "padding": 1, "bias": False}}, "batch_norm", "relu",
+                 {"conv2d": {"channels": 64, "kernel": 3, "padding": 1, "bias": False}}, "batch_norm"]
+        job = digits(servers=1, workers=1, batch=1000, rate=0.01, steps=2, cluster={"threads": 1})
+        job["model"] = {"input": [1, 8, 8], "layers": [
+            *block[:3], {"repeat": {"times": 4, "layers": [{"residual": {"layers": block}}, "relu"]}}, "avg_pool",
+            {"linear": {"units": 10}}]}
+        job["cluster"]["memory_limit"] = "1MiB"
+        text = self.examine(job, 1, "but a worker needs ")
+        said = int(re.search(r"a worker needs (\d+) = ", text).group(1))
+        del job["cluster"]["memory_limit"]
+        peak = run_to_end(self, job)["memory"]["worker_peak_rss_bytes"][0]
+        self.assertGreater(peak, 250 << 20)
+        self.assertTrue(0.9 * said <= peak <= 1.1 * said, (said, peak))
 
     def test_a_server_that_would_refuse_to_start_is_no_advice(self):
         port = free_ports(1)[0]

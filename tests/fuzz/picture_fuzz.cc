@@ -1,6 +1,8 @@
 // The doors of both decoders: pictures in JPEG and PNG, whole and reduced, with EXIF.
 //
 //   input = reduction(1) file
+#include <algorithm>
+
 #include "common/base/check.h"
 #include "worker/data/picture/picture.h"
 
@@ -42,6 +44,17 @@ void Decode(absl::Span<const uint8_t> file, int reduction) {
   TESSERA_CHECK(picture.height == (header->height + reduction - 1) / reduction);
   TESSERA_CHECK(picture.width == (header->width + reduction - 1) / reduction);
   CheckPicture(picture);
+  // A part of it has the same pixels.
+  const Rectangle part = {picture.height / 3, picture.width / 4, (picture.height + 2) / 3,
+                          (picture.width + 1) / 2};
+  Picture cut;
+  TESSERA_CHECK(DecodePicture(file, *header, reduction, part, &cut).ok());
+  for (int64_t y = part.top; y < part.top + part.height; ++y) {
+    const int64_t at = (y * picture.width + part.left) * Picture::kChannels;
+    TESSERA_CHECK(std::equal(cut.pixels.begin() + at,
+                             cut.pixels.begin() + at + part.width * Picture::kChannels,
+                             picture.pixels.begin() + at));
+  }
 }
 
 }  // namespace

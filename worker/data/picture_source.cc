@@ -72,14 +72,25 @@ int ReductionFor(const PictureHeader& header, const PictureCut& cut) {
 }
 
 // The part of the reduced picture that was `from`.
-Rectangle Reduced(const Rectangle& from, int reduction, const PictureHeader& header,
-                  const Picture& picture) {
+Rectangle Reduced(const Rectangle& from, int reduction, const PictureHeader& header) {
   if (reduction == 1) return from;
   if (from.height == header.height && from.width == header.width) {
-    return {0, 0, picture.height, picture.width};
+    return {0, 0, ReducedSide(header.height, reduction), ReducedSide(header.width, reduction)};
   }
   return {from.top / reduction, from.left / reduction, from.height / reduction,
           from.width / reduction};
+}
+
+// The pixels that a row is made of, where `from` is the part of the picture that is scaled.
+Rectangle PartRead(const Rectangle& from, const PictureCut& cut) {
+  if (from.height == cut.height && from.width == cut.width) {
+    return {from.top + cut.taken.top, from.left + cut.taken.left, cut.taken.height,
+            cut.taken.width};
+  }
+  const Reach down = ReachOf(from.height, cut.height, cut.taken.top, cut.taken.height);
+  const Reach across = ReachOf(from.width, cut.width, cut.taken.left, cut.taken.width);
+  return {from.top + down.begin, from.left + across.begin, down.end - down.begin,
+          across.end - across.begin};
 }
 
 // Pixels of `channels` values each, of which the first `planes` go one after the other to `out`.
@@ -96,8 +107,9 @@ absl::Status MakeRow(const PictureForm& form, uint32_t row, std::optional<uint64
                            CutOf(form, header.height, header.width, row, epoch));
   const int reduction = ReductionFor(header, cut);
   Picture& picture = scratch->picture;
-  TESSERA_RETURN_IF_ERROR(DecodePicture(scratch->file, header, reduction, &picture));
-  const Rectangle from = Reduced(cut.from, reduction, header, picture);
+  const Rectangle from = Reduced(cut.from, reduction, header);
+  TESSERA_RETURN_IF_ERROR(
+      DecodePicture(scratch->file, header, reduction, PartRead(from, cut), &picture));
   const uint8_t* pixels = picture.pixels.data();
   int channels = Picture::kChannels;
   if (form.channels == 1) {

@@ -137,6 +137,25 @@ __attribute__((target("avx2"))) int64_t ColumnAvx2(const uint8_t* x, int64_t str
 }
 #endif
 
+// Where the triangles of weights stand that `from` values are scaled to `to` with.
+struct Triangles {
+  Triangles(int64_t from, int64_t to)
+      : from(from),
+        scale(static_cast<double>(from) / static_cast<double>(to)),
+        support(std::max(scale, 1.0)) {}
+
+  double CentreOf(int64_t value) const { return (static_cast<double>(value) + 0.5) * scale; }
+  Reach At(int64_t value) const {
+    const double centre = CentreOf(value);
+    return {std::max(int64_t{0}, static_cast<int64_t>(centre - support + 0.5)),
+            std::min(from, static_cast<int64_t>(centre + support + 0.5))};
+  }
+
+  const int64_t from;
+  const double scale;
+  const double support;
+};
+
 constexpr int64_t kColumnBlock = 256;
 
 // One row of the result from the rows [x, x + taps * stride).
@@ -161,19 +180,23 @@ void Column(const uint8_t* __restrict x, int64_t stride, int64_t values,
 
 }  // namespace
 
+Reach ReachOf(int64_t from, int64_t to, int64_t begin, int64_t count) {
+  const Triangles triangles(from, to);
+  return {triangles.At(begin).begin, triangles.At(begin + count - 1).end};
+}
+
 void Resampler::SetWeights(int64_t from, int64_t to, int64_t begin, int64_t count,
                            Weights* weights) {
-  const double scale = static_cast<double>(from) / static_cast<double>(to);
-  const double support = std::max(scale, 1.0);
+  const Triangles triangles(from, to);
+  const double support = triangles.support;
   weights->taps = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
   weights->first.resize(count);
   weights->count.resize(count);
   weights->exact.assign(count * weights->taps, 0);
   weights->fixed.resize(count * weights->taps);
   for (int64_t i = 0; i < count; ++i) {
-    const double centre = (static_cast<double>(begin + i) + 0.5) * scale;
-    const auto first = std::max(int64_t{0}, static_cast<int64_t>(centre - support + 0.5));
-    const auto end = std::min(from, static_cast<int64_t>(centre + support + 0.5));
+    const double centre = triangles.CentreOf(begin + i);
+    const auto [first, end] = triangles.At(begin + i);
     double* const exact = weights->exact.data() + i * weights->taps;
     double sum = 0;
     for (int64_t k = first; k < end; ++k) {

@@ -13,6 +13,13 @@
 
 namespace tessera {
 
+// The values [begin, end) of `from` that values [begin, begin + count) of the `to` they are scaled to are made of.
+struct Reach {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+Reach ReachOf(int64_t from, int64_t to, int64_t begin, int64_t count);
+
 // Keeps its buffers from call to call. One thread.
 class Resampler {
  public:

@@ -1,42 +1,127 @@
 #include "worker/model/buffer_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "common/base/check.h"
 
 namespace tessera {
 namespace {
 
-// Buffers of which each is in use or free.
-class Pool {
- public:
-  explicit Pool(std::vector<int64_t>* widths) : widths_(*widths) {}
+// Where a buffer begins for any number of examples.
+constexpr int64_t kFloatsPerCacheLine = 16;
 
-  // The free buffer that fits best, or else the widest free one, widened, or else a new one.
+// Hands out buffers, and knows from when until when each is used.
+class Lifetimes {
+ public:
+  explicit Lifetimes(BufferPlaces* places) : places_(*places) {}
+
   int Take(int64_t width) {
-    int best = kNoBuffer;
-    for (const int buffer : free_) {
-      if (best == kNoBuffer || IsBetter(widths_[buffer], widths_[best], width)) best = buffer;
-    }
-    if (best == kNoBuffer) {
-      widths_.push_back(width);
-      return static_cast<int>(widths_.size()) - 1;
-    }
-    free_.erase(std::find(free_.begin(), free_.end(), best));
-    widths_[best] = std::max(widths_[best], width);
-    return best;
+    places_.widths.push_back(width);
+    uses_.push_back({now_++, kForEver});
+    return static_cast<int>(uses_.size()) - 1;
   }
-  void Free(int buffer) { free_.push_back(buffer); }
+  void Free(int buffer) { uses_[buffer].end = now_++; }
+
+  // Finds places in several ways, of which the one that takes the least room counts.
+  void Place() {
+    std::vector<int> order(uses_.size());
+    std::iota(order.begin(), order.end(), 0);
+    const std::vector<int64_t>& widths = places_.widths;
+    const auto length = [this](int i) { return uses_[i].end - uses_[i].begin; };
+    places_.floats = std::numeric_limits<int64_t>::max();
+    PlaceInSlots();
+    PlaceInOrder(order);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return uses_[a].end > uses_[b].end; });
+    PlaceInOrder(order);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return length(a) > length(b); });
+    PlaceInOrder(order);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return widths[a] > widths[b]; });
+    PlaceInOrder(order);
+  }
 
  private:
-  static bool IsBetter(int64_t a, int64_t b, int64_t wanted) {
+  static constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
+  // Times count what is taken and freed.
+  struct Use {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+
+  // Every buffer goes where the gap is smallest, between those placed before it that are used while it is.
+  void PlaceInOrder(const std::vector<int>& order) {
+    std::vector<int64_t> offsets(uses_.size(), 0);
+    std::vector<int> placed;  // by offset
+    int64_t floats = 0;
+    for (const int i : order) {
+      int64_t best = -1, best_gap = kForEver, end = 0;
+      for (const int other : placed) {
+        if (uses_[other].begin >= uses_[i].end || uses_[i].begin >= uses_[other].end) continue;
+        const int64_t gap = offsets[other] - end;
+        if (gap >= Room(i) && gap < best_gap) {
+          best = end;
+          best_gap = gap;
+        }
+        end = std::max(end, offsets[other] + Room(other));
+      }
+      offsets[i] = best >= 0 ? best : end;
+      floats = std::max(floats, offsets[i] + Room(i));
+      const auto behind = std::upper_bound(placed.begin(), placed.end(), i,
+                                           [&](int a, int b) { return offsets[a] < offsets[b]; });
+      placed.insert(behind, i);
+    }
+    Keep(std::move(offsets), floats);
+  }
+  // Buffers take turns in slots that are side by side: each takes the free slot that fits best, or else the widest free
+  // one, widened, or else a new one. A chain of layers is evaluated in two.
+  void PlaceInSlots() {
+    std::vector<int64_t> rooms;  // by slot
+    std::vector<int> held;       // by slot: the buffer that was there last
+    std::vector<int> slot_of;
+    for (int i = 0; i < static_cast<int>(uses_.size()); ++i) {
+      const int64_t wanted = Room(i);
+      int best = -1;
+      for (int slot = 0; slot < static_cast<int>(rooms.size()); ++slot) {
+        if (uses_[held[slot]].end > uses_[i].begin) continue;
+        if (best < 0 || FitsBetter(rooms[slot], rooms[best], wanted)) best = slot;
+      }
+      if (best < 0) {
+        best = static_cast<int>(rooms.size());
+        rooms.push_back(0);
+        held.push_back(i);
+      }
+      rooms[best] = std::max(rooms[best], wanted);
+      held[best] = i;
+      slot_of.push_back(best);
+    }
+    std::vector<int64_t> begins = {0};
+    for (const int64_t room : rooms) begins.push_back(begins.back() + room);
+    std::vector<int64_t> offsets;
+    for (const int slot : slot_of) offsets.push_back(begins[slot]);
+    Keep(std::move(offsets), begins.back());
+  }
+  static bool FitsBetter(int64_t a, int64_t b, int64_t wanted) {
     if ((a >= wanted) != (b >= wanted)) return a >= wanted;
     return a >= wanted ? a < b : a > b;
   }
+  void Keep(std::vector<int64_t> offsets, int64_t floats) {
+    if (floats >= places_.floats) return;
+    places_.floats = floats;
+    places_.offsets = std::move(offsets);
+  }
+  int64_t Room(int buffer) const {
+    return (places_.widths[buffer] + kFloatsPerCacheLine - 1) / kFloatsPerCacheLine *
+           kFloatsPerCacheLine;
+  }
 
-  std::vector<int64_t>& widths_;
-  std::vector<int> free_;
+  BufferPlaces& places_;
+  std::vector<Use> uses_;  // by buffer
+  int64_t now_ = 0;
 };
 
 std::vector<std::vector<int>> ReadersOf(absl::Span<const GraphNode> nodes) {
@@ -65,14 +150,14 @@ ForwardBuffers PlanForward(absl::Span<const GraphNode> nodes, int64_t input_widt
     }
   }
   ForwardBuffers plan;
-  Pool pool(&plan.widths);
+  Lifetimes buffers(&plan.places);
   std::vector<int> used_until;  // by buffer
   const auto put = [&](int buffer, int until) {
-    used_until.resize(plan.widths.size(), -1);
+    used_until.resize(plan.places.widths.size(), -1);
     used_until[buffer] = until;
     return buffer;
   };
-  if (input_width > 0) plan.input = put(pool.Take(input_width), last_reader[0]);
+  if (input_width > 0) plan.input = put(buffers.Take(input_width), last_reader[0]);
   for (int i = 0; i < count; ++i) {
     const GraphNode& node = nodes[i];
     const int first = node.reads[0] == kNetworkInput ? plan.input : plan.outputs[node.reads[0]];
@@ -81,12 +166,13 @@ ForwardBuffers PlanForward(absl::Span<const GraphNode> nodes, int64_t input_widt
     } else if (node.in_place && first != kNetworkInput && used_until[first] == i) {
       plan.outputs.push_back(put(first, last_reader[i + 1]));
     } else {
-      plan.outputs.push_back(put(pool.Take(node.width), last_reader[i + 1]));
+      plan.outputs.push_back(put(buffers.Take(node.width), last_reader[i + 1]));
     }
     for (size_t buffer = 0; buffer < used_until.size(); ++buffer) {
-      if (used_until[buffer] == i) pool.Free(static_cast<int>(buffer));
+      if (used_until[buffer] == i) buffers.Free(static_cast<int>(buffer));
     }
   }
+  buffers.Place();
   return plan;
 }
 
@@ -128,23 +214,25 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
   }
 
   TrainingBuffers plan;
-  Pool pool(&plan.widths);
+  Lifetimes buffers(&plan.places);
+  // It is used from the beginning to the end, and beyond.
+  if (wishes.input_gradient_width > 0) {
+    plan.input_gradient = buffers.Take(wishes.input_gradient_width);
+  }
   plan.outputs.assign(count, kNoBuffer);
   const auto free_outputs = [&](int time) {
     for (int i = 0; i < count; ++i) {
-      if (holder[i] == i && used_until[i] == time) pool.Free(plan.outputs[i]);
+      if (holder[i] == i && used_until[i] == time) buffers.Free(plan.outputs[i]);
     }
   };
   for (int i = 0; i < count; ++i) {
-    plan.outputs[i] = holder[i] == i ? pool.Take(nodes[i].width) : plan.outputs[holder[i]];
+    plan.outputs[i] = holder[i] == i ? buffers.Take(nodes[i].width) : plan.outputs[holder[i]];
     free_outputs(i);
   }
-  if (wishes.input_gradient_width > 0) {
-    plan.input_gradient = static_cast<int>(plan.widths.size());
-    plan.widths.push_back(wishes.input_gradient_width);
-  }
   plan.gradients.assign(count, kNoBuffer);
-  if (count > 0 && passes[count - 1]) plan.gradients[count - 1] = pool.Take(nodes[count - 1].width);
+  if (count > 0 && passes[count - 1]) {
+    plan.gradients[count - 1] = buffers.Take(nodes[count - 1].width);
+  }
   free_outputs(count);
   plan.input_gradients.resize(count);
   bool has_input_gradient = false;
@@ -162,7 +250,7 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
       to.adds = read == kNetworkInput ? has_input_gradient : plan.gradients[read] != kNoBuffer;
       const int64_t width = read == kNetworkInput ? wishes.input_gradient_width : nodes[read].width;
       if (to.adds) {
-        to.buffer = pool.Take(width);
+        to.buffer = buffers.Take(width);
         parts.push_back(to.buffer);
       } else if (read == kNetworkInput) {
         to.buffer = plan.input_gradient;
@@ -170,34 +258,16 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
       } else {
         const bool passes_on = k == 0 && node.backward_in_place;
         is_passed_on = is_passed_on || passes_on;
-        to.buffer = passes_on ? plan.gradients[i] : pool.Take(width);
+        to.buffer = passes_on ? plan.gradients[i] : buffers.Take(width);
         plan.gradients[read] = to.buffer;
       }
     }
-    for (const int part : parts) pool.Free(part);
-    if (is_reached && !is_passed_on) pool.Free(plan.gradients[i]);
+    for (const int part : parts) buffers.Free(part);
+    if (is_reached && !is_passed_on) buffers.Free(plan.gradients[i]);
     free_outputs(backward_time(i));
   }
+  buffers.Place();
   return plan;
-}
-
-std::vector<int> ShareBuffers(const std::vector<int64_t>& buffers, std::vector<int64_t>* places) {
-  const auto widest_first = [](const std::vector<int64_t>& widths) {
-    std::vector<int> order(widths.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return widths[a] > widths[b]; });
-    return order;
-  };
-  if (places->size() < buffers.size()) places->resize(buffers.size(), 0);
-  const std::vector<int> from = widest_first(buffers);
-  const std::vector<int> to = widest_first(*places);
-  std::vector<int> place_of(buffers.size());
-  for (size_t i = 0; i < from.size(); ++i) {
-    place_of[from[i]] = to[i];
-    (*places)[to[i]] = std::max((*places)[to[i]], buffers[from[i]]);
-  }
-  return place_of;
 }
 
 }  // namespace tessera

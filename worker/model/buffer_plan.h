@@ -1,12 +1,15 @@
 // Which buffer each activation and each gradient of a network lies in: a graph of nodes, planned by liveness.
 //
 // A node reads the outputs of nodes before it, or the network's input, and writes one output. The order of the nodes is
-// the order of the forward pass; the backward pass goes the other way. A buffer is given to another value once the
-// last reader of the one in it is done, so that a chain of layers trains in what its backward pass reads, and two
-// buffers for gradients.
+// the order of the forward pass; the backward pass goes the other way. A place is given to another value once the last
+// reader of the one in it is done, so that a chain of layers trains in what its backward pass reads, and room for two
+// gradients.
 //
 // Where several nodes read one output its gradient is their sum: the last of these nodes, whose backward pass comes
 // first, writes its part where the sum will lie, and the others' parts are added in the order of the backward pass.
+//
+// All buffers lie in one memory, and those that are used at different times may share places of it: a wide gradient
+// lies where several narrower activations were.
 #ifndef TESSERA_WORKER_MODEL_BUFFER_PLAN_H_
 #define TESSERA_WORKER_MODEL_BUFFER_PLAN_H_
 
@@ -45,10 +48,18 @@ struct GraphNode {
   bool needs_own_y = false;
 };
 
+// Where buffers lie in the memory that they share: in floats of an example, so that for n examples a buffer begins at n
+// times its offset. Each begins at a line of the cache.
+struct BufferPlaces {
+  std::vector<int64_t> widths;   // by buffer
+  std::vector<int64_t> offsets;  // by buffer
+  int64_t floats = 0;            // of all together
+};
+
 // One forward pass, whose last node's output is kept.
 struct ForwardBuffers {
-  std::vector<int64_t> widths;  // by buffer: floats of an example
-  std::vector<int> outputs;     // by node: its buffer
+  BufferPlaces places;
+  std::vector<int> outputs;  // by node: its buffer
   // The buffer of the network's input, where `input_width` was given.
   int input = kNetworkInput;
 };
@@ -58,7 +69,7 @@ ForwardBuffers PlanForward(absl::Span<const GraphNode> nodes, int64_t input_widt
 
 // A step of training: the forward pass, the loss of the last node's output, the backward pass.
 struct TrainingBuffers {
-  std::vector<int64_t> widths;
+  BufferPlaces places;
   std::vector<int> outputs;
   // By node: the buffer of its output's gradient. kNoBuffer: nothing in front of it learns, nor does the node itself.
   std::vector<int> gradients;
@@ -85,10 +96,6 @@ struct TrainingWishes {
   int64_t input_gradient_width = 0;
 };
 TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWishes& wishes = {});
-
-// Makes each of `buffers` take the place of one of `places`, of which it widens some and adds some if there are too
-// few, so that both plans' buffers fit in the same memory at different times. Returns the place of each.
-std::vector<int> ShareBuffers(const std::vector<int64_t>& buffers, std::vector<int64_t>* places);
 
 }  // namespace tessera
 

@@ -42,11 +42,8 @@ absl::Status Calibration::MakeRoom(int64_t rows) {
   store_.emplace(room.page_floats, (rows + batch_max_ - 1) / batch_max_, &memory);
   TESSERA_ASSIGN_OR_RETURN(room_, Buffer<float>::Create(memory, room.more_floats));
   store_->AddRoom({room_.data(), room_.size()});
-  for (size_t i = 0; i < buffers.widths.size(); ++i) {
-    const int64_t used = batch_max_ * order_.widths[i];
-    store_->AddRoom(
-        {stages_.buffer(static_cast<int>(i)) + used, batch_max_ * buffers.widths[i] - used});
-  }
+  const int64_t used = order_.places.floats;
+  store_->AddRoom({stages_.memory_at(used), batch_max_ * (buffers.floats - used)});
   return absl::OkStatus();
 }
 

@@ -62,7 +62,7 @@ void PlaceOutputs(const std::vector<StagePlan>& stages, const std::vector<int>& 
   ForwardBuffers buffers = PlanForward(nodes);
   plan->outputs.assign(stages.size(), kNoBuffer);
   for (size_t n = 0; n < order.size(); ++n) plan->outputs[order[n]] = buffers.outputs[n];
-  plan->widths = std::move(buffers.widths);
+  plan->places = std::move(buffers.places);
 }
 
 }  // namespace

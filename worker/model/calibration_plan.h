@@ -40,7 +40,7 @@ struct CalibrationPlan {
   std::vector<CalibrationPass> passes;
   // By stage: the buffer of its output, kNetworkInput, or kNoBuffer for one that calibration does not compute.
   std::vector<int> outputs;
-  std::vector<int64_t> widths;  // by buffer: floats of an example
+  BufferPlaces places;
 
   // Floats of an example that are kept behind one pass, at most.
   int64_t kept_floats_max() const;

@@ -1,7 +1,6 @@
 #include "worker/model/network_memory.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
@@ -54,27 +53,26 @@ std::vector<GraphNode> EvaluationGraphOf(const NetworkPlan& plan) {
   return nodes;
 }
 
-int64_t Sum(const std::vector<int64_t>& widths) {
-  return std::accumulate(widths.begin(), widths.end(), int64_t{0});
-}
-
 int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Lets calibration take its turn in the buffers, too.
+// Gives the buffers of another pass their places in the memory, too. Returns the number of the first one.
+int Add(const BufferPlaces& places, NetworkBuffers* buffers) {
+  const int first = static_cast<int>(buffers->offsets.size());
+  buffers->offsets.insert(buffers->offsets.end(), places.offsets.begin(), places.offsets.end());
+  buffers->floats = std::max(buffers->floats, places.floats);
+  return first;
+}
+
 void AddCalibration(const NetworkPlan& plan, NetworkBuffers* buffers) {
-  CalibrationPlan calibration = CalibrationPlanOf(plan.stages);
-  const std::vector<int64_t> own = std::move(calibration.widths);
-  const std::vector<int> places = ShareBuffers(own, &buffers->widths);
-  const auto place = [&places](int* buffer) {
-    if (*buffer >= 0) *buffer = places[*buffer];
-  };
-  for (int& output : calibration.outputs) place(&output);
-  for (CalibrationPass& pass : calibration.passes) {
-    for (KeptValue& value : pass.kept) place(&value.buffer);
+  CalibrationPlan& calibration = buffers->calibration;
+  calibration = CalibrationPlanOf(plan.stages);
+  const int first = Add(calibration.places, buffers);
+  for (int& output : calibration.outputs) {
+    if (output >= 0) output += first;
   }
-  calibration.widths.assign(buffers->widths.size(), 0);
-  for (size_t i = 0; i < own.size(); ++i) calibration.widths[places[i]] = own[i];
-  buffers->calibration = std::move(calibration);
+  for (CalibrationPass& pass : calibration.passes) {
+    for (KeptValue& value : pass.kept) value.buffer += first;
+  }
 }
 
 }  // namespace
@@ -86,13 +84,13 @@ NetworkBuffers BuffersOf(const NetworkPlan& plan, bool trains) {
     wishes.keeps_output = plan.part == ModelPart::kFront;
     if (plan.part == ModelPart::kBack) wishes.input_gradient_width = plan.shape.inputs();
     buffers.training = PlanTraining(TrainingGraphOf(plan), wishes);
-    buffers.widths = buffers.training.widths;
+    Add(buffers.training.places, &buffers);
   }
   if (plan.part != ModelPart::kWhole) return buffers;
   ForwardBuffers evaluation = PlanForward(EvaluationGraphOf(plan));
-  const std::vector<int> places = ShareBuffers(evaluation.widths, &buffers.widths);
+  const int first = Add(evaluation.places, &buffers);
   for (int& output : evaluation.outputs) {
-    if (output != kNetworkInput) output = places[output];
+    if (output != kNetworkInput) output += first;
   }
   buffers.evaluated = std::move(evaluation.outputs);
   AddCalibration(plan, &buffers);
@@ -106,11 +104,8 @@ CalibrationRoom CalibrationRoomOf(const NetworkBuffers& buffers, int64_t batch_m
   const int64_t kept = batch_max * buffers.calibration.kept_floats_max();
   if (pieces < 2 || kept == 0) return room;
   room.page_floats = std::max(kPageFloatsMin, Quotient(kept, kPagesOfPiece));
-  int64_t free_pages = 0;
-  for (size_t i = 0; i < buffers.widths.size(); ++i) {
-    const int64_t unused = buffers.widths[i] - buffers.calibration.widths[i];
-    free_pages += batch_max * unused / room.page_floats;
-  }
+  const int64_t unused = buffers.floats - buffers.calibration.places.floats;
+  const int64_t free_pages = batch_max * unused / room.page_floats;
   const int64_t pages_max = bytes_max / kFloatBytes / room.page_floats;
   const int64_t wanted = pieces * Quotient(kept, room.page_floats);
   const int64_t more = std::min(std::max<int64_t>(0, wanted - free_pages), pages_max);
@@ -134,7 +129,7 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
                            int64_t calibration_rows, bool sparse_input, bool steps_first_weight,
                            int64_t minibatch_max) {
   const int64_t arrays = plan.parameter_floats + plan.constants;
-  int64_t floats = arrays + batch_max * Sum(BuffersOf(plan, /*trains=*/true).widths) +
+  int64_t floats = arrays + batch_max * BuffersOf(plan, /*trains=*/true).floats +
                    KeptFloats(plan, batch_max, /*trains=*/true);
   floats += plan.parameter_floats - GradientsBegin(plan, steps_first_weight);
   if (steps_first_weight && minibatch_max > batch_max) {
@@ -156,7 +151,7 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
                       static_cast<int64_t>(kStepsBegunMax * sizeof(LossSums) + sizeof(StepNumbers));
   if (precision == Precision::kBf16) memory.held_bytes += bf16 * kBf16Bytes;
   if (plan.part != ModelPart::kWhole) return memory;
-  const int64_t evaluation = batch_max * Sum(BuffersOf(plan, /*trains=*/false).widths) +
+  const int64_t evaluation = batch_max * BuffersOf(plan, /*trains=*/false).floats +
                              KeptFloats(plan, batch_max, /*trains=*/false);
   memory.evaluation_bytes =
       (arrays + evaluation) * kFloatBytes + static_cast<int64_t>(sizeof(LossSums));

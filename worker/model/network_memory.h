@@ -14,14 +14,14 @@
 
 namespace tessera {
 
-// The buffers of activations and their gradients. Training and evaluation take turns in them.
+// The buffers of activations and their gradients. Training, evaluation and calibration take turns in their memory.
 struct NetworkBuffers {
-  std::vector<int64_t> widths;  // by buffer: floats of an example
-  TrainingBuffers training;     // empty for a network that only evaluates
+  std::vector<int64_t> offsets;  // by buffer, of all three: as BufferPlaces has them
+  int64_t floats = 0;            // of an example, in all of the memory
+  TrainingBuffers training;      // empty for a network that only evaluates
   // By stage: the buffer of its output in evaluation, or kNetworkInput. Empty for a half, which only trains.
   std::vector<int> evaluated;
-  // Calibration's, whose widths are by buffer of these: the floats of an example that it takes of each. Empty for a
-  // half, and where there is nothing to calibrate.
+  // Empty for a half, and where there is nothing to calibrate. What its places leave of the memory is behind them.
   CalibrationPlan calibration;
 };
 NetworkBuffers BuffersOf(const NetworkPlan& plan, bool trains);

@@ -23,13 +23,10 @@ absl::StatusOr<std::unique_ptr<NetworkStages>> NetworkStages::Create(const Netwo
                                                                      Backend& backend) {
   Memory& memory = backend.memory();
   const bool trains = options.trains();
-  auto made = std::unique_ptr<NetworkStages>(new NetworkStages());
-  made->buffers_ = BuffersOf(plan, trains);
-  for (const int64_t width : made->buffers_.widths) {
-    TESSERA_ASSIGN_OR_RETURN(Buffer<float> buffer,
-                             Buffer<float>::Create(memory, options.batch_max * width));
-    made->memory_.push_back(std::move(buffer));
-  }
+  auto made =
+      std::unique_ptr<NetworkStages>(new NetworkStages(BuffersOf(plan, trains), options.batch_max));
+  TESSERA_ASSIGN_OR_RETURN(
+      made->memory_, Buffer<float>::Create(memory, options.batch_max * made->buffers_.floats));
   TESSERA_ASSIGN_OR_RETURN(made->sums_,
                            Buffer<LossSums>::Create(memory, trains ? kStepsBegunMax : 1));
   TESSERA_ASSIGN_OR_RETURN(

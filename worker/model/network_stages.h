@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -39,7 +40,9 @@ class NetworkStages {
 
   const NetworkBuffers& buffers() const { return buffers_; }
   // The address of one of them; null for kNetworkInput and kNoBuffer.
-  float* buffer(int i) const { return i < 0 ? nullptr : memory_[i].data(); }
+  float* buffer(int i) const { return i < 0 ? nullptr : memory_at(buffers_.offsets[i]); }
+  // What is so many floats of an example behind the beginning of their memory.
+  float* memory_at(int64_t floats) const { return memory_.data() + batch_max_ * floats; }
   // The addresses of `buffers`.
   std::vector<float*> AddressesOf(const std::vector<int>& buffers) const;
 
@@ -51,10 +54,12 @@ class NetworkStages {
   HostView<LossSums>& sums_view() { return sums_view_; }
 
  private:
-  NetworkStages() = default;
+  NetworkStages(NetworkBuffers buffers, int64_t batch_max)
+      : buffers_(std::move(buffers)), batch_max_(batch_max) {}
 
-  NetworkBuffers buffers_;
-  std::vector<Buffer<float>> memory_;  // by buffer
+  const NetworkBuffers buffers_;
+  const int64_t batch_max_;
+  Buffer<float> memory_;
   Buffer<StepNumbers> numbers_;
   Buffer<LossSums> sums_;
   HostView<LossSums> sums_view_;

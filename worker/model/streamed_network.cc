@@ -7,7 +7,11 @@
 #include "common/base/check.h"
 #include "common/layout/layers/layer_kinds.h"
 #include "worker/model/model_loss.h"
+#include "worker/model/network_arrays.h"
+#include "worker/model/network_evaluation.h"
+#include "worker/model/network_input.h"
 #include "worker/model/network_memory.h"
+#include "worker/model/network_stages.h"
 
 namespace tessera {
 namespace {
@@ -82,6 +86,28 @@ std::vector<StreamedNetwork::Node> StreamedNetwork::Calibrated(const std::vector
   return needed;
 }
 
+std::optional<NetworkPlan> StreamedNetwork::FrontOf(const NetworkPlan& plan) {
+  const auto linear =
+      std::find_if(plan.stages.begin(), plan.stages.end(),
+                   [](const StagePlan& stage) { return stage.kind->works_by_rows; });
+  if (linear == plan.stages.begin() || linear == plan.stages.end()) return std::nullopt;
+  absl::StatusOr<NetworkPlan> front = HalfOf(plan, {0, linear->layer});
+  if (!front.ok() || front->constants == 0) return std::nullopt;
+  front->part = ModelPart::kWhole;
+  return *std::move(front);
+}
+
+std::vector<StreamedNetwork::Node> StreamedNetwork::BehindFront(const std::vector<Node>& nodes) {
+  const auto first = std::find_if(nodes.begin(), nodes.end(),
+                                  [](const Node& node) { return node.linear != nullptr; });
+  std::vector<Node> behind(first, nodes.end());
+  const int before = static_cast<int>(first - nodes.begin());
+  for (Node& node : behind) {
+    for (int& read : node.reads) read = std::max(kNetworkInput, read - before);
+  }
+  return behind;
+}
+
 // A multiple of 16 where there are as many: kernels work on so many neurons at a time.
 int64_t StreamedNetwork::BlockRows(const Options& options, const Node& node, int64_t examples) {
   const int64_t wider = std::max(node.inputs, examples * node.places);
@@ -90,14 +116,12 @@ int64_t StreamedNetwork::BlockRows(const Options& options, const Node& node, int
 }
 
 int64_t StreamedNetwork::Sizes::floats() const {
-  int64_t values = 0;
-  for (const int64_t width : plan.widths) values += width;
-  return weights + sums + examples * values;
+  return weights + sums + examples * plan.places.floats;
 }
 
 StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Node>& nodes,
                                                 const Options& options, int64_t examples,
-                                                bool keeps_last) {
+                                                bool keeps_last, bool reads_examples) {
   Sizes sizes;
   sizes.examples = examples;
   std::vector<GraphNode> graph;
@@ -116,7 +140,8 @@ StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Node>& nodes,
     each.is_identity = stage.is_off_in_evaluation();
     each.in_place = stage.is_elementwise() || stage.kind->forward_in_place;
     copies_inputs =
-        copies_inputs || std::count(node.reads.begin(), node.reads.end(), kNetworkInput) > 0;
+        copies_inputs ||
+        (reads_examples && std::count(node.reads.begin(), node.reads.end(), kNetworkInput) > 0);
   }
   if (!keeps_last && !nodes.empty() && nodes.back().linear != nullptr) graph.back().width = 0;
   sizes.plan = PlanForward(graph, copies_inputs ? nodes.front().inputs : 0);
@@ -126,12 +151,24 @@ StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Node>& nodes,
 int64_t StreamedNetwork::MemoryNeeded(const NetworkPlan& plan, const Options& options,
                                       int64_t calibration_examples, int64_t score_examples) {
   const std::vector<Node> nodes = NodesOf(plan);
-  const int64_t calibrates =
-      SizesOf(Calibrated(nodes), options, calibration_examples, false).floats();
+  const std::vector<Node> calibrated = Calibrated(nodes);
+  int64_t calibrates = 0;
+  if (const std::optional<NetworkPlan> front = FrontOf(plan)) {
+    const NetworkMemory memory =
+        tessera::MemoryNeeded(*front, options.batch_max, Precision::kF32, calibration_examples);
+    const int64_t pieces = memory.evaluation_bytes + memory.evaluation_calibration_bytes;
+    const int64_t behind =
+        SizesOf(BehindFront(calibrated), options, calibration_examples, false, false).floats();
+    const int64_t outputs = calibration_examples * front->shape.widths.back();
+    calibrates = outputs * kFloatBytes + std::max(pieces, behind * kFloatBytes);
+  } else {
+    calibrates =
+        SizesOf(calibrated, options, calibration_examples, false, true).floats() * kFloatBytes;
+  }
   const int64_t examples = std::min(options.examples_max, score_examples);
-  const int64_t pass = std::max(calibrates, SizesOf(nodes, options, examples, true).floats());
+  const int64_t scores = SizesOf(nodes, options, examples, true, true).floats() * kFloatBytes;
   const int64_t kept = KeptFloats(plan, options.batch_max, /*trains=*/false);
-  return (HeldFloats(plan) + plan.constants + kept + pass) * kFloatBytes +
+  return (HeldFloats(plan) + plan.constants + kept) * kFloatBytes + std::max(calibrates, scores) +
          CalibrationSums(plan) * static_cast<int64_t>(sizeof(double)) +
          static_cast<int64_t>(sizeof(LossSums));
 }
@@ -207,23 +244,18 @@ const float* StreamedNetwork::Held(int parameter) const {
   return parameter < 0 ? nullptr : held_.data() + held_offsets_[parameter];
 }
 
-absl::StatusOr<StreamedNetwork::Buffers> StreamedNetwork::Allocate(const std::vector<Node>& nodes,
-                                                                   int64_t examples,
-                                                                   bool keeps_last) {
-  const Sizes sizes = SizesOf(nodes, options_, examples, keeps_last);
+absl::StatusOr<StreamedNetwork::Buffers> StreamedNetwork::Allocate(const Sizes& sizes) {
   Memory& memory = backend_.memory();
   Buffers buffers;
-  buffers.examples = examples;
+  buffers.examples = sizes.examples;
   buffers.plan = sizes.plan;
   TESSERA_ASSIGN_OR_RETURN(buffers.weights, Buffer<float>::Create(memory, sizes.weights));
   TESSERA_ASSIGN_OR_RETURN(buffers.weights_view,
                            HostView<float>::Create(memory, buffers.weights.data(), sizes.weights));
   TESSERA_ASSIGN_OR_RETURN(buffers.sums, Buffer<float>::Create(memory, sizes.sums));
-  for (const int64_t width : sizes.plan.widths) {
-    TESSERA_ASSIGN_OR_RETURN(Buffer<float> activations,
-                             Buffer<float>::Create(memory, examples * width));
-    buffers.activations.push_back(std::move(activations));
-  }
+  TESSERA_ASSIGN_OR_RETURN(
+      buffers.activations,
+      Buffer<float>::Create(memory, sizes.examples * sizes.plan.places.floats));
   return buffers;
 }
 
@@ -233,13 +265,69 @@ absl::StatusOr<std::vector<float>> StreamedNetwork::Calibrate(ExampleSource* exa
   if (count == 0) {
     return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
   }
-  const std::vector<Node> nodes = Calibrated(nodes_);
-  TESSERA_ASSIGN_OR_RETURN(Buffers buffers, Allocate(nodes, count, /*keeps_last=*/false));
-  TESSERA_RETURN_IF_ERROR(Run(nodes, {examples, 0, count, true, &buffers}).status());
+  std::vector<Node> nodes = Calibrated(nodes_);
+  Buffer<float> inputs;
+  const std::optional<NetworkPlan> front = FrontOf(plan_);
+  if (front.has_value()) {
+    TESSERA_ASSIGN_OR_RETURN(
+        inputs, Buffer<float>::Create(backend_.memory(), count * front->shape.widths.back()));
+    TESSERA_RETURN_IF_ERROR(CalibrateFront(examples, *front, inputs.data()));
+    nodes = BehindFront(nodes);
+  }
+  if (!nodes.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(Buffers buffers,
+                             Allocate(SizesOf(nodes, options_, count, /*keeps_last=*/false,
+                                              /*reads_examples=*/!front.has_value())));
+    TESSERA_RETURN_IF_ERROR(
+        Run(nodes, {examples, 0, count, true, &buffers, inputs.data()}).status());
+  }
   std::vector<float> constants(plan_.constants);
   backend_.memory().CopyOut(constants_.data(), constants_.bytes(), constants.data());
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return constants;
+}
+
+absl::Status StreamedNetwork::CalibrateFront(ExampleSource* examples, const NetworkPlan& front,
+                                             float* outputs) {
+  Memory& memory = backend_.memory();
+  NetworkOptions options;
+  options.batch_max = options_.batch_max;
+  options.evaluates_only = true;
+  NetworkInput input(front, model_.loss(), options, memory);
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkArrays> arrays,
+                           NetworkArrays::Create(front, options, memory));
+  for (size_t p = 0; p < front.shape.parameters.size(); ++p) {
+    const absl::Span<float> values = arrays->parameter(static_cast<int>(p));
+    std::copy_n(held_view_.data() + held_offsets_[p], values.size(), values.begin());
+  }
+  arrays->SendParameters();
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkStages> stages,
+                           NetworkStages::Create(front, options, *arrays, backend_));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkEvaluation> evaluation,
+                           NetworkEvaluation::Create(model_, front, options, input, *stages,
+                                                     /*steps=*/nullptr, backend_));
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<float> constants, evaluation->Calibrate(examples));
+  memory.CopyIn(constants.data(), front.constants * kFloatBytes, constants_.data());
+  const int64_t width = front.shape.widths.back();
+  const int64_t count = examples->count();
+  // Where the host cannot write to the device's memory.
+  std::vector<float> piece;
+  for (int64_t begin = 0; begin < count; begin += options_.batch_max) {
+    const int64_t rows = std::min(options_.batch_max, count - begin);
+    float* to = outputs + begin * width;
+    if (!memory.host_addressable()) {
+      piece.resize(rows * width);
+      to = piece.data();
+    }
+    const Batch batch = examples->Inputs(begin, rows);
+    TESSERA_RETURN_IF_ERROR(examples->status());
+    TESSERA_RETURN_IF_ERROR(
+        evaluation->Predict(batch, constants, {to, static_cast<size_t>(rows * width)}));
+    if (piece.empty()) continue;
+    memory.CopyIn(piece.data(), rows * width * kFloatBytes, outputs + begin * width);
+    TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Scores> StreamedNetwork::Score(ExampleSource* examples,
@@ -252,8 +340,9 @@ absl::StatusOr<Scores> StreamedNetwork::Score(ExampleSource* examples,
   const int64_t all = examples->count();
   const int64_t outputs = plan_.shape.outputs();
   const int64_t places = plan_.shape.places();
-  TESSERA_ASSIGN_OR_RETURN(
-      Buffers buffers, Allocate(nodes_, std::min(options_.examples_max, all), /*keeps_last=*/true));
+  TESSERA_ASSIGN_OR_RETURN(Buffers buffers,
+                           Allocate(SizesOf(nodes_, options_, std::min(options_.examples_max, all),
+                                            /*keeps_last=*/true, /*reads_examples=*/true)));
   Scores scores;
   for (int64_t begin = 0; begin < all; begin += options_.examples_max) {
     const int64_t count = std::min(options_.examples_max, all - begin);
@@ -284,8 +373,8 @@ absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Node>& nodes
     const Node& node = nodes[n];
     std::vector<const float*> x;
     for (const int read : node.reads) {
-      x.push_back(
-          buffers.at(read == kNetworkInput ? buffers.plan.input : buffers.plan.outputs[read]));
+      const int buffer = read == kNetworkInput ? buffers.plan.input : buffers.plan.outputs[read];
+      x.push_back(buffer == kNetworkInput ? pass.inputs : buffers.at(buffer));
     }
     float* const y = buffers.at(buffers.plan.outputs[n]);
     const bool keeps = !pass.calibrates || n + 1 < nodes.size();

@@ -7,12 +7,14 @@
 //     any other stage: as a network does
 //
 // Held are a block, the activations that are still to be read, the parameters that are vectors, and convolutions'
-// weights.
+// weights. Calibration goes through what is in front of the first linear layer, whose weights are held, in pieces of
+// the sample, as a network's does; behind it the whole sample goes from layer to layer, so that weights are read once.
 #ifndef TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 #define TESSERA_WORKER_MODEL_STREAMED_NETWORK_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -82,13 +84,14 @@ class StreamedNetwork {
   struct Buffers {
     Buffer<float> weights;
     HostView<float> weights_view;
-    Buffer<float> sums;  // [examples, places, neurons of a block]
-    // [examples, values], by buffer of `plan`.
-    std::vector<Buffer<float>> activations;
+    Buffer<float> sums;         // [examples, places, neurons of a block]
+    Buffer<float> activations;  // where the buffers of `plan` lie
     ForwardBuffers plan;
     int64_t examples = 0;  // that there is room for
     // The address of a buffer; null for the examples' own inputs.
-    float* at(int buffer) const { return buffer < 0 ? nullptr : activations[buffer].data(); }
+    float* at(int buffer) const {
+      return buffer < 0 ? nullptr : activations.data() + examples * plan.places.offsets[buffer];
+    }
   };
   // The floats that a pass works in.
   struct Sizes {
@@ -103,6 +106,8 @@ class StreamedNetwork {
     int64_t count = 0;
     bool calibrates = false;
     Buffers* buffers = nullptr;
+    // [count, values], what the nodes read in place of the examples' inputs; null: those.
+    const float* inputs = nullptr;
   };
 
   StreamedNetwork(const v1::Model& model, const Options& options, NetworkPlan plan,
@@ -110,12 +115,19 @@ class StreamedNetwork {
   static std::vector<Node> NodesOf(const NetworkPlan& plan);
   static int64_t BlockRows(const Options& options, const Node& node, int64_t examples);
   // Without keeps_last a linear layer at the end leaves nothing but the constants of what is behind it.
+  // `reads_examples`: what they read is the examples' inputs.
   static Sizes SizesOf(const std::vector<Node>& nodes, const Options& options, int64_t examples,
-                       bool keeps_last);
+                       bool keeps_last, bool reads_examples);
   // Nodes that calibration must go through: up to the last batch norm.
   static std::vector<Node> Calibrated(const std::vector<Node>& nodes);
-  absl::StatusOr<Buffers> Allocate(const std::vector<Node>& nodes, int64_t examples,
-                                   bool keeps_last);
+  // What is in front of the first linear layer, as a network of its own; none where nothing is calibrated there, or
+  // where layers behind it read more of it than its last output.
+  static std::optional<NetworkPlan> FrontOf(const NetworkPlan& plan);
+  // Those of `nodes` that are behind the front, which they read as their input.
+  static std::vector<Node> BehindFront(const std::vector<Node>& nodes);
+  // Writes the front's constants, and to `outputs` what its last layer makes of each example.
+  absl::Status CalibrateFront(ExampleSource* examples, const NetworkPlan& front, float* outputs);
+  absl::StatusOr<Buffers> Allocate(const Sizes& sizes);
   // Sends the pass's examples through `nodes`. Returns the last one's activations.
   absl::StatusOr<const float*> Run(const std::vector<Node>& nodes, const Pass& pass);
   // The examples through a linear layer and what works on its blocks. `x` is null for the examples' own inputs, `y`

@@ -109,8 +109,9 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
   const SubnetMemory single = within(false, bytes_max - held.batches);
   const bool as_few_readings = apart.streamed.examples_max >= single.streamed.examples_max;
   const SubnetMemory& blocks = apart.total() <= bytes_max && as_few_readings ? apart : single;
-  // Blocks send the whole sample of a calibration from layer to layer: with large images that takes more than the
-  // model. Where nothing at all is allowed for evaluations blocks are wanted whatever they take.
+  // Blocks send the whole sample of a calibration from one linear layer to the next, and the rows of a reading through
+  // all of the model: with large images that takes more than the model. Where nothing at all is allowed for evaluations
+  // blocks are wanted whatever they take.
   const bool blocks_are_worse =
       evaluation_max > 0 && at_once.total() <= std::min(bytes_max, blocks.total());
   return blocks_are_worse ? at_once : blocks;

@@ -79,10 +79,11 @@ TEST_CASE("every data file that is missing is named with its path", "[job_check]
 
 TEST_CASE("a missing directory is one error, not one for each file", "[job_check]") {
   const DataDirectory data;
-  CHECK(data.Errors({"data.directory=/nowhere"}) ==
-        "--set data.directory: got \"/nowhere\", want a directory with the data "
-        "(--set data.directory=DIR); fetch_data.sh gets public sets; /nowhere: No such file or "
-        "directory\n");
+  CHECK(
+      data.Errors({"data.directory=/nowhere"}) ==
+      "--set data.directory: got \"/nowhere\", want a directory with the data "
+      "(--set data.directory=DIR); fetch_data.sh --list names the sets that it gets; /nowhere: No "
+      "such file or directory\n");
   const std::string file = data.path + "/a.gz";
   CHECK_THAT(data.Errors({"data.directory=" + file}),
              Catch::EndsWith("; " + file + ": Not a directory\n"));

@@ -10,6 +10,8 @@
 #include "common/config/job_reader.h"
 #include "server/server_memory.h"
 #include "worker/data/load_datasets.h"
+#include "worker/model/network_memory.h"
+#include "worker/model/plan.h"
 #include "worker/worker_memory.h"
 
 namespace tessera {
@@ -108,6 +110,22 @@ TEST_CASE("a limit that a process would refuse to start with is a problem", "[do
                      PlanServerMemory(free.job, free.recipe, free.shape, 0, 1).Describe()));
   CHECK_THAT(none[1].what, Contains(absl::StrCat("but a worker needs ", worker, " = data ")));
   CHECK_THAT(none[1].advice, Contains("workers would end with 2"));
+}
+
+TEST_CASE("the memory of a residual network grows by what its plan says, for each row",
+          "[doctor][memory]") {
+  const auto of = [](int64_t batch) {
+    return Case({"model.input=[1, 8, 8]",
+                 "model.layers=[{conv2d: {channels: 8, kernel: 3, padding: 1}}, relu, {residual: "
+                 "{layers: [{conv2d: {channels: 8, kernel: 3, padding: 1}}, relu]}}, {linear: "
+                 "{units: 10}}]",
+                 "cluster.workers=1", absl::StrCat("train.batch_size=", batch)});
+  };
+  const Case small = of(256);
+  // Besides, a batch has the row's values, its label, and a target for each output.
+  const int64_t floats =
+      BuffersOf(*PlanOf(small.job.model()), /*trains=*/true).floats + 64 + 1 + 10;
+  CHECK(of(512).Worker() - small.Worker() == 256 * floats * static_cast<int64_t>(sizeof(float)));
 }
 
 TEST_CASE("workers on a GPU are left out", "[doctor][memory]") {

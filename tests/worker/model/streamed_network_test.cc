@@ -266,6 +266,20 @@ TEST_CASE("evaluation in blocks takes what MemoryNeeded says at most, and gives 
   CHECK(backend.counting.held == 0);
 }
 
+TEST_CASE("what is in front of the first linear layer is calibrated in pieces of the sample",
+          "[streamed][memory]") {
+  // Images of 12 x 12 with 16 channels become four numbers: the sample's alone grow with it.
+  const v1::Model model = ModelOf(
+      "1 12 12 conv:16:3:1:1 norm relu conv:16:3:1:1 norm relu conv:4:3:1:1 norm relu avg "
+      "linear:9 norm relu linear:3 softmax");
+  const StreamedNetwork::Options options = OptionsOf(1 << 20, 2 * kBatch);
+  const auto needed = [&](int64_t rows) {
+    return StreamedNetwork::MemoryNeeded(*PlanOf(model), options, rows, 50);
+  };
+  const int64_t floats = 4 + 9 + 9;
+  CHECK(needed(1 << 20) - kCalibrationStoreBytes < (1 << 20) * floats * 2 * 4);
+}
+
 TEST_CASE("what cannot be evaluated in blocks is a status", "[streamed]") {
   const auto backend = Cpu();
   const v1::Model model = ModelOf("10 linear:20 norm linear:3 softmax");

@@ -23,6 +23,8 @@ namespace {
 constexpr int kScansMax = 100;
 constexpr char kExifMark[] = "Exif\0";  // and the zero that ends it
 constexpr unsigned kMarkerBytesMax = 0xffff;
+// At the edges of what is decoded colours are interpolated as at the edge of a picture, which reaches one column far.
+constexpr int64_t kMargin = 2;
 
 // The library's decoder and where it goes when it fails. A failure is a jump over the library's own frames, so that no
 // object with a destructor may live between setjmp and the jump.
@@ -130,7 +132,8 @@ absl::StatusOr<PictureHeader> ReadJpegHeader(absl::Span<const uint8_t> file) {
   return header;
 }
 
-absl::Status DecodeJpeg(absl::Span<const uint8_t> file, int reduction, Picture* out) {
+absl::Status DecodeJpeg(absl::Span<const uint8_t> file, int reduction, const Rectangle& part,
+                        Picture* out) {
   TESSERA_CHECK(reduction == 1 || reduction == 2 || reduction == 4 || reduction == 8);
   Decoder decoder;
   Init(&decoder);
@@ -151,10 +154,30 @@ absl::Status DecodeJpeg(absl::Span<const uint8_t> file, int reduction, Picture* 
     throw;
   }
   jpeg_start_decompress(&jpeg);
-  while (jpeg.output_scanline < jpeg.output_height) {
-    JSAMPROW row = out->pixels.data() + jpeg.output_scanline * row_bytes;
-    jpeg_read_scanlines(&jpeg, &row, 1);
+  // A progressive file may leave coefficients open, which are then guessed from the blocks around.
+  const bool is_cut = !jpeg.progressive_mode;
+  const int64_t left = is_cut ? std::max(int64_t{0}, part.left - kMargin) : 0;
+  const int64_t right =
+      is_cut ? std::min(out->width, part.left + part.width + kMargin) : out->width;
+  const int64_t top = is_cut ? part.top : 0;
+  const int64_t bottom = is_cut ? part.top + part.height : out->height;
+  TESSERA_CHECK(top >= 0 && top < bottom && bottom <= out->height && left < right);
+  auto first = static_cast<JDIMENSION>(left), width = static_cast<JDIMENSION>(right - left);
+  if (right - left < out->width) jpeg_crop_scanline(&jpeg, &first, &width);
+  if (top > 0) jpeg_skip_scanlines(&jpeg, static_cast<JDIMENSION>(top));
+  const auto read_until = [&](int64_t end) {
+    while (jpeg.output_scanline < end) {
+      JSAMPROW row =
+          out->pixels.data() + jpeg.output_scanline * row_bytes + first * Picture::kChannels;
+      jpeg_read_scanlines(&jpeg, &row, 1);
+    }
+  };
+  read_until(bottom);
+  // Where the last row is skipped, too, the library leaves the rest of the file unread.
+  if (bottom + 1 < out->height) {
+    jpeg_skip_scanlines(&jpeg, static_cast<JDIMENSION>(out->height - 1 - bottom));
   }
+  read_until(out->height);
   jpeg_finish_decompress(&jpeg);
   jpeg_destroy_decompress(&jpeg);
   return absl::OkStatus();

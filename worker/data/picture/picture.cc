@@ -86,9 +86,22 @@ absl::StatusOr<PictureHeader> ReadPictureHeader(absl::Span<const uint8_t> file) 
 }
 
 absl::Status DecodePicture(absl::Span<const uint8_t> file, const PictureHeader& header,
-                           int reduction, Picture* out) try {
+                           int reduction, Picture* out) {
+  const Rectangle whole = {0, 0, ReducedSide(header.height, reduction),
+                           ReducedSide(header.width, reduction)};
+  return DecodePicture(file, header, reduction, whole, out);
+}
+
+absl::Status DecodePicture(absl::Span<const uint8_t> file, const PictureHeader& header,
+                           int reduction, const Rectangle& part, Picture* out) try {
   if (header.format == PictureHeader::Format::kJpeg) {
-    TESSERA_RETURN_IF_ERROR(DecodeJpeg(file, reduction, out));
+    // A picture that is turned is decoded whole.
+    Rectangle lying = part;
+    if (header.orientation != 1) {
+      lying = {0, 0, ReducedSide(header.height, reduction), ReducedSide(header.width, reduction)};
+      if (TurnsSides(header.orientation)) std::swap(lying.height, lying.width);
+    }
+    TESSERA_RETURN_IF_ERROR(DecodeJpeg(file, reduction, lying, out));
   } else {
     TESSERA_CHECK(reduction == 1);
     TESSERA_RETURN_IF_ERROR(DecodePng(file, out));

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/data/picture/pixels.h"
+#include "worker/data/rectangle.h"
 
 namespace tessera {
 
@@ -29,8 +30,17 @@ absl::StatusOr<PictureHeader> ReadPictureHeader(absl::Span<const uint8_t> file);
 // and rounded up, which is much faster than to decode it whole; a PNG has none but 1. `out` keeps its capacity.
 //   kInvalidArgument    the file is corrupt, or cut off
 //   kResourceExhausted  no memory
+// With a `part`, in pixels of the upright reduced picture, the pixels outside of it may be anything. Whether a file
+// decodes does not depend on it.
 absl::Status DecodePicture(absl::Span<const uint8_t> file, const PictureHeader& header,
                            int reduction, Picture* out);
+absl::Status DecodePicture(absl::Span<const uint8_t> file, const PictureHeader& header,
+                           int reduction, const Rectangle& part, Picture* out);
+
+// A height or width of a picture that is decoded at a reduced size.
+inline int64_t ReducedSide(int64_t side, int reduction) {
+  return (side + reduction - 1) / reduction;
+}
 
 // The brightness of each pixel as ITU-R 601-2 has it, in Pillow's rounding: (19595 R + 38470 G + 7471 B + 2^15) / 2^16.
 void GreyOf(const Picture& picture, std::vector<uint8_t>* out);

@@ -4,6 +4,7 @@
 
 #include <csetjmp>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -15,7 +16,8 @@ namespace tessera {
 namespace {
 
 constexpr uint8_t kSignature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-// The most bytes of one chunk that is no picture's data, such as a colour profile.
+// The most bytes of one chunk that is no picture's data, such as a colour profile, and of anything that the library
+// allocates, of which rows of the widest picture are the largest.
 constexpr png_alloc_size_t kChunkBytesMax = png_alloc_size_t{8} << 20;
 // Chunks that are kept, of text and the like.
 constexpr png_uint_32 kChunksMax = 1000;
@@ -47,9 +49,17 @@ void ReadBytes(png_structp png, png_bytep out, size_t count) {
   decoder->left -= count;
 }
 
+// A chunk that claims more than its limit is only warned of by the library, which then asks for as much memory.
+void* Allocate(png_structp, png_alloc_size_t bytes) {
+  return bytes > kChunkBytesMax ? nullptr : std::malloc(bytes);
+}
+
+void Free(png_structp, void* memory) { std::free(memory); }
+
 // To be called behind setjmp(decoder->failed). Reads all that stands before the pixels.
 void Begin(Decoder* decoder) {
-  decoder->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, decoder, Fail, Ignore);
+  decoder->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, decoder, Fail, Ignore, nullptr,
+                                          Allocate, Free);
   if (decoder->png == nullptr) {
     std::snprintf(decoder->message, sizeof decoder->message, "no memory for a decoder");
     std::longjmp(decoder->failed, 1);
