@@ -20,6 +20,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
   Listener::Options listener;
   listener.address = options.address;
   listener.connections_per_host_max = options.connections_per_host_max;
+  listener.is_tls = CurrentSecurity().serves_tls();
   std::unique_ptr<GrpcServer> result(new GrpcServer);
   TESSERA_ASSIGN_OR_RETURN(result->listener_, Listener::Bind(listener));
   static std::once_flag plugins;

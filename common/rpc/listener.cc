@@ -21,6 +21,7 @@
 #include "common/base/host_port.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
+#include "common/rpc/port_gate.h"
 
 namespace tessera {
 namespace {
@@ -29,12 +30,23 @@ namespace {
 constexpr int kPauseMs = 100;
 // Connections of one address that are taken before the others, and the end, have their turn.
 constexpr int kTakenPerTurn = 64;
+// How often it is looked whether a connection that waits has its turn.
+constexpr int kTurnMs = 10;
+// Hosts whose pace is known; beyond it those that have been quiet are forgotten, and then all.
+constexpr size_t kPacesMax = 4096;
 constexpr absl::Duration kLogInterval = absl::Seconds(1);
 
 // What a file is, whatever number it has; 0: no such descriptor.
 uint64_t InodeOf(int fd) {
   struct stat about;
   return fstat(fd, &about) == 0 ? about.st_ino : 0;
+}
+
+// Whether the other side has closed a connection that nobody has read from.
+bool IsOver(int fd) {
+  char byte = 0;
+  const ssize_t size = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 // The port that the system gave where 0 was asked for.
@@ -105,6 +117,8 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const Options& options)
   }
   std::unique_ptr<Listener> listener(new Listener);
   listener->connections_per_host_max_ = options.connections_per_host_max;
+  listener->new_per_host_per_second_ = options.new_per_host_per_second;
+  listener->is_tls_ = options.is_tls;
   listener->address_ = options.address;  // For messages, until there is a port.
   TESSERA_RETURN_IF_ERROR(listener->Open(where->host, where->port));
   listener->address_ = HostPort{where->host, listener->port_}.ToString();
@@ -180,6 +194,11 @@ Listener::~Listener() {
 }
 
 void Listener::Start(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor) {
+  if (!GateIsInForce()) {
+    Log(LogLevel::kWarning,
+        "listener: frames are not looked at, as gRPC does not read and write by the gate; want "
+        "programs that are linked with gRPC");
+  }
   acceptor_ = std::move(acceptor);
   thread_ = std::thread([this] { Run(); });
 }
@@ -191,19 +210,21 @@ void Listener::Stop() {
     thread_.join();
   }
   for (const int fd : std::exchange(sockets_, {})) close(fd);
+  for (const Waiting& one : std::exchange(waiting_, {})) close(one.connection.fd);
 }
 
 void Listener::Run() {
-  std::vector<pollfd> waiting;
-  for (const int fd : sockets_) waiting.push_back({fd, POLLIN, 0});
-  waiting.push_back({wake_, POLLIN, 0});
+  std::vector<pollfd> polled;
+  for (const int fd : sockets_) polled.push_back({fd, POLLIN, 0});
+  polled.push_back({wake_, POLLIN, 0});
   while (true) {
-    const int ready = poll(waiting.data(), waiting.size(), -1);
+    const int ready = poll(polled.data(), polled.size(), waiting_.empty() ? -1 : kTurnMs);
     TESSERA_CHECK(ready >= 0 || errno == EINTR);
-    if (waiting.back().revents != 0) return;
+    if (polled.back().revents != 0) return;
     has_swept_ = false;
-    for (size_t i = 0; ready > 0 && i + 1 < waiting.size(); ++i) {
-      if (waiting[i].revents == 0 || Accept(waiting[i].fd)) continue;
+    HandOverWaiting();
+    for (size_t i = 0; ready > 0 && i + 1 < polled.size(); ++i) {
+      if (polled[i].revents == 0 || Accept(polled[i].fd)) continue;
       // The listener pauses here: the connection waits in the queue, and would be reported again at once.
       pollfd stop{wake_, POLLIN, 0};
       poll(&stop, 1, kPauseMs);
@@ -236,12 +257,59 @@ bool Listener::Accept(int listening) {
     }
     open_.push_back({fd, InodeOf(fd), host});
     ++by_host_[host];
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.listener_fd = listening;
-    connection.fd = fd;
-    acceptor_->HandleNewConnection(&connection);
+    const bool is_waiting =
+        std::any_of(waiting_.begin(), waiting_.end(),
+                    [&host](const Waiting& one) { return one.connection.host == host; });
+    if (!is_waiting && TakeTurn(host)) {
+      HandOver(open_.back(), listening);
+    } else {
+      waiting_.push_back({open_.back(), listening});
+    }
   }
   return true;  // What waits is reported again at once.
+}
+
+void Listener::HandOver(const Connection& connection, int listening) {
+  WatchConnection(connection.fd, connection.host, is_tls_);
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters given;
+  given.listener_fd = listening;
+  given.fd = connection.fd;
+  acceptor_->HandleNewConnection(&given);
+}
+
+void Listener::HandOverWaiting() {
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const Connection& connection = it->connection;
+    if (IsOver(connection.fd)) {
+      close(connection.fd);
+    } else if (TakeTurn(connection.host)) {
+      HandOver(connection, it->listening);
+    } else {
+      ++it;
+      continue;
+    }
+    it = waiting_.erase(it);
+  }
+}
+
+bool Listener::TakeTurn(const std::string& host) {
+  const absl::Time now = SteadyNow();
+  const double most = connections_per_host_max_;
+  const auto left = [&](const Pace& pace) {
+    return std::min(
+        most, pace.left + absl::ToDoubleSeconds(now - pace.refilled) * new_per_host_per_second_);
+  };
+  if (paces_.size() >= kPacesMax && paces_.count(host) == 0) {
+    for (auto it = paces_.begin(); it != paces_.end();) {
+      it = left(it->second) >= most ? paces_.erase(it) : std::next(it);
+    }
+    if (paces_.size() >= kPacesMax) paces_.clear();
+  }
+  Pace& pace = paces_.try_emplace(host, Pace{most, now}).first->second;
+  pace = {left(pace), now};
+  if (pace.left < 1) return false;
+  pace.left -= 1;
+  return true;
 }
 
 bool Listener::IsTooMany(const std::string& host) {
@@ -265,6 +333,13 @@ bool Listener::IsTooMany(const std::string& host) {
 
 void Listener::Sweep() {
   by_host_.clear();
+  waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(),
+                                [](const Waiting& one) {
+                                  if (!IsOver(one.connection.fd)) return false;
+                                  close(one.connection.fd);
+                                  return true;
+                                }),
+                 waiting_.end());
   open_.erase(std::remove_if(open_.begin(), open_.end(),
                              [](const Connection& c) { return InodeOf(c.fd) != c.inode; }),
               open_.end());

@@ -1,8 +1,11 @@
-// Takes connections from a port and hands them to gRPC: so many of one host, and none while the process has
+// Takes connections from a port and hands them to gRPC: so many of one host, at a pace, and none while the process has
 // no file descriptors to spare.
 //
 // gRPC's own listener knows no limits, and stops for good at the first connection for which there is no
 // descriptor: whoever opens a thousand connections and holds them would shut out everybody else.
+//
+// New connections of one host wait for their turn, as each may cost gRPC a TLS handshake before it is known whose it
+// is. What goes by on a connection is looked at (port_gate.h).
 //
 // A connection that is too many is closed at once; its host is in the log, at most once a second. One that
 // gRPC has closed is noticed when another comes for which there is no room: its descriptor is free, or another
@@ -12,6 +15,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -37,6 +41,10 @@ class Listener {
     std::string address;
     // Connections of one host, at least 1.
     int connections_per_host_max = 1;
+    // New connections of one host that gRPC gets each second; after a pause it gets as many as there may be at once.
+    double new_per_host_per_second = 32;
+    // Whether connections begin with a TLS handshake.
+    bool is_tls = false;
   };
 
   //   kInvalidArgument     the address is none, or its host is not known
@@ -64,18 +72,37 @@ class Listener {
     std::string host;
   };
 
+  // A connection whose host has to wait before it has another one.
+  struct Waiting {
+    Connection connection;
+    int listening = -1;
+  };
+  // New connections that a host may have by now.
+  struct Pace {
+    double left = 0;
+    absl::Time refilled;
+  };
+
   Listener() = default;
   absl::Status Open(const std::string& host, int port);
   void Run();
-  // Takes the connections that wait, but for those that are too many for one turn. False: no descriptors are left.
+  // Takes the connections that are in the system's queue, but for those that are too many for one turn. False: no
+  // descriptors are left.
   bool Accept(int listening);
   // Forgets those that gRPC has closed: a look at each that is open, and therefore once a turn.
   void Sweep();
   bool IsTooMany(const std::string& host);
+  // Whether it is the host's turn to have another connection, which it then has.
+  bool TakeTurn(const std::string& host);
+  void HandOver(const Connection& connection, int listening);
+  // Hands over those that have waited long enough, in the order in which they came.
+  void HandOverWaiting();
 
   std::string address_;
   int port_ = 0;
   int connections_per_host_max_ = 1;
+  double new_per_host_per_second_ = 0;
+  bool is_tls_ = false;
   int connections_max_ = 1;
   std::vector<int> sockets_;
   int wake_ = -1;  // an eventfd: Stop
@@ -83,7 +110,9 @@ class Listener {
   // The thread's.
   std::vector<Connection> open_;
   std::unordered_map<std::string, int> by_host_;  // of open_
-  bool has_swept_ = false;                        // in this turn
+  std::deque<Waiting> waiting_;                   // each is in open_, too
+  std::unordered_map<std::string, Pace> paces_;
+  bool has_swept_ = false;  // in this turn
   absl::Time next_log_;
   std::atomic<uint64_t> refused_{0};
   std::thread thread_;

@@ -309,6 +309,12 @@ def lost(status):
     return int(status["members_lost"])
 
 
+def memory(process):
+    """The bytes of main memory that a process takes."""
+    with open("/proc/%d/status" % process.pid) as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) << 10
+
+
 def children_of(pid):
     """pid -> command line, of the direct children."""
     children = {}

@@ -4,29 +4,12 @@ import socket
 import struct
 import unittest
 
-from cluster import Cluster, Test, await_true, digits
+from attacks import DATA, END_STREAM, PREFACE, SETTINGS, begin_call, frame
+from cluster import Cluster, Test, await_true, digits, memory
 
 ENDLESS = 1000000
 CONNECTIONS = 36
 STREAMS = 30  # of each connection
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, SETTINGS = 0, 1, 4
-END_STREAM, END_HEADERS = 1, 4
-
-
-def frame(kind, flags, stream, payload):
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
-
-
-def field(name, value):
-    """A header, in the form that needs no tables."""
-    return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
-
-
-def begin_call(stream, method):
-    fields = field(b":method", b"POST") + field(b":scheme", b"http") + field(b":path", method) + \
-        field(b":authority", b"x") + field(b"content-type", b"application/grpc") + field(b"te", b"trailers")
-    return frame(HEADERS, END_HEADERS, stream, fields)
 
 
 def half_a_message(stream):
@@ -62,11 +45,6 @@ def unread(address, method):
         return stranger
     except OSError:
         return None
-
-
-def memory(process):
-    with open("/proc/%d/status" % process.pid) as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) << 10
 
 
 def connections(process):

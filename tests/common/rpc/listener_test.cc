@@ -119,6 +119,51 @@ TEST_CASE("of one host's connections those beyond the limit are closed, and the 
   CHECK(served.server->connections_refused() == 3);
 }
 
+// Every connection that is taken makes another, which waits by the time that the first was handed over.
+class Flood final : public grpc::experimental::ExternalConnectionAcceptor {
+ public:
+  Flood(int port, std::atomic<int>* taken, const std::atomic<bool>* over)
+      : port_(port), taken_(taken), over_(over) {}
+  void HandleNewConnection(NewConnectionParameters* connection) override {
+    close(connection->fd);
+    ++*taken_;
+    if (*over_) return;
+    const int another = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    // It is reset as it is closed: its port would otherwise not be free for long, and there are only so many.
+    const linger reset{1, 0};
+    setsockopt(another, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    ConnectTo(port_, another);
+    close(another);
+  }
+
+ private:
+  const int port_;
+  std::atomic<int>* const taken_;
+  const std::atomic<bool>* const over_;
+};
+
+// Each connection could cost a handshake.
+TEST_CASE("new connections of one host wait for their turn", "[listener]") {
+  Listener::Options options{"127.0.0.1:0", kMost};
+  options.new_per_host_per_second = 20;
+  auto listener = Listener::Bind(options);
+  REQUIRE(listener.ok());
+  std::atomic<int> taken{0};
+  const std::atomic<bool> over{true};
+  (*listener)->Start(std::make_unique<Flood>((*listener)->port(), &taken, &over));
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<Silent> silent;
+  for (int i = 0; i < 3 * kMost; ++i) {
+    silent.emplace_back((*listener)->port());
+    bool closed = false;
+    REQUIRE(silent.back().Hears(&closed));
+  }
+  CHECK(taken == 3 * kMost);
+  // As many as there may be at once come without a pause.
+  CHECK(std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(2 * kMost * 50 - 60));
+  (*listener)->Stop();
+}
+
 TEST_CASE("a connection that has ended makes room for another", "[listener]") {
   Served served;
   for (int round = 0; round < 5 * kMost; ++round) {
@@ -171,29 +216,6 @@ TEST_CASE("a server that had no file descriptors left takes connections again on
   CHECK_FALSE(taken);
   CHECK(served.Serves());
 }
-
-// Every connection that is taken makes another, which waits by the time that the first was handed over.
-class Flood final : public grpc::experimental::ExternalConnectionAcceptor {
- public:
-  Flood(int port, std::atomic<int>* taken, const std::atomic<bool>* over)
-      : port_(port), taken_(taken), over_(over) {}
-  void HandleNewConnection(NewConnectionParameters* connection) override {
-    close(connection->fd);
-    ++*taken_;
-    if (*over_) return;
-    const int another = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    // It is reset as it is closed: its port would otherwise not be free for long, and there are only so many.
-    const linger reset{1, 0};
-    setsockopt(another, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    ConnectTo(port_, another);
-    close(another);
-  }
-
- private:
-  const int port_;
-  std::atomic<int>* const taken_;
-  const std::atomic<bool>* const over_;
-};
 
 TEST_CASE("whoever connects without a pause does not keep a listener from stopping", "[listener]") {
   auto listener = Listener::Bind({"127.0.0.1:0", 1 << 20});
