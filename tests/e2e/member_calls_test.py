@@ -4,7 +4,7 @@ A member of a real job makes calls that a worker makes, in any order, with numbe
 off, and ends without a word. The job's other worker trains on. Sequences are drawn from a seed, which a failure names:
 
     bazel run //tests/e2e:member_calls_test                                    # the short form
-    TESSERA_MEMBER_SEEDS=1:1000 bazel run //tests/e2e:member_calls_test        # seeds 1 to 1000 of each method
+    bazel test //tests/e2e:member_calls_test --test_env=TESSERA_MEMBER_SEEDS=1:1000   # seeds 1 to 1000 of each method
 """
 import os
 import random

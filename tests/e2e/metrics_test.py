@@ -162,8 +162,8 @@ class Metrics(Test):
                        and 'tessera_member_step{rank="1"}' in scrape(address), explain=cluster.logs)
         examples = 'tessera_member_examples_total{rank="1"}'
         # It tells with its lease what it has done.
-        await_true("worker 1 has trained on more", lambda: scrape(address)[examples] > before[examples],
-                   explain=cluster.logs)
+        await_true("worker 1 has trained on more", lambda: scrape(address)[examples] > before[examples] and
+                   'tessera_member_train_loss{rank="1"}' in scrape(address), explain=cluster.logs)
         after = scrape(address)
         # What a state or a speed has a series for may differ, the ranks may not.
         ranks = [{sample for sample in samples if "rank=" in sample and "steps_per_second" not in sample}
