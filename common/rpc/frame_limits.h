@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-// So many a second, and so many at once after a pause.
+// How often a kind of frame may come: `per_second` in the long run, and `at_once` of them behind a pause.
 struct FramePace {
   double per_second = 0;
   double at_once = 0;
