@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/rpc/own_name.h"
 #include "common/rpc/security.h"
+#include "worker/rpc/layer_exchange.h"
 
 namespace tessera {
 namespace {
@@ -39,7 +40,7 @@ absl::StatusOr<std::string> AddressOf(const WorkerOptions& options, const Prepar
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LayerExchange>> OpenLayerDoor(const WorkerOptions& options,
+absl::StatusOr<std::unique_ptr<LayerPartners>> OpenLayerDoor(const WorkerOptions& options,
                                                              const PreparedWorker& worker) {
   if (!worker.recipe.split) {
     if (!options.listen.empty()) {

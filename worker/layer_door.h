@@ -5,15 +5,15 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "worker/layer_partners.h"
 #include "worker/prepared_worker.h"
-#include "worker/rpc/layer_exchange.h"
 #include "worker/worker_options.h"
 
 namespace tessera {
 
 // nullptr where no other worker calls this one; where it was told an address nevertheless, it logs that.
 //   kInvalidArgument  others could not call the address, or anybody could
-absl::StatusOr<std::unique_ptr<LayerExchange>> OpenLayerDoor(const WorkerOptions& options,
+absl::StatusOr<std::unique_ptr<LayerPartners>> OpenLayerDoor(const WorkerOptions& options,
                                                              const PreparedWorker& worker);
 
 }  // namespace tessera

@@ -39,12 +39,18 @@ absl::StatusOr<std::unique_ptr<PreparedWorker>> PreparedWorker::Create(const Wor
         "--coordinator: not given, and cluster.servers is only a count; list the servers' "
         "host:port there, or use `tessera run`");
   }
+  // A caller's own model computes where it will; the exchange is the CPU's.
+  const bool is_own = options.own_model != nullptr;
   TESSERA_ASSIGN_OR_RETURN(worker->backend,
-                           options.make_backend(job.cluster().device(), job.cluster().threads(),
-                                                {job.cluster().cudnn()}));
-  TESSERA_RETURN_IF_ERROR(worker->CheckPrecision());
-  TESSERA_RETURN_IF_ERROR(worker->LoadData());
-  TESSERA_RETURN_IF_ERROR(worker->CheckMemory());
+                           options.make_backend(is_own ? "cpu" : job.cluster().device(),
+                                                job.cluster().threads(), {job.cluster().cudnn()}));
+  if (!is_own) TESSERA_RETURN_IF_ERROR(worker->CheckPrecision());
+  if (job.has_data()) {
+    TESSERA_RETURN_IF_ERROR(worker->LoadData());
+  } else {
+    worker->data = std::make_unique<Datasets>(NoRows());
+  }
+  if (!is_own) TESSERA_RETURN_IF_ERROR(worker->CheckMemory());
   return worker;
 }
 

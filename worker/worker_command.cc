@@ -20,6 +20,7 @@
 #include "common/config/job_reader.h"
 #include "common/rpc/rpc_needs.h"
 #include "common/rpc/transport.h"
+#include "worker/layer_door.h"
 #include "worker/worker_needs.h"
 #include "worker/worker_process.h"
 
@@ -88,6 +89,7 @@ int Run(const WorkerOptions& options) {
 }  // namespace
 
 int WorkerCommand(int argc, char** argv, WorkerOptions options) {
+  options.open_layers = OpenLayerDoor;
   CLI::App app("Computes for one job.", "tessera-worker");
   app.set_version_flag("--version", std::string("tessera-worker ") + kVersion);
   app.add_option("--job", options.job_path, "the job file")->required();

@@ -19,6 +19,7 @@
 #include "common/metrics/process_memory.h"
 #include "worker/exchange/device_sides.h"
 #include "worker/moved_shards.h"
+#include "worker/own_model.h"
 #include "worker/rejoin.h"
 #include "worker/replica/batch_rows.h"
 #include "worker/replica/make_replica.h"
@@ -64,6 +65,7 @@ absl::Status WorkerMembership::Join() {
     control.rank = Rank(admission_.rank());
     control.continues = MemberId(admission_.member());
   }
+  OwnModel* const own_model = options_.own_model;
   control.description = ProcessDescription();
   if (layers_ != nullptr) control.own_address = layers_->address();
   control.rows = worker_.data->train.rows();
@@ -76,9 +78,11 @@ absl::Status WorkerMembership::Join() {
     joining_ = coordinator_.get();
     if (asked_to_leave_) joining_->Cancel();
   }
-  absl::StatusOr<v1::JoinReply> joined = coordinator_->Join([](absl::string_view waiting_for) {
-    Log(LogLevel::kInfo, absl::StrCat("worker: waiting for ", waiting_for));
-  });
+  absl::StatusOr<v1::JoinReply> joined =
+      coordinator_->Join([own_model](absl::string_view waiting_for) {
+        Log(LogLevel::kInfo, absl::StrCat("worker: waiting for ", waiting_for));
+        if (own_model != nullptr) own_model->WaitsFor(waiting_for);
+      });
   bool leaves = false;
   {
     absl::MutexLock lock(&mutex_);
@@ -154,9 +158,14 @@ absl::Status WorkerMembership::Connect() {
 }
 
 absl::Status WorkerMembership::MakeLearner() {
+  if (options_.own_model != nullptr) {
+    auto learner = options_.own_model->MakeLearner(worker_, admission_);
+    if (learner.ok()) learner_ = *std::move(learner);
+    return learner.status();
+  }
   LayerEnds ends;
   if (layers_ != nullptr) {
-    LayerExchange::Life life;
+    LayerPartners::Life life;
     life.member = MemberId(admission_.member());
     life.rank = Rank(admission_.rank());
     life.workers = admission_.worker_list();
@@ -198,16 +207,22 @@ absl::Status WorkerMembership::MakeSaver() {
         resume.from_restore() ? checkpoint.restore() : checkpoint.directory(), resume.step());
     saver.restored_sum = resume.manifest_sum();
     saver.goes_back = !resume.from_restore();
-    TESSERA_RETURN_IF_ERROR(worker_.CheckFacts(saver.restored, admission_));
+    if (worker_.job.has_data()) {
+      TESSERA_RETURN_IF_ERROR(worker_.CheckFacts(saver.restored, admission_));
+    }
   }
   saver_ = std::make_unique<WorkerSaver>(std::move(saver));
   return absl::OkStatus();
 }
 
 absl::Status WorkerMembership::Run() {
+  if (options_.own_model != nullptr) options_.own_model->BeginMembership();
   TESSERA_RETURN_IF_ERROR(Join());
   TESSERA_RETURN_IF_ERROR(Connect());
-  TESSERA_RETURN_IF_ERROR(MakeLearner());
+  if (const absl::Status made = MakeLearner(); !made.ok()) {
+    absl::MutexLock lock(&mutex_);
+    return lost_.ok() ? made : lost_;
+  }
   if (worker_.has_checkpoints() || admission_.resume().from_restore()) {
     TESSERA_RETURN_IF_ERROR(MakeSaver());
   }
@@ -235,7 +250,10 @@ absl::Status WorkerMembership::Run() {
   loop_over_.Notify();
   absl::MutexLock lock(&mutex_);
   // What ended the calls says more than that they were cancelled.
-  return lost_.ok() ? status : lost_;
+  if (!lost_.ok()) return lost_;
+  // A caller's minibatch is given up where the worker is asked to leave: the loop need not come to an exchange.
+  const bool has_left = asked_to_leave_ && options_.own_model != nullptr;
+  return has_left && absl::IsCancelled(status) ? absl::OkStatus() : status;
 }
 
 bool WorkerMembership::MayRejoin(const absl::Status& status) {
@@ -282,7 +300,11 @@ absl::Status WorkerMembership::Leave(absl::Status status, bool is_wanted) {
   if (!is_training()) {
     // Those who hear of the end need not wait for the worker's lease.
     const bool has_left = is_wanted && absl::IsCancelled(status);
-    if (admission_.admitted() && !has_left) coordinator_->Withdraw(ToUtf8(status.message()));
+    // One that was told to leave while it was joining has withdrawn; a model of the caller's may be told later.
+    const bool has_withdrawn = has_left && options_.own_model == nullptr;
+    if (admission_.admitted() && !has_withdrawn) {
+      coordinator_->Withdraw(has_left ? "" : ToUtf8(status.message()));
+    }
     return status;
   }
   if (absl::IsFailedPrecondition(status)) {
@@ -306,13 +328,18 @@ void WorkerMembership::AskToLeave() {
   asked_to_leave_ = true;
   if (joining_ != nullptr) joining_->Cancel();
   if (loop_ != nullptr) loop_->Stop();
+  if (options_.own_model != nullptr)
+    options_.own_model->Cancel(absl::CancelledError("it has left"));
 }
+
+void WorkerMembership::Abandon(absl::Status why) { OnLost(std::move(why)); }
 
 v1::WorkerReport WorkerMembership::Report() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   v1::WorkerReport report = ReportOf(*loop_);
   report.set_rank(admission_.rank());
   report.set_peak_rss_bytes(ReadProcessMemory().peak_rss_bytes);
-  report.set_backend(worker_.backend->description());
+  report.set_backend(options_.own_model != nullptr ? options_.own_model->description()
+                                                   : worker_.backend->description());
   report.set_cpu(CpuName());
   report.set_version(kVersion);
   report.set_gpu(worker_.backend->gpu());
@@ -326,11 +353,13 @@ void WorkerMembership::OnLost(absl::Status why) {
   if (loop_ != nullptr) loop_->Abandon();
   if (servers_ != nullptr) servers_->Cancel();
   if (layers_ != nullptr) layers_->Cancel();
+  if (options_.own_model != nullptr) options_.own_model->Cancel(lost_);
 }
 
 // Called once this worker is no member any more, on the thread that renewed its lease.
 void WorkerMembership::EndStalled() {
-  if (!is_training()) return;
+  // The process of a caller's model is the caller's, whose next call hears of it.
+  if (!is_training() || options_.own_model != nullptr) return;
   const absl::Duration patience = std::max(kLoopPatience, LeaseOf(admission_));
   if (loop_over_.WaitFor(patience)) return;
   std::string why;

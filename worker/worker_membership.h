@@ -13,9 +13,9 @@
 #include "common/etcd/coordinator_key.h"
 #include "proto/coordinator.pb.h"
 #include "worker/checkpoint/worker_saver.h"
+#include "worker/layer_partners.h"
 #include "worker/prepared_worker.h"
 #include "worker/rpc/coordinator_client.h"
-#include "worker/rpc/layer_exchange.h"
 #include "worker/rpc/parameter_client_grpc.h"
 #include "worker/rpc/remote_coordination.h"
 #include "worker/train/learner.h"
@@ -29,7 +29,7 @@ class WorkerMembership {
  public:
   // `before`: the worker's admission to the membership before this one; not admitted where there was none. `work`: what
   // it did then. `layers` and `finder` may be nullptr. All but those two outlive it.
-  WorkerMembership(const WorkerOptions* options, PreparedWorker* worker, LayerExchange* layers,
+  WorkerMembership(const WorkerOptions* options, PreparedWorker* worker, LayerPartners* layers,
                    CoordinatorFinder* finder, v1::JoinReply before, std::optional<LifeBefore> work)
       : options_(*options),
         worker_(*worker),
@@ -50,6 +50,8 @@ class WorkerMembership {
 
   // Any thread: the worker leaves after its exchange, or before it has joined.
   void AskToLeave();
+  // Any thread: the worker ends without another exchange, and Run returns `why`.
+  void Abandon(absl::Status why);
   // Any thread: it has a train loop.
   bool is_training() const {
     absl::MutexLock lock(&mutex_);
@@ -74,7 +76,7 @@ class WorkerMembership {
 
   const WorkerOptions& options_;
   PreparedWorker& worker_;
-  LayerExchange* const layers_;
+  LayerPartners* const layers_;
   CoordinatorFinder* const finder_;
   const std::optional<LifeBefore> before_;
   v1::JoinReply admission_;

@@ -14,6 +14,10 @@
 
 namespace tessera {
 
+class LayerPartners;
+class OwnModel;
+struct PreparedWorker;
+
 struct WorkerOptions {
   std::string job_path;
   // "a.b=v", as given by --set.
@@ -28,6 +32,14 @@ struct WorkerOptions {
   std::function<absl::StatusOr<std::unique_ptr<Backend>>(absl::string_view device, int threads,
                                                          const DeviceOptions& options)>
       make_backend = CreateBackend;
+  // Opens the way to other workers, in methods in which they train different layers (OpenLayerDoor); nullptr: such
+  // methods are not for this worker.
+  std::function<absl::StatusOr<std::unique_ptr<LayerPartners>>(const WorkerOptions& options,
+                                                               const PreparedWorker& worker)>
+      open_layers = nullptr;
+  // The worker's minibatches are computed by this model, which outlives the worker; nullptr: by a replica of the model
+  // that the job describes.
+  OwnModel* own_model = nullptr;
 };
 
 }  // namespace tessera

@@ -8,7 +8,6 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
-#include "worker/layer_door.h"
 
 namespace tessera {
 
@@ -21,7 +20,9 @@ absl::Status WorkerProcess::Prepare(const v1::Job& job) {
     finder_ = std::make_unique<CoordinatorFinder>(
         etcd_.get(), worker_->digest, std::vector<std::string>(servers.begin(), servers.end()));
   }
-  TESSERA_ASSIGN_OR_RETURN(layers_, OpenLayerDoor(options_, *worker_));
+  if (options_.open_layers != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(layers_, options_.open_layers(options_, *worker_));
+  }
   return absl::OkStatus();
 }
 
@@ -31,6 +32,7 @@ WorkerMembership* WorkerProcess::Begin(v1::JoinReply before, std::optional<LifeB
   WorkerMembership* const begun = membership.get();
   absl::MutexLock lock(&mutex_);
   if (asked_to_leave_) begun->AskToLeave();
+  if (!abandoned_.ok()) begun->Abandon(abandoned_);
   // The one before has ended, and nothing of it is left to wait for.
   membership_ = std::move(membership);
   return begun;
@@ -69,14 +71,28 @@ bool WorkerProcess::has_left(const absl::Status& status) const {
 
 void WorkerProcess::OnSignal(int count) {
   if (count > 1) _exit(1);
+  {
+    absl::MutexLock lock(&mutex_);
+    const bool is_training = membership_ != nullptr && membership_->is_training();
+    Log(LogLevel::kInfo,
+        is_training ? "worker: signal received, leaving after this exchange; again to end at once"
+                    : "worker: signal received, leaving; again to end at once");
+  }
+  Leave();
+}
+
+void WorkerProcess::Leave() {
   absl::MutexLock lock(&mutex_);
   asked_to_leave_ = true;
-  const bool is_training = membership_ != nullptr && membership_->is_training();
-  Log(LogLevel::kInfo,
-      is_training ? "worker: signal received, leaving after this exchange; again to end at once"
-                  : "worker: signal received, leaving; again to end at once");
   if (membership_ != nullptr) membership_->AskToLeave();
   if (layers_ != nullptr) layers_->Leave();
+}
+
+void WorkerProcess::Abandon(const absl::Status& why) {
+  absl::MutexLock lock(&mutex_);
+  asked_to_leave_ = true;
+  abandoned_ = why;
+  if (membership_ != nullptr) membership_->Abandon(why);
 }
 
 }  // namespace tessera

@@ -12,8 +12,8 @@
 #include "common/etcd/etcd_client.h"
 #include "proto/coordinator.pb.h"
 #include "proto/job.pb.h"
+#include "worker/layer_partners.h"
 #include "worker/prepared_worker.h"
-#include "worker/rpc/layer_exchange.h"
 #include "worker/train/train_loop.h"
 #include "worker/worker_membership.h"
 #include "worker/worker_options.h"
@@ -32,6 +32,12 @@ class WorkerProcess {
   absl::Status Train();
   // Called by the signal thread.
   void OnSignal(int count);
+  // The worker leaves after its exchange, or before it has joined. Any thread.
+  void Leave();
+  // The worker ends without another exchange, and Train returns `why`. Any thread.
+  void Abandon(const absl::Status& why);
+  // After Prepare.
+  const PreparedWorker& prepared() const { return *worker_; }
 
   // The rest is of what has become of it, after Train.
   bool joined() const;
@@ -46,13 +52,14 @@ class WorkerProcess {
 
   const WorkerOptions& options_;
   std::unique_ptr<PreparedWorker> worker_;
-  std::unique_ptr<LayerExchange> layers_;  // where workers train different layers
+  std::unique_ptr<LayerPartners> layers_;  // where workers train different layers
   std::unique_ptr<EtcdClient> etcd_;       // where the servers elect the coordinator
   std::unique_ptr<CoordinatorFinder> finder_;
 
   mutable absl::Mutex mutex_;
   std::unique_ptr<WorkerMembership> membership_ ABSL_GUARDED_BY(mutex_);
   bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status abandoned_ ABSL_GUARDED_BY(mutex_);  // not OK: why
 };
 
 }  // namespace tessera

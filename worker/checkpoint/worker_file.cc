@@ -61,6 +61,13 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
     tensor.shape = {static_cast<int64_t>(values.size())};
     tensors.push_back(std::move(tensor));
   }
+  for (const auto& [name, content] : copy.bytes) {
+    TensorSpec tensor;
+    tensor.name = name;
+    tensor.dtype = "U8";
+    tensor.shape = {static_cast<int64_t>(content.size())};
+    tensors.push_back(std::move(tensor));
+  }
   const TrainProgress& progress = copy.cursor.progress;
   TensorMetadata metadata = {{"step", absl::StrCat(progress.step)},
                              {"exchange", absl::StrCat(progress.exchange)},
@@ -79,6 +86,9 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
   for (const auto& [name, values] : copy.arrays) {
     const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(float));
     TESSERA_RETURN_IF_ERROR(writer->Append(values.data(), bytes));
+  }
+  for (const auto& [name, content] : copy.bytes) {
+    TESSERA_RETURN_IF_ERROR(writer->Append(content.data(), static_cast<int64_t>(content.size())));
   }
   return writer->Finish();
 }
@@ -106,6 +116,13 @@ absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const Priva
     TESSERA_ASSIGN_OR_RETURN(const TensorSpec* tensor, file->Want(array.name, "F32", {size}));
     TESSERA_RETURN_IF_ERROR(
         file->Read(*tensor, 0, size * static_cast<int64_t>(sizeof(float)), array.values.data()));
+  }
+  for (const PrivateState::Bytes& bytes : state.bytes) {
+    bytes.content->clear();
+    const TensorSpec* const tensor = file->Find(bytes.name);
+    if (tensor == nullptr || tensor->dtype != "U8") continue;
+    bytes.content->resize(static_cast<size_t>(tensor->bytes()));
+    TESSERA_RETURN_IF_ERROR(file->Read(*tensor, 0, tensor->bytes(), bytes.content->data()));
   }
   if (state.local_steps != nullptr) *state.local_steps = local_steps;
   return cursor;

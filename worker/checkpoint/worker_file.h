@@ -7,7 +7,7 @@
 //                   then PrivateState's arrays, F32, one dimension each: "state.<name>.<parameter>" of the worker's
 //                  optimizer (StateNames; older files have the place there), "replica.<parameter>" where
 //                  the worker's values are its own, "residual.<i>" of its codec, "codec": what that has
-//                  learned of updates
+//                  learned of updates; and PrivateState's bytes, U8
 #ifndef TESSERA_WORKER_CHECKPOINT_WORKER_FILE_H_
 #define TESSERA_WORKER_CHECKPOINT_WORKER_FILE_H_
 
@@ -33,6 +33,7 @@ struct WorkerCopy {
   uint64_t local_steps = 0;
   int64_t sites = 0;
   std::vector<std::pair<std::string, std::vector<float>>> arrays;
+  std::vector<std::pair<std::string, std::string>> bytes;  // PrivateState::bytes
 };
 
 // A part (SafetensorsWriter::CreatePart) of a checkpoint in `folder`, which is there. DurableFile's codes.

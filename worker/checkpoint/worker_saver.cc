@@ -217,6 +217,10 @@ void WorkerSaver::Save(uint64_t number, uint64_t folder_step, const WorkerCursor
     copy_.arrays[i].first = state.arrays[i].name;
     copy_.arrays[i].second.assign(state.arrays[i].values.begin(), state.arrays[i].values.end());
   }
+  copy_.bytes.clear();
+  for (const PrivateState::Bytes& bytes : state.bytes) {
+    copy_.bytes.emplace_back(bytes.name, *bytes.content);
+  }
   absl::MutexLock lock(&mutex_);
   task_ = Task{number, folder_step};
 }

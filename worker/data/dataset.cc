@@ -99,7 +99,7 @@ Dataset::Dataset(Table table, const Normalization& given, const ModelEnds& ends,
   // Rows are made faster where a constant stays in a register.
   const Normalization normalization =
       ends.input.size() == kImageSizes ? JoinChannels(given, ends.input[0]) : given;
-  TESSERA_CHECK(table_.rows > 0 && table_.features == ends.inputs);
+  TESSERA_CHECK(table_.rows >= 0 && table_.features == ends.inputs);
   TESSERA_CHECK(ends.sigmoid || ends.numbers || has_classes());
   TESSERA_CHECK(ends.tokens == is_tokens() && places_ == (is_tokens() ? table_.features : 1));
   if (const auto* const source = std::get_if<StoredValues>(&table_.values)) {
@@ -400,6 +400,16 @@ ModelEnds EndsOf(const v1::Model& model, const ModelShape& shape) {
   ends.numbers = !ends.tokens && LearnsNumbers(model, ends.outputs);
   ends.input.assign(model.input().begin(), model.input().end());
   return ends;
+}
+
+Datasets NoRows() {
+  const auto none = [] {
+    Table table;
+    table.values = F32Values();
+    table.labels = Classes();
+    return Dataset(std::move(table), Normalization(), ModelEnds());
+  };
+  return {none(), none()};
 }
 
 }  // namespace tessera

@@ -185,6 +185,9 @@ struct Datasets {
   std::vector<std::string> notes = {};
 };
 
+// No rows at all: of a job whose workers read rows of their own.
+Datasets NoRows();
+
 }  // namespace tessera
 
 #endif  // TESSERA_WORKER_DATA_DATASET_H_

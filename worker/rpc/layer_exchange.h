@@ -4,26 +4,25 @@
 #define TESSERA_WORKER_RPC_LAYER_EXCHANGE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "common/method/recipe.h"
 #include "common/rpc/grpc_server.h"
 #include "proto/peers.pb.h"
 #include "worker/activations/activation_inbox.h"
+#include "worker/layer_partners.h"
 #include "worker/rpc/activation_client.h"
 #include "worker/rpc/activation_service.h"
 
 namespace tessera {
 
 // Any thread.
-class LayerExchange {
+class LayerExchange final : public LayerPartners {
  public:
   struct Options {
     // host:port; port 0 takes a free one. Empty: nobody calls this worker, which has data.
@@ -37,37 +36,21 @@ class LayerExchange {
     bool has_classes = true;
   };
 
-  // Of one life as a member.
-  struct Life {
-    MemberId member;
-    Rank rank;
-    v1::WorkerList workers;
-    // As ActivationClient::Options.
-    absl::Duration retry_time = absl::Seconds(10);
-    std::function<void()> on_trouble = [] {};
-  };
-
   // Codes as GrpcServer::Start.
   static absl::StatusOr<std::unique_ptr<LayerExchange>> Open(Options options);
-  ~LayerExchange();
+  ~LayerExchange() override;
 
-  // Where others reach it; empty: nowhere.
-  std::string address() const { return server_ == nullptr ? "" : server_->address(); }
-  // What their calls come through.
+  std::string address() const override { return server_ == nullptr ? "" : server_->address(); }
+  // What others' calls come through.
   ActivationService& door() { return service_; }
-  // One of the two is there between Begin and End, by rank.
-  void Begin(Life life);
-  ActivationSender* sender() const;
-  ActivationInbox* receiver() const;
-  // At any time: a list that comes before Begin is not said again.
-  void SetWorkers(const v1::WorkerList& list);
-  // As ActivationClient's.
-  void SetAway(bool away);
-  // This worker is to leave, in this life or the next: it waits for none of a half that has nobody left.
-  void Leave();
-  // Ends what waits in this life.
-  void Cancel();
-  void End();
+  void Begin(Life life) override;
+  ActivationSender* sender() const override;
+  ActivationInbox* receiver() const override;
+  void SetWorkers(const v1::WorkerList& list) override;
+  void SetAway(bool away) override;
+  void Leave() override;
+  void Cancel() override;
+  void End() override;
 
  private:
   explicit LayerExchange(Options options);

@@ -1,12 +1,16 @@
 #include "worker/train/epoch_walk.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
 namespace tessera {
 namespace {
 
+// Of a job without data, whose workers read rows of their own, there is nothing to part.
 Partition PartitionOf(const v1::Job& job) {
+  if (!job.has_data()) return Partition::kGlobal;
   const absl::StatusOr<Partition> partition = ParsePartition(job.data().partition());
   TESSERA_CHECK(partition.ok());  // The job reader lets no other name through.
   return *partition;
@@ -18,11 +22,12 @@ EpochWalk::EpochWalk(const v1::Job& job, const Recipe& recipe, Rank rank, const 
                      OrderCache* orders, const Dataset* rows, Coordination* coordination)
     : job_(job),
       lockstep_(recipe.lockstep),
-      reads_rows_(!recipe.split || !recipe.split->is_linear(rank)),
+      reads_rows_(rows->rows() > 0 && (!recipe.split || !recipe.split->is_linear(rank))),
       rank_(rank),
       data_(*rows),
       coordination_(*coordination),
-      order_({PartitionOf(job), job.seed(), rows->rows(), job.train().batch_size(), orders}),
+      order_({PartitionOf(job), job.seed(), std::max<int64_t>(1, rows->rows()),
+              std::max<int64_t>(1, job.train().batch_size()), orders}),
       ahead_(rows),
       place_(place) {}
 

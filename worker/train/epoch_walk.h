@@ -69,7 +69,7 @@ class EpochWalk {
 
   const v1::Job& job_;
   const bool lockstep_;
-  const bool reads_rows_;  // minibatches are of its own rows
+  const bool reads_rows_;  // minibatches are of rows of the job's data that this worker has
   const Rank rank_;
   const Dataset& data_;
   Coordination& coordination_;

@@ -19,6 +19,7 @@ class ForwardingLearner : public Learner {
   const ConstParameterArrays& update() const override { return inner_->update(); }
   const KeySet& update_keys() const override { return inner_->update_keys(); }
   uint64_t summed() const override { return inner_->summed(); }
+  uint64_t examples(uint64_t rows) const override { return inner_->examples(rows); }
   int64_t exchanged_bytes() const override { return inner_->exchanged_bytes(); }
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
@@ -33,6 +34,7 @@ class ForwardingLearner : public Learner {
   absl::Status Recut(const SubnetPlace& place) override { return inner_->Recut(place); }
   absl::Status BeginTail() override { return inner_->BeginTail(); }
   ExchangeKeys* exchange_keys() override { return inner_->exchange_keys(); }
+  absl::Status PrepareToSave() override { return inner_->PrepareToSave(); }
   absl::StatusOr<PrivateState> private_state() override { return inner_->private_state(); }
   absl::Status AdoptPrivateState() override { return inner_->AdoptPrivateState(); }
   bool pulls_apart() const override { return inner_->pulls_apart(); }

@@ -59,7 +59,13 @@ struct PrivateState {
     // A file without it is one of before there was such: it stays as it is.
     bool may_lack = false;
   };
+  // What is of no fixed size; empty where a file does not have it.
+  struct Bytes {
+    std::string name;
+    std::string* content = nullptr;
+  };
   std::vector<Array> arrays;
+  std::vector<Bytes> bytes;
   // Of the optimizer, where it counts its own.
   uint64_t* local_steps = nullptr;
   // Of the last round trained, where subnets are; nullptr: all trained the whole model.
@@ -78,6 +84,8 @@ class Learner {
   virtual const KeySet& value_keys() const = 0;
   virtual const ConstParameterArrays& update() const = 0;
   virtual const KeySet& update_keys() const = 0;
+  // Examples that the last minibatch, which was of so many rows of the job's data, was computed from.
+  virtual uint64_t examples(uint64_t rows) const { return rows; }
   // The updates that update() is the sum of; 0: update_keys() are none, as there is nothing to push.
   virtual uint64_t summed() const { return 1; }
 
@@ -121,6 +129,8 @@ class Learner {
 
   // Where exchanges move a core: what update_keys() and value_keys() follow from; nullptr elsewhere.
   virtual ExchangeKeys* exchange_keys() { return nullptr; }
+  // private_state() is about to be copied into a checkpoint, as of now or, where exchanges overlap, of TrainOn.
+  virtual absl::Status PrepareToSave() { return absl::OkStatus(); }
   // After AdoptValues, or EndEvaluation, until the next call of a method: views of what a checkpoint must
   // keep. They may be written, and AdoptPrivateState goes on from there. Most learners keep nothing. An error
   // is the device's.

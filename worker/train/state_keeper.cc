@@ -31,6 +31,7 @@ absl::Status StateKeeper::OnExchange(const ExchangeResult& result, const WorkerC
 absl::Status StateKeeper::SavePutOff(const WorkerCursor& cursor) {
   if (!put_off_) return absl::OkStatus();
   const auto [number, folder_step] = *std::exchange(put_off_, std::nullopt);
+  TESSERA_RETURN_IF_ERROR(learner_.PrepareToSave());
   TESSERA_ASSIGN_OR_RETURN(const PrivateState state, State());
   store_->Save(number, folder_step, cursor, state);
   return absl::OkStatus();
@@ -43,6 +44,7 @@ absl::Status StateKeeper::SaveLast(const WorkerCursor& cursor) {
     TESSERA_RETURN_IF_ERROR(learner_.EndEvaluation().status());
   }
   TESSERA_RETURN_IF_ERROR(SavePutOff(cursor));
+  TESSERA_RETURN_IF_ERROR(learner_.PrepareToSave());
   TESSERA_ASSIGN_OR_RETURN(const PrivateState state, State());
   store_->SaveLast(cursor, state);
   return absl::OkStatus();

@@ -149,7 +149,7 @@ absl::Status TrainLoop::TrainStep(bool last) {
   TESSERA_RETURN_IF_ERROR(walk_.data().status());
   if (last) TESSERA_RETURN_IF_ERROR(progress_.Note(learner_.EndSteps()));
   // Nothing was learned from a minibatch that is not to be pushed.
-  const uint64_t learned = learner_.summed() > 0 ? rows.size() : 0;
+  const uint64_t learned = learner_.summed() > 0 ? learner_.examples(rows.size()) : 0;
   const bool ends_epoch = walk_.EndStep();
   ++trained_.steps;
   trained_.examples += learned;

@@ -1,0 +1,215 @@
+#include "worker/client/caller_learner.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/layout/layers/layer_kinds.h"
+#include "common/layout/shard_map.h"
+
+namespace tessera {
+namespace {
+
+// The tensor of a worker's file that has what the caller saved.
+constexpr char kCallerState[] = "caller";
+
+bool KeepsState(const v1::Job& job) {
+  return !job.checkpoint().directory().empty() || !job.checkpoint().restore().empty();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CallerLearner>> CallerLearner::Create(Options options,
+                                                                     Backend* backend, Turns* turns,
+                                                                     CallerExchange* exchange) {
+  const Recipe& recipe = options.recipe;
+  if (recipe.subnets || recipe.split) {
+    return absl::UnimplementedError(absl::StrCat(
+        "method: ", recipe.name,
+        " gives each worker a part of the model, which a program of one's own cannot be given yet; "
+        "use a method whose workers train the whole model"));
+  }
+  if (Calibrates(options.job.model())) {
+    return absl::UnimplementedError(
+        "model.layers: has a batch norm, whose running statistics are no tensors of the job; have "
+        "tessera-worker train it, or make the model one of tensors (model.tensors)");
+  }
+  if (options.job.train().clip_norm() > 0) {
+    return absl::UnimplementedError(absl::StrCat(
+        "train.clip_norm: is ", options.job.train().clip_norm(),
+        ", but gradients are this program's own; set it to 0 and clip before the gradient is given "
+        "to the library (torch.nn.utils.clip_grad_norm_)"));
+  }
+  std::unique_ptr<CallerLearner> learner(
+      new CallerLearner(std::move(options), backend, turns, exchange));
+  TESSERA_RETURN_IF_ERROR(learner->Allocate());
+  return learner;
+}
+
+absl::Status CallerLearner::Allocate() {
+  const Recipe& recipe = options_.recipe;
+  const int servers = static_cast<int>(options_.job.cluster().servers().count());
+  keys_ = DenseKeys(options_.exchanged, ShardCount(recipe.placement, servers));
+  if (recipe.core) {
+    core_ = std::make_unique<ExchangeKeys>(
+        ExchangeKeys::Options{options_.exchanged, servers, *recipe.core, options_.job.seed(),
+                              options_.rank, options_.first, recipe.lockstep});
+  }
+  if (pushes_gradient()) return absl::OkStatus();
+  for (int b = 0; b < (overlaps() ? 2 : 1); ++b) {
+    for (size_t i = 0; i < count(); ++i) {
+      TESSERA_ASSIGN_OR_RETURN(Buffer<float> base,
+                               Buffer<float>::Create(backend_.memory(), size(i)));
+      updates_[b].push_back(absl::MakeConstSpan(base.data(), size(i)));
+      bases_[b].push_back(std::move(base));
+    }
+  }
+  for (size_t i = 0; overlaps() && i < count(); ++i) {
+    TESSERA_ASSIGN_OR_RETURN(Buffer<float> incoming,
+                             Buffer<float>::Create(backend_.memory(), size(i)));
+    values_.push_back(absl::MakeSpan(incoming.data(), size(i)));
+    incoming_.push_back(std::move(incoming));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CallerLearner::AwaitMemory() {
+  TESSERA_RETURN_IF_ERROR(turns_.Ask(Want::kValues));
+  exchange_.state.clear();
+  exchange_.loaded_state.clear();
+  TakeMemory();
+  return absl::OkStatus();
+}
+
+void CallerLearner::TakeMemory() {
+  if (overlaps()) return;
+  values_.clear();
+  for (size_t i = 0; i < count(); ++i) values_.push_back(absl::MakeSpan(held(i), size(i)));
+}
+
+absl::StatusOr<Losses> CallerLearner::Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                                            const TrainPoint& point) {
+  exchange_.point = point;
+  exchange_.rows.assign(rows.begin(), rows.end());
+  TESSERA_RETURN_IF_ERROR(turns_.Ask(Want::kMinibatch));
+  return Losses{exchange_.loss};
+}
+
+absl::Status CallerLearner::FormUpdate() {
+  TESSERA_RETURN_IF_ERROR(turns_.Ask(Want::kExchange));
+  TakeMemory();
+  if (pushes_gradient()) {
+    updates_[0].clear();
+    for (size_t i = 0; i < count(); ++i) {
+      updates_[0].push_back(absl::MakeConstSpan(exchange_.gradients[i], size(i)));
+    }
+    return absl::OkStatus();
+  }
+  for (size_t i = 0; i < count(); ++i) {
+    float* const base = bases_[base_][i].data();
+    backend_.vector().Subtract(size(i), held(i), base, base);
+  }
+  return backend_.Finish();
+}
+
+absl::Status CallerLearner::AdoptValues() {
+  for (size_t i = 0; overlaps() && i < count(); ++i) {
+    backend_.memory().Copy(incoming_[i].data(), size(i) * static_cast<int64_t>(sizeof(float)),
+                           held(i));
+  }
+  KeepBase();
+  return backend_.Finish();
+}
+
+absl::Status CallerLearner::AdoptEarlierValues() {
+  for (size_t i = 0; i < count(); ++i) {
+    backend_.vector().Add(size(i), incoming_[i].data(), bases_[base_][i].data(), held(i));
+  }
+  return backend_.Finish();
+}
+
+absl::Status CallerLearner::TrainOn() {
+  base_ = 1 - base_;
+  KeepBase();
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  // The checkpoint of this exchange is written at the end of the next, when the caller has trained on.
+  return KeepsState(options_.job) ? AskForState() : absl::OkStatus();
+}
+
+void CallerLearner::KeepBase() {
+  if (pushes_gradient()) return;
+  for (size_t i = 0; i < count(); ++i) {
+    backend_.memory().Copy(held(i), size(i) * static_cast<int64_t>(sizeof(float)),
+                           bases_[base_][i].data());
+  }
+}
+
+absl::Status CallerLearner::Recut(const SubnetPlace&) {
+  TESSERA_CHECK(false);  // Create refuses methods of subnets.
+  return absl::OkStatus();
+}
+
+absl::Status CallerLearner::BeginTail() {
+  TESSERA_CHECK(false);  // Exchanges are of the whole model already.
+  return absl::OkStatus();
+}
+
+absl::Status CallerLearner::AskForState() {
+  exchange_.state.clear();
+  return turns_.Ask(Want::kState);
+}
+
+absl::Status CallerLearner::PrepareToSave() {
+  return overlaps() ? absl::OkStatus() : AskForState();
+}
+
+absl::StatusOr<PrivateState> CallerLearner::private_state() {
+  PrivateState state;
+  state.bytes.push_back({kCallerState, &exchange_.state});
+  // What exchanges have not moved is this worker's own.
+  for (size_t i = 0; core_ != nullptr && i < count(); ++i) {
+    state.arrays.push_back({absl::StrCat("replica.", options_.exchanged.parameters[i].name),
+                            absl::MakeSpan(held(i), size(i))});
+  }
+  return state;
+}
+
+absl::Status CallerLearner::AdoptPrivateState() {
+  exchange_.loaded_state = std::move(exchange_.state);
+  exchange_.state.clear();
+  if (core_ != nullptr) KeepBase();
+  return backend_.Finish();
+}
+
+absl::StatusOr<ExchangeResult> CallerLearner::BeginEvaluation(ParameterClient* servers,
+                                                              Exchange after, RestWord word) {
+  ParameterArrays shown;
+  for (size_t i = 0; i < count(); ++i) shown.push_back(absl::MakeSpan(held(i), size(i)));
+  TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, shown));
+  // Where exchanges move a core, what was trained here and not sent stays in the base meanwhile.
+  if (core_ == nullptr) KeepBase();
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  return read;
+}
+
+absl::StatusOr<bool> CallerLearner::EndEvaluation() {
+  for (size_t i = 0; core_ != nullptr && i < count(); ++i) {
+    backend_.memory().Copy(bases_[0][i].data(), size(i) * static_cast<int64_t>(sizeof(float)),
+                           held(i));
+  }
+  TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  return false;
+}
+
+absl::StatusOr<std::vector<float>> CallerLearner::Calibrate(const Dataset&,
+                                                            absl::Span<const uint32_t>) {
+  return std::vector<float>();
+}
+
+absl::StatusOr<Scores> CallerLearner::Score(const Dataset&, absl::Span<const uint32_t>,
+                                            absl::Span<const float>) {
+  TESSERA_RETURN_IF_ERROR(turns_.Ask(Want::kScores));
+  return exchange_.scores;
+}
+
+}  // namespace tessera

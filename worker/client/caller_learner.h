@@ -1,0 +1,124 @@
+// A learner whose minibatches are computed by the program that called the client library.
+#ifndef TESSERA_WORKER_CLIENT_CALLER_LEARNER_H_
+#define TESSERA_WORKER_CLIENT_CALLER_LEARNER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/layout/parameters.h"
+#include "common/method/recipe.h"
+#include "kernels/backend.h"
+#include "kernels/memory.h"
+#include "proto/job.pb.h"
+#include "worker/client/turns.h"
+#include "worker/exchange/exchange_keys.h"
+#include "worker/train/learner.h"
+
+namespace tessera {
+
+// What the two threads tell each other beside whose turn it is (Turns).
+struct CallerExchange {
+  // The caller's answers.
+  std::vector<float*> values;           // one array for each exchanged parameter
+  std::vector<const float*> gradients;  // one for each parameter, where gradients are pushed
+  uint64_t examples = 0;                // of a minibatch
+  double loss = 0;
+  Scores scores;
+  std::string state;  // what is saved of the caller
+  // What the caller is told.
+  TrainPoint point;
+  std::vector<uint32_t> rows;  // of the minibatch; empty where the job has no data
+  std::string loaded_state;    // what a checkpoint had of the caller
+};
+
+// Arithmetic beside the caller's is on the CPU: a delta is the caller's values minus those of the last pull, of which
+// the learner keeps a copy. Gradients are sent from the caller's arrays, and values come into them.
+//
+// One thread, the train loop's.
+class CallerLearner final : public Learner {
+ public:
+  struct Options {
+    v1::Job job;
+    Recipe recipe;
+    ModelShape exchanged;  // ExchangedShape
+    Rank rank;
+    Exchange first{1};  // its first exchange
+  };
+
+  // `backend` is the CPU's; all but the options outlive the learner.
+  //   kUnimplemented      the method trains parts of the model, or the model wants what a caller cannot give
+  //   kResourceExhausted  no memory
+  static absl::StatusOr<std::unique_ptr<CallerLearner>> Create(Options options, Backend* backend,
+                                                               Turns* turns,
+                                                               CallerExchange* exchange);
+
+  // Waits for the memory into which values come. Before any other method.
+  absl::Status AwaitMemory();
+
+  const ParameterArrays& values() const override { return values_; }
+  const KeySet& value_keys() const override { return core_ ? core_->value_keys() : keys_; }
+  const ConstParameterArrays& update() const override { return updates_[base_]; }
+  const KeySet& update_keys() const override { return core_ ? core_->update_keys() : keys_; }
+  uint64_t examples(uint64_t rows) const override { return exchange_.examples; }
+  ExchangeKeys* exchange_keys() override { return core_.get(); }
+
+  absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
+                               const TrainPoint& point) override;
+  absl::Status FormUpdate() override;
+  absl::Status AdoptValues() override;
+  absl::Status AdoptEarlierValues() override;
+  absl::Status TrainOn() override;
+  absl::Status Recut(const SubnetPlace& place) override;
+  absl::Status BeginTail() override;
+  absl::Status PrepareToSave() override;
+  absl::StatusOr<PrivateState> private_state() override;
+  absl::Status AdoptPrivateState() override;
+  bool pulls_apart() const override { return true; }
+  absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
+                                                 RestWord word) override;
+  absl::StatusOr<bool> EndEvaluation() override;
+  absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
+                                               absl::Span<const uint32_t> rows) override;
+  absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
+                               absl::Span<const float> constants) override;
+
+ private:
+  CallerLearner(Options options, Backend* backend, Turns* turns, CallerExchange* exchange)
+      : options_(std::move(options)), backend_(*backend), turns_(*turns), exchange_(*exchange) {}
+  absl::Status Allocate();
+  bool pushes_gradient() const { return options_.recipe.payload == PayloadKind::kGradient; }
+  bool overlaps() const { return options_.recipe.overlaps; }
+  // The caller's array of exchanged parameter i, and its entries.
+  float* held(size_t i) const { return exchange_.values[i]; }
+  int64_t size(size_t i) const { return options_.exchanged.parameters[i].size(); }
+  size_t count() const { return options_.exchanged.parameters.size(); }
+  // values_ are the arrays that the caller has given last, where they are not the learner's own.
+  void TakeMemory();
+  // The base becomes what the caller holds.
+  void KeepBase();
+  absl::Status AskForState();
+
+  const Options options_;
+  Backend& backend_;
+  Turns& turns_;
+  CallerExchange& exchange_;
+  KeySet keys_;
+  std::unique_ptr<ExchangeKeys> core_;  // where exchanges move a core
+  ParameterArrays values_;
+  // What the delta is formed from, and then the delta: two where exchanges overlap, as one is on its way while the
+  // other is kept. Of gradients none.
+  std::vector<Buffer<float>> bases_[2];
+  ConstParameterArrays updates_[2];
+  int base_ = 0;
+  std::vector<Buffer<float>> incoming_;  // where exchanges overlap: values as they come
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_CLIENT_CALLER_LEARNER_H_

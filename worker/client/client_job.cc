@@ -1,0 +1,169 @@
+#include "worker/client/client_job.h"
+
+#include <stdlib.h>
+
+#include <cmath>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/config/job_reader.h"
+#include "common/rpc/rpc_needs.h"
+
+namespace tessera {
+namespace {
+
+// How long a worker that leaves may take for its last exchange before it is ended without.
+constexpr absl::Duration kLeavePatience = absl::Seconds(10);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ClientJob>> ClientJob::Create(WorkerOptions options,
+                                                             std::string description) {
+  // Errors are said once, in our words; the environment may ask for gRPC's as well.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  TESSERA_RETURN_IF_ERROR(CheckPollStrategy());
+  const JobOptions checks{/*check_files=*/true, /*check_security=*/true, /*check_restore=*/false};
+  const JobReading reading = ReadJobFile(options.job_path, options.overrides, checks);
+  if (!reading.ok()) return absl::InvalidArgumentError(FormatJobErrors(reading.errors));
+  std::unique_ptr<ClientJob> job(new ClientJob(std::move(options), std::move(description)));
+  job->process_ = std::make_unique<WorkerProcess>(&job->options_);
+  TESSERA_RETURN_IF_ERROR(job->process_->Prepare(reading.job));
+  job->NameTensors(job->process_->prepared());
+  return job;
+}
+
+void ClientJob::NameTensors(const PreparedWorker& worker) {
+  const std::vector<ParameterSpec>& specs = worker.shape.parameters;
+  const std::vector<std::string>& states = worker.recipe.averaged_states;
+  parameter_count_ = specs.size() / (1 + states.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    Tensor tensor;
+    tensor.name = specs[i].name;
+    tensor.dims = {specs[i].rows};
+    if (!specs[i].columns_are.empty()) {
+      tensor.dims.insert(tensor.dims.end(), specs[i].columns_are.begin(),
+                         specs[i].columns_are.end());
+    } else if (!specs[i].is_vector) {
+      tensor.dims.push_back(specs[i].columns);
+    }
+    tensor.size = specs[i].size();
+    tensor.parameter = i % parameter_count_;
+    if (i >= parameter_count_) tensor.state = states[i / parameter_count_ - 1];
+    tensors_.push_back(std::move(tensor));
+  }
+}
+
+ClientJob::~ClientJob() { Close().IgnoreError(); }
+
+void ClientJob::Start() {
+  turns_.SetWaitingFor("the coordinator");
+  thread_ = std::thread([this] {
+    const absl::Status status = process_->Train();
+    turns_.End(process_->has_left(status) ? absl::OkStatus() : status);
+  });
+}
+
+void ClientJob::BeginMembership() { turns_.BeginAgain(); }
+
+absl::StatusOr<std::unique_ptr<Learner>> ClientJob::MakeLearner(const PreparedWorker& worker,
+                                                                const v1::JoinReply& admission) {
+  rank_ = admission.rank();
+  member_ = admission.member();
+  CallerLearner::Options options;
+  options.job = worker.job;
+  options.recipe = worker.recipe;
+  options.exchanged = worker.shape;
+  options.rank = Rank(admission.rank());
+  options.first = Exchange(admission.first_exchange());
+  TESSERA_ASSIGN_OR_RETURN(
+      std::unique_ptr<CallerLearner> learner,
+      CallerLearner::Create(std::move(options), worker.backend.get(), &turns_, &exchange_));
+  turns_.SetWaitingFor("");
+  TESSERA_RETURN_IF_ERROR(learner->AwaitMemory());
+  return learner;
+}
+
+absl::Status ClientJob::CheckArrays(absl::string_view function, absl::string_view what,
+                                    absl::Span<const float* const> arrays, size_t wanted) const {
+  if (arrays.size() != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat(function, ": got ", arrays.size(), " ", what,
+                                                   ", want ", wanted,
+                                                   ", one for each tensor of the job"));
+  }
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i] != nullptr || tensors_[i].size == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(function, ": ", what, "[", i, "] is NULL, want ",
+                                                   tensors_[i].size, " floats for \"",
+                                                   tensors_[i].name, "\""));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClientJob::Pull(absl::Span<float* const> values) {
+  TESSERA_RETURN_IF_ERROR(CheckArrays("tessera_pull", "values", values, tensors_.size()));
+  return turns_.Answer(Want::kValues,
+                       [&] { exchange_.values.assign(values.begin(), values.end()); });
+}
+
+absl::Status ClientJob::Step(uint64_t examples, double loss) {
+  if (examples == 0) {
+    return absl::InvalidArgumentError(
+        "tessera_step: examples are 0, want the rows of the minibatch, at least 1");
+  }
+  return turns_.Answer(Want::kMinibatch, [&] {
+    exchange_.examples = examples;
+    exchange_.loss = loss;
+  });
+}
+
+absl::Status ClientJob::DoExchange(absl::Span<const float* const> gradients,
+                                   absl::Span<float* const> values) {
+  constexpr absl::string_view kFunction = "tessera_exchange";
+  TESSERA_RETURN_IF_ERROR(CheckArrays(kFunction, "values", values, tensors_.size()));
+  if (pushes_gradient()) {
+    TESSERA_RETURN_IF_ERROR(CheckArrays(kFunction, "gradients", gradients, parameter_count_));
+  } else if (!gradients.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kFunction, ": got gradients, want NULL: with method ", recipe().name,
+                     " the change of the values is pushed, and the caller's optimizer makes it"));
+  }
+  return turns_.Answer(Want::kExchange, [&] {
+    exchange_.values.assign(values.begin(), values.end());
+    exchange_.gradients.assign(gradients.begin(), gradients.end());
+  });
+}
+
+absl::Status ClientJob::Evaluate(double loss, double score, uint64_t rows) {
+  if (rows > 0 && !(score >= 0 && score <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tessera_evaluate: score is ", score, ", want the accuracy, in [0, 1]"));
+  }
+  return turns_.Answer(Want::kScores, [&] {
+    exchange_.scores = Scores();
+    if (rows == 0) return;
+    exchange_.scores.rows = static_cast<int64_t>(rows);
+    exchange_.scores.loss_sum = loss * static_cast<double>(rows);
+    exchange_.scores.correct = std::llround(score * static_cast<double>(rows));
+  });
+}
+
+absl::Status ClientJob::SaveState(absl::string_view bytes) {
+  return turns_.Answer(Want::kState, [&] { exchange_.state.assign(bytes.data(), bytes.size()); });
+}
+
+absl::Status ClientJob::Close() {
+  if (!thread_.joinable()) return turns_.end();
+  process_->Leave();
+  Want want = Want::kNothing;
+  // A question may still come to the caller that leaves: its answers are not waited for any more.
+  if (!turns_.Await(kLeavePatience, &want).ok() || want != Want::kEnd) {
+    process_->Abandon(absl::CancelledError("the program has closed the job"));
+  }
+  thread_.join();
+  return turns_.end();
+}
+
+}  // namespace tessera

@@ -1,0 +1,109 @@
+// One membership-keeping worker behind the client library: its thread, and the calls of whoever computes.
+#ifndef TESSERA_WORKER_CLIENT_CLIENT_JOB_H_
+#define TESSERA_WORKER_CLIENT_CLIENT_JOB_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/layout/parameters.h"
+#include "worker/client/caller_learner.h"
+#include "worker/client/turns.h"
+#include "worker/own_model.h"
+#include "worker/worker_options.h"
+#include "worker/worker_process.h"
+
+namespace tessera {
+
+// Calls come from one thread at a time, but for Leave. Those that take an answer wait for the next question.
+class ClientJob final : public OwnModel {
+ public:
+  // One exchanged tensor, as the caller sees it.
+  struct Tensor {
+    std::string name;
+    std::vector<int64_t> dims;
+    int64_t size = 0;
+    size_t parameter = 0;  // its own index, or that of the parameter that it is a state of
+    std::string state;     // of the optimizer: what it is; empty: a parameter
+  };
+
+  // Reads the job and its data. Errors are for whoever started the program.
+  static absl::StatusOr<std::unique_ptr<ClientJob>> Create(WorkerOptions options,
+                                                           std::string description);
+  // Leaves, and waits for its thread.
+  ~ClientJob() override;
+
+  // Joins; Await says when it has.
+  void Start();
+  // Waits for the next question, which may be that there is none (kEnd); see Turns.
+  absl::Status Await(Want* want) { return turns_.Await(timeout_, want); }
+  void set_timeout(absl::Duration timeout) { timeout_ = timeout; }
+
+  // Answers. `values` are one array for each tensor, `gradients` one for each parameter, or none.
+  absl::Status Pull(absl::Span<float* const> values);
+  absl::Status Step(uint64_t examples, double loss);
+  absl::Status DoExchange(absl::Span<const float* const> gradients,
+                          absl::Span<float* const> values);
+  absl::Status Evaluate(double loss, double score, uint64_t rows);
+  absl::Status SaveState(absl::string_view bytes);
+
+  // Any thread: it leaves its job.
+  void Leave() { process_->Leave(); }
+  // Leaves, ends what does not end by itself, and returns what it has come to.
+  absl::Status Close();
+
+  const WorkerOptions& options() const { return options_; }
+  const v1::Job& job() const { return process_->prepared().job; }
+  const Recipe& recipe() const { return process_->prepared().recipe; }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  size_t parameter_count() const { return parameter_count_; }
+  bool pushes_gradient() const { return recipe().payload == PayloadKind::kGradient; }
+  bool has_rows() const { return job().has_data(); }
+  Want shown() const { return turns_.shown(); }
+  absl::Status end() const { return turns_.end(); }
+  // While a question is shown.
+  uint64_t rank() const { return rank_; }
+  uint64_t member() const { return member_; }
+  const CallerExchange& exchange() const { return exchange_; }
+
+  std::string description() const override { return description_; }
+  void BeginMembership() override;
+  void WaitsFor(absl::string_view whom) override { turns_.SetWaitingFor(whom); }
+  absl::StatusOr<std::unique_ptr<Learner>> MakeLearner(const PreparedWorker& worker,
+                                                       const v1::JoinReply& admission) override;
+  void Cancel(absl::Status why) override { turns_.Cancel(why); }
+
+ private:
+  ClientJob(WorkerOptions options, std::string description)
+      : options_(std::move(options)), description_(std::move(description)) {
+    options_.own_model = this;
+  }
+  void NameTensors(const PreparedWorker& worker);
+  absl::Status CheckArrays(absl::string_view function, absl::string_view what,
+                           absl::Span<const float* const> arrays, size_t wanted) const;
+
+  WorkerOptions options_;
+  const std::string description_;
+  std::unique_ptr<WorkerProcess> process_;
+  std::vector<Tensor> tensors_;
+  size_t parameter_count_ = 0;
+  absl::Duration timeout_ = absl::InfiniteDuration();
+  Turns turns_;
+  // What follows is the worker's thread's, and the caller's while it is its turn.
+  CallerExchange exchange_;
+  uint64_t rank_ = 0;
+  uint64_t member_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace tessera
+
+#endif  // TESSERA_WORKER_CLIENT_CLIENT_JOB_H_
