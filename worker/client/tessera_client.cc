@@ -70,10 +70,10 @@ tessera_status Guarded(const char* function, Call call) {
 absl::Status CheckProcess(const char* function) {
   const pid_t joined = joined_process.load();
   if (joined == 0 || joined == getpid()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      function, ": this process is a child that process ", joined,
-      " forked after it had joined; threads of the library stayed there. Join after the fork, or "
-      "start the child as a new program (Python: multiprocessing's \"spawn\")"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(function, ": this process is a child that process ", joined,
+                   " forked after it had joined; threads of the library stayed there. Start "
+                   "the child as a new program (Python: multiprocessing's \"spawn\")"));
 }
 
 // The handle, which stays alive while the pointer does.
