@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Packs the three programs with the libraries that they are linked with, jobs, units and dashboards into one folder, and
-# that into one file, which run on any Linux machine of this kind of processor with a C library that is new enough:
-# no packages are needed there. What becomes of a folder that is there already: bundle_folder.sh.
+# Packs the three programs and the client library with the libraries that they are linked with, jobs, units and
+# dashboards into one folder, and that into one file, which run on any Linux machine of this kind of processor with a C
+# library that is new enough: no packages are needed there. What becomes of a folder that is there already:
+# bundle_folder.sh.
 #
 # There: tar -C /opt -xzf tessera.tar.gz; /opt/tessera/tessera run /opt/tessera/jobs/digits.yaml
 set -euo pipefail
@@ -18,9 +19,10 @@ umask 022
 deploy/bundle_folder.sh --check "$out"
 
 programs=(//deploy/cli:tessera //server:tessera-server //worker:tessera-worker)
+library=//worker/client:libtessera_client.so
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! bazel build "${config[@]}" "${programs[@]}" >"$log" 2>&1; then
+if ! bazel build "${config[@]}" "${programs[@]}" "$library" >"$log" 2>&1; then
   grep -v 'linux-sandbox' "$log" | tail -60 >&2
   echo "bundle.sh: the build failed; its last lines are above" >&2
   exit 1
@@ -32,8 +34,13 @@ for target in "${programs[@]}"; do
   path=${target#//}
   install -m 755 "bazel-bin/${path/://}" "$part/"
 done
-strip --strip-debug "$part"/tessera*
-glibc=$(deploy/pack_libraries.sh "$part/lib" "$part"/tessera*)
+# Programs of one's own are linked with it: PKG_CONFIG_PATH=FOLDER/client pkg-config --cflags --libs tessera_client
+mkdir "$part/client"
+install -m 755 bazel-bin/worker/client/libtessera_client.so "$part/client/libtessera_client.so.1"
+install -m 644 worker/client/tessera_client.{h,hpp,pc} "$part/client/"
+strip --strip-debug "$part"/tessera* "$part/client/libtessera_client.so.1"
+glibc=$(deploy/pack_libraries.sh "$part/lib" "$part"/tessera* "$part/client/libtessera_client.so.1")
+ln -s libtessera_client.so.1 "$part/client/libtessera_client.so"
 cp -rL deploy/data/optdigits "$part/data/"
 cp -r deploy/dashboards deploy/jobs deploy/manifests deploy/units "$part/"
 install -m 755 deploy/fetch_data.sh "$part/"

@@ -328,8 +328,9 @@ void WorkerMembership::AskToLeave() {
   asked_to_leave_ = true;
   if (joining_ != nullptr) joining_->Cancel();
   if (loop_ != nullptr) loop_->Stop();
-  if (options_.own_model != nullptr)
+  if (options_.own_model != nullptr) {
     options_.own_model->Cancel(absl::CancelledError("it has left"));
+  }
 }
 
 void WorkerMembership::Abandon(absl::Status why) { OnLost(std::move(why)); }

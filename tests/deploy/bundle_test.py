@@ -9,7 +9,8 @@ import tempfile
 import unittest
 
 HERE = os.getcwd()
-PROGRAMS = ["deploy/cli/tessera", "server/tessera-server", "worker/tessera-worker"]
+PROGRAMS = ["deploy/cli/tessera", "server/tessera-server", "worker/tessera-worker",
+            "worker/client/libtessera_client.so"]
 # The C library, the loader and the kernel's own: the machine's. The C++ library's are its own where it has them.
 OF_THE_MACHINE = re.compile(r"^(linux-vdso|libc|libm|libdl|librt|libpthread|libresolv|.*ld-linux-[^.]*)\.so")
 
@@ -39,8 +40,11 @@ class Bundle(unittest.TestCase):
         for script in ("bundle.sh", "bundle_folder.sh", "fetch_data.sh", "pack_libraries.sh"):
             shutil.copy(os.path.join(HERE, "deploy", script), os.path.join(tree, "deploy"))
         for program in PROGRAMS:
-            os.makedirs(os.path.join(tree, "bazel-bin", os.path.dirname(program)), exist_ok=True)
+            for place in ("bazel-bin", ""):
+                os.makedirs(os.path.join(tree, place, os.path.dirname(program)), exist_ok=True)
             shutil.copy(os.path.join(HERE, program), os.path.join(tree, "bazel-bin", program))
+        for file in ("h", "hpp", "pc"):
+            shutil.copy(os.path.join(HERE, "worker/client/tessera_client." + file), os.path.join(tree, "worker/client"))
         shutil.copy(os.path.join(HERE, "LICENSE"), tree)
         os.mkdir(tools)
         self.put(os.path.join(tools, "bazel"), "#!/bin/sh\nexit 0\n")
@@ -56,8 +60,8 @@ class Bundle(unittest.TestCase):
         subprocess.run(["tar", "-C", there, "-xzf", archive], check=True)
         there = os.path.join(there, "tessera")
         shutil.rmtree(tree)
-        self.assertEqual(sorted(os.listdir(there)), ["LICENSE", "bundle.sha256", "dashboards", "data",
-                                                     "fetch_data.sh", "jobs", "lib", "manifests", "tessera",
+        self.assertEqual(sorted(os.listdir(there)), ["LICENSE", "bundle.sha256", "client", "dashboards",
+                                                     "data", "fetch_data.sh", "jobs", "lib", "manifests", "tessera",
                                                      "tessera-server", "tessera-worker", "units"])
         subprocess.run(["sha256sum", "--check", "--quiet", "bundle.sha256"], cwd=there, check=True)
         with tarfile.open(archive) as packed:
@@ -79,8 +83,8 @@ class Bundle(unittest.TestCase):
             self.assertNotIn("BUILD.bazel", files)
         for package in ("libgrpc29", "libdnnl2", "libstdc++6"):
             self.assertGreater(os.path.getsize(os.path.join(there, "lib", "licenses", package)), 100)
-        for program in ("tessera", "tessera-server", "tessera-worker"):
-            loaded = subprocess.run([os.path.join(there, program)], env={"LD_TRACE_LOADED_OBJECTS": "1"}, text=True,
+        for program in ("tessera", "tessera-server", "tessera-worker", "client/libtessera_client.so"):
+            loaded = subprocess.run(["ldd", os.path.join(there, program)], env={"PATH": "/usr/bin:/bin"}, text=True,
                                     check=True, stdout=subprocess.PIPE).stdout
             places = dict(re.findall(r"^\s*(\S+) => (\S+)", loaded, re.M))
             self.assertIn("libgrpc++.so", "".join(places))
@@ -94,12 +98,26 @@ class Bundle(unittest.TestCase):
                 else:
                     self.assertEqual(os.path.realpath(os.path.dirname(place)),
                                      os.path.realpath(os.path.join(there, "lib")), library)
+        self.check_client(os.path.join(there, "client"))
         report = os.path.join(self.folder, "report.json")
         subprocess.run([os.path.join(there, "tessera"), "run", "jobs/digits.yaml", "--quiet", "--set",
                         "train.epochs=1", "--report", report], cwd=there, env={"PATH": "/usr/bin:/bin"}, check=True,
                        timeout=100)
         with open(report) as file:
             self.assertGreater(json.load(file)["final"]["test_accuracy"], 0.5)
+
+    def check_client(self, folder):
+        """A C program is built against the library with pkg-config alone, and finds it."""
+        source, program = os.path.join(self.folder, "one.c"), os.path.join(self.folder, "one")
+        self.put(source, "#include <stdio.h>\n#include \"tessera_client.h\"\n"
+                         "int main(void) { return puts(tessera_version()) < 0; }\n")
+        environment = {"PATH": "/usr/bin:/bin", "PKG_CONFIG_PATH": folder}
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "tessera_client"], env=environment, text=True,
+                               check=True, stdout=subprocess.PIPE).stdout.split()
+        version = subprocess.run(["pkg-config", "--modversion", "tessera_client"], env=environment, text=True,
+                                 check=True, stdout=subprocess.PIPE).stdout
+        subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", source, *flags, "-o", program], check=True)
+        self.assertEqual(subprocess.run([program], text=True, check=True, stdout=subprocess.PIPE).stdout, version)
 
     def test_a_library_that_is_not_there_is_named(self):
         tools = os.path.join(self.folder, "tools")

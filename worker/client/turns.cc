@@ -1,6 +1,7 @@
 #include "worker/client/turns.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/steady_clock.h"
 
 namespace tessera {
 
@@ -30,6 +31,7 @@ absl::Status Turns::Ask(Want want) {
   want_ = want;
   ++question_;
   answered_ = false;
+  asked_.Notify();
   const auto is_over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return answered_ || !cancelled_.ok();
   };
@@ -50,6 +52,7 @@ void Turns::End(const absl::Status& status) {
   ++question_;
   answered_ = false;
   end_ = status;
+  asked_.Notify();
 }
 
 void Turns::SetWaitingFor(absl::string_view whom) {
@@ -82,21 +85,32 @@ absl::Status Turns::Answer(Want want, absl::FunctionRef<void()> answer) {
   return absl::OkStatus();
 }
 
+bool Turns::IsAsked() const {
+  if (want_ == Want::kEnd) return true;
+  return want_ != Want::kNothing && !answered_ && cancelled_.ok();
+}
+
 absl::Status Turns::Await(absl::Duration timeout, Want* want) {
-  absl::MutexLock lock(&mutex_);
-  const auto is_asked = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (want_ == Want::kEnd) return true;
-    return want_ != Want::kNothing && !answered_ && cancelled_.ok();
-  };
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&is_asked), timeout)) {
-    return absl::DeadlineExceededError(absl::StrCat(
-        "waiting for ", waiting_for_.empty() ? "the servers and the other workers" : waiting_for_,
-        "; tessera_wait goes on with it"));
+  const absl::Time deadline = SteadyNow() + timeout;
+  bool in_time = true;
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (IsAsked()) {
+        shown_ = want_;
+        shown_question_ = question_;
+        *want = want_;
+        return absl::OkStatus();
+      }
+      if (!in_time) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("waiting for ",
+                         waiting_for_.empty() ? "the servers and the other workers" : waiting_for_,
+                         "; tessera_wait goes on with it"));
+      }
+    }
+    in_time = asked_.WaitUntil(deadline);
   }
-  shown_ = want_;
-  shown_question_ = question_;
-  *want = want_;
-  return absl::OkStatus();
 }
 
 Want Turns::shown() const {

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/wakeup.h"
 
 namespace tessera {
 
@@ -62,6 +63,10 @@ class Turns {
   absl::Status end() const;
 
  private:
+  // The next question, if one stands.
+  bool IsAsked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Wakeup asked_;
   mutable absl::Mutex mutex_;
   Want want_ ABSL_GUARDED_BY(mutex_) = Want::kNothing;
   uint64_t question_ ABSL_GUARDED_BY(mutex_) = 0;  // the number of the last

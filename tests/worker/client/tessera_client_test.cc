@@ -68,8 +68,9 @@ class Server {
         kServer,       "--job",          job_,          "--rank",      "0",      "--listen",
         "127.0.0.1:0", "--address-file", address_file_, "--log-level", "warning"};
     std::vector<char*> argv;
-    for (const std::string& argument : arguments)
+    for (const std::string& argument : arguments) {
       argv.push_back(const_cast<char*>(argument.c_str()));
+    }
     argv.push_back(nullptr);
     REQUIRE(posix_spawn(&process_, kServer, nullptr, nullptr, argv.data(), environ) == 0);
     for (int i = 0; i < 3000 && address_.empty(); ++i) {
