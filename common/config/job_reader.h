@@ -5,8 +5,9 @@
 //   1. yaml_tree       text -> tree, bounded in size, depth and aliases
 //   2. override        --set a.b.c=v changes the tree
 //   3. message_reader  tree -> message; unknown, repeated, missing, mistyped, out of range
-//   4. job_check       what must hold between keys; data_check and local_check: files
-//   5. job_paths       paths that start at the job file are made absolute
+//   4. job_paths       paths that start at the job file are made absolute
+//   5. tensor_file     of a job of tensors: names, shapes and a sum of the values, from the file
+//   6. job_check       what must hold between keys; data_check and local_check: files
 #ifndef TESSERA_COMMON_CONFIG_JOB_READER_H_
 #define TESSERA_COMMON_CONFIG_JOB_READER_H_
 
@@ -50,7 +51,8 @@ struct JobReading {
   bool ok() const { return errors.empty(); }
 };
 
-// Pure but for the look at files. The same source gives the same job on every machine.
+// Pure but for the look at files. The same source gives the same job on every machine; of a job of tensors, the same
+// source and the same file.
 JobReading ReadJob(const JobSource& source, const JobOptions& options);
 
 // Reads the file too. One that cannot be read, or has more than kJobFileBytesMax bytes, is an error

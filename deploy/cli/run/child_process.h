@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Movable. The destructor kills a child that still runs. One thread.
+// Movable. The destructor kills a child that still runs, and what that has started in its process group. One thread.
 class ChildProcess {
  public:
   struct Options {
@@ -23,6 +23,8 @@ class ChildProcess {
     std::string name;
     std::string program;
     std::vector<std::string> arguments;
+    // "NAME=value", beside this process's environment or in place of what that has by this name.
+    std::vector<std::string> environment;
     // The file that both output streams go to.
     std::string log_path;
     // Asked once where SIGKILL ended the child, which leaves no last words: who sent that, if it is known. Null:
