@@ -74,8 +74,9 @@ void AddLayout(const v1::TensorLayout& layout, std::vector<std::string>* lines) 
   lines->push_back(absl::StrCat("model.tensor_layout.sum=", layout.sum()));
 }
 
-// Adds the lines of all keys below `path` that are not local, of those that such a job has. A key that is optional and absent adds none, and neither
-// does one that was added later and has its default: jobs without it keep the digest that they had before it existed.
+// Adds the lines of all keys below `path` that are not local, of those that such a job has. A key that is optional and
+// absent adds none, and neither does one that was added later and has its default: jobs without it keep the digest that
+// they had before it existed.
 void AddLines(const Message& message, const std::string& path, bool of_tensors,
               std::vector<std::string>* lines) {
   const Reflection& reflection = *message.GetReflection();

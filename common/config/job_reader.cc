@@ -75,7 +75,7 @@ std::string ReadOnce(const std::string& path, std::string* text) {
   return kept->second.problem;
 }
 
-// Whether the file names model.tensors, which decides what other keys there may be.
+// Whether the file names model.tensors, which decides what other keys there may be. No text is no file.
 bool NamesTensors(const YamlNode& root) {
   const YamlNode* node = &root;
   for (const absl::string_view name : {"model", "tensors"}) {
@@ -85,7 +85,7 @@ bool NamesTensors(const YamlNode& root) {
     if (key == node->keys.end()) return false;
     node = &node->items[static_cast<size_t>(key - node->keys.begin())];
   }
-  return !node->is_null();
+  return !node->is_null() && !(node->is_scalar() && node->text.empty());
 }
 
 }  // namespace
@@ -122,7 +122,9 @@ JobReading ReadJob(const JobSource& source, const JobOptions& options) {
   MessageReader(&errors, &positions, of_tensors).Read(root, "", {0, 1, 1}, &reading.job);
   ResolveJobPaths(source.directory, &reading.job);
   if (root.is_map()) {
-    if (of_tensors) ReadTensorFile(positions, reading.job.mutable_model(), &errors);
+    if (of_tensors) {
+      ReadTensorFile(positions, options.may_lack_tensors, reading.job.mutable_model(), &errors);
+    }
     CheckJob(positions, &reading.job, &errors);
     const bool check = options.check_files;
     if (check) CheckDataFiles(positions, reading.job, &errors);

@@ -37,6 +37,9 @@ struct JobOptions {
   // With check_files, so must the folder of checkpoint.restore. A worker may need none: one that joins late has no
   // use for it where the job has a checkpoint of its own since.
   bool check_restore = true;
+  // The file that model.tensors names may be missing, on a server that fetches it. The layout is empty then, and only
+  // what that has no part in is checked.
+  bool may_lack_tensors = false;
 };
 
 // For a look at the job with its data, on a machine that need not be one of the job's.

@@ -38,6 +38,12 @@ std::string Wanted(const FieldDescriptor& field) {
 
 // What is wrong with a key that the schema does not have, with the name that was meant perhaps.
 std::string UnknownKey(const std::string& name, const FieldList& fields) {
+  const FieldDescriptor* const elsewhere =
+      fields.empty() ? nullptr : fields[0]->containing_type()->FindFieldByName(name);
+  if (elsewhere != nullptr && !KeyOf(*elsewhere).written_below().empty()) {
+    return absl::StrCat("unknown key, want it below ", KeyOf(*elsewhere).written_below(), ": {",
+                        name, ": {...}}");
+  }
   const std::string near = DidYouMean(name, NamesOf(fields));
   if (!near.empty()) return absl::StrCat("unknown key", near);
   if (fields.empty()) return "unknown key, want none here";

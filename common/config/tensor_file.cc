@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <map>
+#include <cerrno>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -119,17 +119,20 @@ absl::StatusOr<v1::TensorLayout> LayoutOfFile(const std::string& path) {
   return layout;
 }
 
-void ReadTensorFile(const Positions& positions, v1::Model* model, JobErrors* errors) {
+void ReadTensorFile(const Positions& positions, bool may_be_missing, v1::Model* model,
+                    JobErrors* errors) {
   model->mutable_tensor_layout();
   if (errors->Touches(kTensors)) return;
   const auto fail = [&](const std::string& message) {
     errors->Add(PositionOf(positions, kTensors), kTensors,
                 absl::StrCat("got ", Quoted(model->tensors()), ", ", message));
   };
-  if (model->tensors().empty()) return fail("want the path of a safetensors file");
+  struct stat info;
+  const bool is_missing = stat(model->tensors().c_str(), &info) != 0 && errno == ENOENT;
+  if (is_missing && may_be_missing) return;
   if (const std::string why = WhyNoFile(model->tensors()); !why.empty()) {
-    return fail(absl::StrCat("want a safetensors file that can be read, which every server has; ",
-                             model->tensors(), ": ", why));
+    return fail(
+        absl::StrCat("want a safetensors file that can be read; ", model->tensors(), ": ", why));
   }
   absl::StatusOr<v1::TensorLayout> layout = LayoutOfFile(model->tensors());
   if (layout.ok()) {

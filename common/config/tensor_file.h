@@ -18,8 +18,10 @@ namespace tessera {
 absl::StatusOr<v1::TensorLayout> LayoutOfFile(const std::string& path);
 
 // Of a job of tensors: fills model.tensor_layout from the file that model.tensors names. What is wrong with it is an
-// error of the key, and the layout is then empty, but there.
-void ReadTensorFile(const Positions& positions, v1::Model* model, JobErrors* errors);
+// error of the key, and the layout is then empty, but there. `may_be_missing`: where there is no file the layout is
+// empty, too, and that is no error.
+void ReadTensorFile(const Positions& positions, bool may_be_missing, v1::Model* model,
+                    JobErrors* errors);
 
 }  // namespace tessera
 

@@ -55,9 +55,8 @@ void CheckSchedule(const v1::Schedule& schedule, KeyErrors* errors) {
 void CheckTarget(const v1::Job& job, KeyErrors* errors) {
   const double target = job.train().target_accuracy();
   if (IsOfTensors(job.model()) || target <= 1 || !errors->Sound("train.target_accuracy")) return;
-  errors->Add(
-      "train.target_accuracy",
-      absl::StrCat("got ", target, ", want a number in [0, 1], as it is a share of the rows"));
+  errors->Add("train.target_accuracy",
+              absl::StrCat("got \"", target, "\", want a number in [0, 1]"));
 }
 
 }  // namespace

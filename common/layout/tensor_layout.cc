@@ -36,8 +36,9 @@ absl::StatusOr<ParameterSpec> ParameterOf(const v1::Tensor& tensor, int64_t* siz
     }
   }
   spec.columns = entries / spec.rows;
-  if (tensor.dims_size() > 2)
+  if (tensor.dims_size() > 2) {
     spec.columns_are.assign(tensor.dims().begin() + 1, tensor.dims().end());
+  }
   *size += entries;
   if (*size > kModelSizeMax) return Refused("more than 2^40 entries");
   return spec;

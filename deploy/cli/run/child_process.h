@@ -23,13 +23,13 @@ class ChildProcess {
     std::string name;
     std::string program;
     std::vector<std::string> arguments;
-    // "NAME=value", beside this process's environment or in place of what that has by this name.
-    std::vector<std::string> environment;
     // The file that both output streams go to.
     std::string log_path;
     // Asked once where SIGKILL ended the child, which leaves no last words: who sent that, if it is known. Null:
     // nobody knows.
     std::function<std::string()> why_killed;
+    // "NAME=value", beside this process's environment or in place of what that has by this name.
+    std::vector<std::string> environment = {};
   };
 
   // The child dies with this process, even if this process is killed, and does not get the

@@ -82,7 +82,9 @@ v1::Job Good(const std::string& text, const std::vector<std::string>& overrides 
 // All errors, with `path` as F.
 std::string Errors(const std::string& text, const std::string& path,
                    const std::vector<std::string>& overrides = {}) {
-  return absl::StrReplaceAll(FormatJobErrors(Reading(text, overrides).errors), {{path, "F"}});
+  // The first time it is quoted, and cut where it is long.
+  return absl::StrReplaceAll(FormatJobErrors(Reading(text, overrides).errors),
+                             {{Quoted(path), "\"F\""}, {path, "F"}});
 }
 
 }  // namespace
@@ -196,7 +198,7 @@ TEST_CASE("keys of the other kind of job are refused, all at once", "[tensors]")
       ": got a value without model.tensors, want no such key: it is for jobs of tensors "
       "(docs/own_models.md)\n";
   CHECK(FormatJobErrors(reading.errors) ==
-        "x.yaml:4:36: train.steps_per_epoch" + without + "--set model.evaluation" + without);
+        "x.yaml:4:35: train.steps_per_epoch" + without + "--set model.evaluation" + without);
 }
 
 TEST_CASE("steps are required, and the layout cannot be written", "[tensors]") {
@@ -237,15 +239,21 @@ TEST_CASE("a score may be any number, where an accuracy is a share", "[tensors]"
 TEST_CASE("a file that cannot be read is told with its key", "[tensors]") {
   const std::string none = PathOf("none.safetensors");
   CHECK(Errors(JobOf(none), none) ==
-        "x.yaml:3:12: model.tensors: got \"F\", want a safetensors file that can be read, which "
-        "every server has; F: No such file or directory\n");
+        "x.yaml:3:12: model.tensors: got \"F\", want a safetensors file that can be read; "
+        "F: No such file or directory\n");
+  // A server that fetches the file reads the job without it.
+  const JobReading without = ReadJob({JobOf(none), "x.yaml", "/jobs", {}},
+                                     {false, false, false, /*may_lack_tensors=*/true});
+  CHECK(without.ok());
+  CHECK(IsOfTensors(without.job.model()));
+  CHECK(without.job.model().tensor_layout().tensors().empty());
   const std::string text = PathOf("text.safetensors");
   std::ofstream(text) << "this is no safetensors file";
   CHECK(Errors(JobOf(text), text)
             .find("x.yaml:3:12: model.tensors: got \"F\", want a safetensors "
                   "file of a model's tensors: ") == 0);
-  CHECK(Errors(JobOf("\"\""), none).find("want the path of a safetensors file") !=
-        std::string::npos);
+  // No text is no file, so that this is a job of layers.
+  CHECK(Errors(JobOf("\"\""), none).find("model.layers: missing") != std::string::npos);
 }
 
 TEST_CASE("tensors that cannot be parameters are refused together, by name", "[tensors]") {
