@@ -119,11 +119,15 @@ def keys_of(schema, comments, message, path="", within=()):
     """Rows for all keys below a message; a block of keys has a row of its own. `within`: the messages around."""
     for field in message.fields:
         key = field.GetOptions().Extensions[schema.key]
+        if key.derived:
+            continue
         above = key.written_below + "." if key.written_below else ""
         name = path + above + field.name + ("[]" if field.message_type and field.label == field.LABEL_REPEATED else "")
         meaning = comments.sentence(field.full_name)
         if key.local:
             meaning = "*Local.* " + meaning
+        if key.only_in:
+            meaning = {1: "*Not with `model.tensors`.* ", 2: "*Only with `model.tensors`.* "}[key.only_in] + meaning
         default = "required" if key.required else "`%s`" % key.default_value if key.default_value else "none"
         if field.message_type is None:
             yield "| `%s` | %s | %s | %s |" % (name, allowed(field, key), default, meaning)

@@ -33,6 +33,7 @@
 #include "common/config/job_output.h"
 #include "common/config/job_reader.h"
 #include "common/layout/parameters.h"
+#include "common/layout/tensor_layout.h"
 #include "common/method/recipe.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/grpc_server.h"
@@ -43,6 +44,7 @@
 #include "common/rpc/transport.h"
 #include "common/rule/schedule.h"
 #include "server/control/job_facts.h"
+#include "server/fetched_tensors.h"
 #include "server/monitor/last_scrape.h"
 #include "server/monitor/metrics_endpoint.h"
 #include "server/port_limits.h"
@@ -50,6 +52,7 @@
 #include "server/rpc/live_coordinator.h"
 #include "server/rpc/standby_control_service.h"
 #include "server/rpc/status_service.h"
+#include "server/rpc/tensor_file_service.h"
 #include "server/server_checkpoints.h"
 #include "server/server_control.h"
 #include "server/server_memory.h"
@@ -144,6 +147,7 @@ class ServerProcess {
   std::unique_ptr<StandbyControlService> standby_control_service_;  // rank 0
   std::unique_ptr<AdminService> admin_service_;
   std::unique_ptr<StatusService> status_service_;
+  std::unique_ptr<TensorFileService> tensor_file_service_;
   std::unique_ptr<GrpcServer> server_;
   LastScrape last_scrape_;
   std::unique_ptr<MetricsEndpoint> metrics_;
@@ -167,12 +171,14 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
 
 // Opens the file whose values the job begins with. A job that goes on from a checkpoint has its own.
 absl::Status ServerProcess::OpenInitialFile() {
-  if (job_.model().init().empty() || !job_.checkpoint().restore().empty()) return absl::OkStatus();
+  const bool has_file = IsOfTensors(job_.model()) || !job_.model().init().empty();
+  if (!has_file || !job_.checkpoint().restore().empty()) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(
       initial_file_, tessera::OpenInitialFile(job_.model(), InitialFactors(job_, recipe_, shape_)));
   const std::string others = initial_file_->DescribeOthers();
   Log(LogLevel::kInfo,
-      absl::StrFormat("server: begins with file=\"%s\" sum=%016x%s", job_.model().init(),
+      absl::StrFormat("server: begins with file=\"%s\" sum=%016x%s",
+                      IsOfTensors(job_.model()) ? job_.model().tensors() : job_.model().init(),
                       initial_file_->sum(), others.empty() ? "" : " not_in_the_model=" + others));
   return absl::OkStatus();
 }
@@ -300,6 +306,8 @@ absl::Status ServerProcess::StartServices() {
     coordinator_service_ = std::make_unique<CoordinatorService>(coordinator_);
     standby_control_service_ = std::make_unique<StandbyControlService>(coordinator_);
     admin_service_ = std::make_unique<AdminService>(coordinator_);
+    TESSERA_ASSIGN_OR_RETURN(tensor_file_service_, TensorFileService::Open(job_.model().tensors()));
+    options.services.push_back(tensor_file_service_.get());
     options.services.push_back(coordinator_service_.get());
     options.services.push_back(standby_control_service_.get());
     options.services.push_back(admin_service_.get());
@@ -531,6 +539,26 @@ void ServerProcess::DrainJob() {
   }
 }
 
+// The coordinator's file in place of one that this machine does not have. nullptr: the job wants none, or nobody can be
+// asked: whether a server that may be elected is the coordinator, or who is, nobody knows yet.
+absl::StatusOr<std::unique_ptr<FetchedTensors>> FetchMissingTensors(const ServerOptions& options,
+                                                                    const v1::Job& job) {
+  const bool is_missing = IsOfTensors(job.model()) && job.model().tensor_layout().tensors().empty();
+  if (!is_missing || MayCoordinate(job, options.rank)) return nullptr;
+  TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job.security())));
+  TESSERA_ASSIGN_OR_RETURN(
+      const ServerPlace place,
+      FindPlace(job, {options.rank, options.listen, options.coordinator}, /*is_replica=*/true));
+  absl::StatusOr<std::unique_ptr<FetchedTensors>> fetched =
+      FetchedTensors::Fetch(OpenControlChannel(place.coordinator),
+                            absl::Nanoseconds(job.cluster().coordinator().away_timeout()));
+  if (fetched.ok()) return fetched;
+  return absl::Status(fetched.status().code(),
+                      absl::StrCat("model.tensors: there is no \"", job.model().tensors(),
+                                   "\" here, and it cannot be fetched from ", place.coordinator,
+                                   ": ", fetched.status().message()));
+}
+
 int Refused(const absl::Status& why) {
   std::fprintf(stderr, "tessera-server: %s\n", std::string(why.message()).c_str());
   return 2;
@@ -561,8 +589,18 @@ int RunServer(const ServerOptions& options) {
     }
     running->OnSignal(count);
   });
-  const JobReading reading =
-      ReadJobFile(options.job_path, options.overrides, JobOptions{/*check_files=*/false});
+  JobOptions checks{/*check_files=*/false};
+  checks.may_lack_tensors = true;
+  JobReading reading = ReadJobFile(options.job_path, options.overrides, checks);
+  absl::StatusOr<std::unique_ptr<FetchedTensors>> fetched = nullptr;
+  if (reading.ok()) fetched = FetchMissingTensors(options, reading.job);
+  if (!fetched.ok()) return Refused(fetched.status());
+  if (reading.ok() && IsOfTensors(reading.job.model())) {
+    std::vector<std::string> overrides = options.overrides;
+    if (*fetched != nullptr) overrides.push_back("model.tensors=" + (*fetched)->path());
+    checks.may_lack_tensors = false;
+    reading = ReadJobFile(options.job_path, overrides, checks);
+  }
   if (!reading.ok()) {
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;

@@ -18,6 +18,7 @@
 #include "common/base/termination.h"
 #include "common/config/command_line.h"
 #include "common/config/job_reader.h"
+#include "common/layout/tensor_layout.h"
 #include "common/rpc/rpc_needs.h"
 #include "common/rpc/transport.h"
 #include "worker/layer_door.h"
@@ -61,6 +62,12 @@ int Run(const WorkerOptions& options) {
   if (!reading.ok()) {
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
+  }
+  if (IsOfTensors(reading.job.model())) {
+    return Refused(absl::InvalidArgumentError(absl::StrCat(
+        options.job_path,
+        ": model.tensors: the model is the workers' own; start your program, which joins the job "
+        "with the client library (docs/own_models.md)")));
   }
   WorkerProcess process(&options);
   if (const absl::Status status = process.Prepare(reading.job); !status.ok()) {

@@ -14,6 +14,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/codec/half.h"
 #include "common/layout/parameters.h"
+#include "common/layout/tensor_layout.h"
 
 namespace tessera {
 namespace {
@@ -22,9 +23,9 @@ namespace {
 constexpr int64_t kPieceValues = int64_t{1} << 16;
 
 std::vector<int64_t> ExtentsOf(const ParameterSpec& spec) {
-  return CheckpointParameter{spec.name,      spec.rows, spec.columns,
-                             spec.is_vector, 1,         spec.columns_are}
-      .Shape(spec.rows);
+  return CheckpointParameter{spec.name, spec.rows,        spec.columns,  spec.is_vector,
+                             1,         spec.columns_are, spec.is_scalar}
+      .WholeShape();
 }
 
 // Some of the texts, and how many more there are.
@@ -41,9 +42,15 @@ std::string FirstOf(const std::vector<std::string>& texts, absl::string_view bet
 absl::StatusOr<std::shared_ptr<const InitialFile>> InitialFile::Open(
     const std::string& path, const std::vector<ParameterSpec>& parameters,
     const std::vector<float>& factors) {
-  TESSERA_CHECK(factors.empty() || factors.size() == parameters.size());
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
                            SafetensorsReader::Open(path));
+  return OpenWith(std::move(reader), parameters, factors);
+}
+
+absl::StatusOr<std::shared_ptr<const InitialFile>> InitialFile::OpenWith(
+    std::unique_ptr<SafetensorsReader> reader, const std::vector<ParameterSpec>& parameters,
+    const std::vector<float>& factors) {
+  TESSERA_CHECK(factors.empty() || factors.size() == parameters.size());
   auto file = std::shared_ptr<InitialFile>(new InitialFile(std::move(reader), parameters, factors));
   TESSERA_RETURN_IF_ERROR(file->FindTensors());
   TESSERA_RETURN_IF_ERROR(file->ReadAll());
@@ -146,14 +153,23 @@ absl::Status InitialFile::ReadRows(int parameter, int64_t row_begin, int64_t row
 
 absl::StatusOr<std::shared_ptr<const InitialFile>> OpenInitialFile(
     const v1::Model& model, const std::vector<float>& factors) {
-  if (model.init().empty()) return nullptr;
+  const bool of_tensors = IsOfTensors(model);
+  const std::string& path = of_tensors ? model.tensors() : model.init();
+  if (path.empty()) return nullptr;
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(model));
   absl::StatusOr<std::shared_ptr<const InitialFile>> file =
-      InitialFile::Open(model.init(), shape.parameters, factors);
-  if (file.ok()) return file;
-  return absl::Status(
-      file.status().code(),
-      absl::StrCat("model.init: ", absl::StripPrefix(file.status().message(), "checkpoint: ")));
+      InitialFile::Open(path, shape.parameters, factors);
+  const char* const key = of_tensors ? "model.tensors: " : "model.init: ";
+  if (!file.ok()) {
+    return absl::Status(
+        file.status().code(),
+        absl::StrCat(key, absl::StripPrefix(file.status().message(), "checkpoint: ")));
+  }
+  if (of_tensors && SumOf(model.tensor_layout(), (*file)->sum()) != model.tensor_layout().sum()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        key, "\"", path, "\" was changed since the job was read, want it as it was; start again"));
+  }
+  return file;
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The file that model.init names: safetensors with the values that a job begins with.
+// The file that model.init or model.tensors names: safetensors with the values that a job begins with.
 #ifndef TESSERA_COMMON_CHECKPOINT_INITIAL_FILE_H_
 #define TESSERA_COMMON_CHECKPOINT_INITIAL_FILE_H_
 
@@ -25,6 +25,10 @@ class InitialFile {
   //                     SafetensorsReader's
   static absl::StatusOr<std::shared_ptr<const InitialFile>> Open(
       const std::string& path, const std::vector<ParameterSpec>& parameters,
+      const std::vector<float>& factors = {});
+  // The same of a file that is open already.
+  static absl::StatusOr<std::shared_ptr<const InitialFile>> OpenWith(
+      std::unique_ptr<SafetensorsReader> reader, const std::vector<ParameterSpec>& parameters,
       const std::vector<float>& factors = {});
 
   // The number of parameters that it has, which are the first of a job's.
@@ -56,7 +60,8 @@ class InitialFile {
   uint64_t sum_ = 0;
 };
 
-// The file that `model` names; nullptr: it names none. `factors` are Open's. Codes as Open's, and the message begins
+// The file that `model` names, with model.init or model.tensors; nullptr: it names none. `factors` are Open's. Codes as
+// Open's, kFailedPrecondition where model.tensors has other values than model.tensor_layout says; the message begins
 // with the key.
 absl::StatusOr<std::shared_ptr<const InitialFile>> OpenInitialFile(
     const v1::Model& model, const std::vector<float>& factors = {});

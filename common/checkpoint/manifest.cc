@@ -24,10 +24,10 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
 constexpr int64_t kStatesMax = 16;
-// The most tensors that a header can name.
-constexpr int64_t kTensorsMax = 200'000;
+// A million tensors of a job, and three averaged states of each.
+constexpr int64_t kTensorsMax = 4'000'000;
 constexpr int64_t kEntriesMax = int64_t{1} << 44;
-constexpr size_t kColumnExtentsMax = 6;
+constexpr size_t kColumnExtentsMax = 15;
 
 // Keys are written in this order, and FormatManifest's sum depends on it.
 OrderedJson ToJson(const CheckpointParameter& parameter) {
@@ -36,6 +36,7 @@ OrderedJson ToJson(const CheckpointParameter& parameter) {
   json["is_vector"] = static_cast<int>(parameter.is_vector);
   json["export_factor"] = parameter.export_factor;
   if (!parameter.columns_are.empty()) json["columns_are"] = parameter.columns_are;
+  if (parameter.is_scalar) json["is_scalar"] = 1;
   return json;
 }
 
@@ -100,8 +101,14 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
   fields.Get("export_factor", &parameter->export_factor);
   const Json* const columns_are =
       fields.Has("columns_are") ? fields.GetArray("columns_are") : nullptr;
+  uint64_t is_scalar = 0;
+  if (fields.Has("is_scalar")) fields.Get("is_scalar", &is_scalar);
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   parameter->is_vector = is_vector == 1;
+  parameter->is_scalar = is_scalar == 1;
+  if (is_scalar > 1 || (is_scalar == 1 && (is_vector == 0 || parameter->rows != 1))) {
+    return Wrong(where, "is_scalar wants a vector of 1 row");
+  }
   int64_t size = 0;
   if (__builtin_mul_overflow(parameter->rows, parameter->columns, &size) || size > kEntriesMax ||
       is_vector > 1 || (is_vector == 1 && parameter->columns != 1)) {

@@ -25,7 +25,7 @@
 namespace tessera {
 
 constexpr char kManifestName[] = "manifest.json";
-constexpr int64_t kManifestBytesMax = int64_t{64} << 20;
+constexpr int64_t kManifestBytesMax = int64_t{256} << 20;
 
 // What a job that goes on counts from lies below these, and then never reaches the end of its numbers. As many
 // steps as train.steps may ask for:
@@ -53,9 +53,15 @@ struct CheckpointParameter {
   // What the columns of a matrix are made of: channels, height and width for a convolution. Their product is
   // `columns`. Empty: nothing more is known of them.
   std::vector<int64_t> columns_are = {};
+  // A vector of one entry whose tensor has no extents.
+  bool is_scalar = false;
 
   // The shape of a tensor that has so many of its rows.
   std::vector<int64_t> Shape(int64_t row_count) const;
+  // The shape of a tensor that has all of them.
+  std::vector<int64_t> WholeShape() const {
+    return is_scalar ? std::vector<int64_t>() : Shape(rows);
+  }
   // The tensor's rows and columns, even of a vector, for people.
   std::vector<int64_t> Extents() const;
 };

@@ -22,8 +22,8 @@
 
 namespace tessera {
 
-// A header beyond this is refused before it is read: a model of 40,000 tensors needs half of it.
-constexpr int64_t kTensorHeaderBytesMax = int64_t{8} << 20;
+// A header beyond this is refused before it is read. Other readers of the format have the same limit.
+constexpr int64_t kTensorHeaderBytesMax = 100000000;
 constexpr int64_t kTensorLengthBytes = 8;
 
 // A tensor of the file. Without `begin`, one that is about to be written.

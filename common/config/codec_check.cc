@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/codec/codecs.h"
 #include "common/config/key_errors.h"
+#include "common/layout/tensor_layout.h"
 #include "common/method/catalog.h"
 
 namespace tessera {
@@ -112,7 +113,8 @@ void CheckCodecs(const Positions& positions, const v1::Job& job, JobErrors* erro
   const KeyErrors keys(positions, errors);
   const Method* const method = MethodOf(job);
   if (!keys.Sound("codec") || !keys.Sound("method") || method == nullptr) return;
-  // A method that cannot be had with this model was refused for that.
+  // A method that cannot be had with this model is refused for that.
+  if (IsOfTensors(job.model()) && method->why_layers != nullptr) return;
   const absl::StatusOr<Recipe> recipe = method->recipe(job);
   if (recipe.ok()) CodecChecker(job.codec(), *method, *recipe, keys).Check();
 }

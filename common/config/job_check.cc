@@ -15,6 +15,7 @@
 #include "common/config/local_check.h"
 #include "common/config/model_check.h"
 #include "common/config/train_check.h"
+#include "common/layout/tensor_layout.h"
 #include "common/method/catalog.h"
 #include "common/rule/optimizer.h"
 
@@ -27,7 +28,12 @@ class Checker {
 
   void Method(const v1::Job& job) {
     const tessera::Method* const method = MethodOf(job);
-    if (method != nullptr && method->check != nullptr) method->check(job, &errors_);
+    if (method == nullptr) return;
+    if (IsOfTensors(job.model()) && method->why_layers != nullptr) {
+      if (Sound("method")) Fail("method", WhyNoTensors(job));
+      return;
+    }
+    if (method->check != nullptr) method->check(job, &errors_);
   }
 
   void Train(const v1::Job& job) { CheckTrain(job, &errors_); }

@@ -18,6 +18,7 @@
 #include "common/base/check.h"
 #include "common/config/scalar.h"
 #include "common/config/schema.h"
+#include "common/layout/tensor_layout.h"
 
 namespace tessera {
 namespace {
@@ -33,11 +34,12 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
   return absl::StrCat("\"", absl::CEscape(text), "\"");
 }
 
-void AddLines(const Message& message, const std::string& path, std::vector<std::string>* lines);
+void AddLines(const Message& message, const std::string& path, bool of_tensors,
+              std::vector<std::string>* lines);
 
 // Adds the lines of a repeated field, each item under its number.
 void AddRepeated(const Message& message, const FieldDescriptor& field, const std::string& path,
-                 std::vector<std::string>* lines) {
+                 bool of_tensors, std::vector<std::string>* lines) {
   const Reflection& reflection = *message.GetReflection();
   const int count = reflection.FieldSize(message, &field);
   // Such a list was a number once, and many jobs have one number there still.
@@ -50,7 +52,7 @@ void AddRepeated(const Message& message, const FieldDescriptor& field, const std
     if (IsMessage(field)) {
       // A choice has a line that names its member. Any other item, which may have no keys, has one as well.
       if (!IsChoice(*field.message_type())) lines->push_back(absl::StrCat(item, "={}"));
-      AddLines(reflection.GetRepeatedMessage(message, &field, i), item, lines);
+      AddLines(reflection.GetRepeatedMessage(message, &field, i), item, of_tensors, lines);
     } else {
       lines->push_back(absl::StrCat(item, "=", ValueText(message, field, i)));
     }
@@ -66,20 +68,28 @@ bool IsAsBefore(const Message& message, const FieldDescriptor& field) {
   return ScalarText(*other, field, -1) == ScalarText(message, field, -1);
 }
 
-// Adds the lines of all keys below `path` that are not local. A key that is optional and absent adds none, and neither
-// does one that was added later and has its default: jobs without it keep the digest that they had before it existed.
-void AddLines(const Message& message, const std::string& path, std::vector<std::string>* lines) {
+// Adds the lines of the content of a job's tensors: two, however many tensors there are.
+void AddLayout(const v1::TensorLayout& layout, std::vector<std::string>* lines) {
+  lines->push_back(absl::StrCat("model.tensor_layout.shapes=\"", DescribeLayout(layout), "\""));
+  lines->push_back(absl::StrCat("model.tensor_layout.sum=", layout.sum()));
+}
+
+// Adds the lines of all keys below `path` that are not local, of those that such a job has. A key that is optional and
+// absent adds none, and neither does one that was added later and has its default: jobs without it keep the digest that
+// they had before it existed.
+void AddLines(const Message& message, const std::string& path, bool of_tensors,
+              std::vector<std::string>* lines) {
   const Reflection& reflection = *message.GetReflection();
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
-    if (KeyOf(*field).local()) continue;
+    if (KeyOf(*field).local() || !IsKeyIn(*field, of_tensors)) continue;
     const std::string below = absl::StrCat(path, path.empty() ? "" : ".", field->name());
     const bool in_oneof = field->real_containing_oneof() != nullptr;
     if (field->is_repeated()) {
-      AddRepeated(message, *field, below, lines);
+      AddRepeated(message, *field, below, of_tensors, lines);
     } else if (IsMessage(*field)) {
       if (!reflection.HasField(message, field)) continue;
       if (in_oneof) lines->push_back(absl::StrCat(path, "=", field->name()));
-      AddLines(reflection.GetMessage(message, field), below, lines);
+      AddLines(reflection.GetMessage(message, field), below, of_tensors, lines);
     } else if (IsAsBefore(message, *field)) {
       continue;
     } else if (!(in_oneof || field->has_optional_keyword()) ||
@@ -164,7 +174,9 @@ v1::Job JobOfText(absl::string_view text) {
 
 std::string CanonicalJobText(const v1::Job& job) {
   std::vector<std::string> lines;
-  AddLines(job, "", &lines);
+  const bool of_tensors = IsOfTensors(job.model());
+  AddLines(job, "", of_tensors, &lines);
+  if (of_tensors) AddLayout(job.model().tensor_layout(), &lines);
   std::sort(lines.begin(), lines.end());
   return absl::StrCat("tessera job 1\n", absl::StrJoin(lines, "\n"), "\n");
 }

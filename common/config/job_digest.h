@@ -8,6 +8,10 @@
 //   - a key that is optional in job.proto has a line where the job has it
 //   - a list's items are keys: model.layers.0.linear.units=64
 //   - the member of a choice has a line of its own: method=local_sgd
+//   - keys that a job of this kind cannot have (Key::only_in) have no line
+//   - a job of tensors has two lines for the content of its file: model.tensor_layout.shapes, which tells how many
+//     tensors and entries there are and a hash of their names and shapes, and model.tensor_layout.sum, a hash of the
+//     values as well
 // So it does not depend on the order of keys, on comments, on how a value is written or on who
 // built the program, and job files may differ in what is local. A build with more keys gives
 // another digest, rightly.
@@ -28,7 +32,7 @@ std::string JobDigest(const v1::Job& job);
 std::string CanonicalJobText(const v1::Job& job);
 
 // The job that a canonical text is of, without what is local. Another build may have written it: keys and
-// values that this one does not take are left out.
+// values that this one does not take are left out. Of a job of tensors it has the sum of the layout and no tensors.
 v1::Job JobOfText(absl::string_view text);
 
 }  // namespace tessera

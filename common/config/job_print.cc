@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/config/scalar.h"
 #include "common/config/schema.h"
+#include "common/layout/tensor_layout.h"
 
 namespace tessera {
 namespace {
@@ -44,6 +45,8 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
 
 class Printer {
  public:
+  explicit Printer(bool of_tensors) : of_tensors_(of_tensors) {}
+
   // Prints the keys of `message`, each on lines of its own. A list's item has `lead` "- " before its first key.
   void Print(const Message& message, int indent, absl::string_view lead) {
     const Reflection& reflection = *message.GetReflection();
@@ -74,7 +77,8 @@ class Printer {
   std::string Take() { return std::move(text_); }
 
  private:
-  static bool IsShown(const Message& message, const FieldDescriptor& field) {
+  bool IsShown(const Message& message, const FieldDescriptor& field) const {
+    if (!IsKeyIn(field, of_tensors_)) return false;
     if (field.is_repeated()) return message.GetReflection()->FieldSize(message, &field) > 0;
     const bool may_be_absent =
         field.real_containing_oneof() != nullptr || field.has_optional_keyword();
@@ -82,7 +86,7 @@ class Printer {
     return message.GetReflection()->HasField(message, &field);
   }
 
-  static bool ShowsNothing(const Message& message) {
+  bool ShowsNothing(const Message& message) const {
     const FieldList fields = FieldsOf(*message.GetDescriptor());
     return std::none_of(fields.begin(), fields.end(),
                         [&](const FieldDescriptor* field) { return IsShown(message, *field); });
@@ -105,13 +109,14 @@ class Printer {
     if (!IsMessage(field)) absl::StrAppend(&text_, "]\n");
   }
 
+  const bool of_tensors_;
   std::string text_;
 };
 
 }  // namespace
 
 std::string PrintJob(const v1::Job& job) {
-  Printer printer;
+  Printer printer(IsOfTensors(job.model()));
   printer.Print(job, 0, "");
   return printer.Take();
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -20,6 +21,7 @@
 #include "common/config/local_check.h"
 #include "common/config/message_reader.h"
 #include "common/config/override.h"
+#include "common/config/tensor_file.h"
 #include "common/config/yaml_tree.h"
 
 namespace tessera {
@@ -73,6 +75,19 @@ std::string ReadOnce(const std::string& path, std::string* text) {
   return kept->second.problem;
 }
 
+// Whether the file names model.tensors, which decides what other keys there may be. No text is no file.
+bool NamesTensors(const YamlNode& root) {
+  const YamlNode* node = &root;
+  for (const absl::string_view name : {"model", "tensors"}) {
+    if (!node->is_map()) return false;
+    const auto key = std::find_if(node->keys.begin(), node->keys.end(),
+                                  [name](const YamlKey& each) { return each.name == name; });
+    if (key == node->keys.end()) return false;
+    node = &node->items[static_cast<size_t>(key - node->keys.begin())];
+  }
+  return !node->is_null() && !(node->is_scalar() && node->text.empty());
+}
+
 }  // namespace
 
 bool CanBeReadOnce(const std::string& path) {
@@ -103,9 +118,13 @@ JobReading ReadJob(const JobSource& source, const JobOptions& options) {
     ApplyOverrides(source.overrides, *v1::Job::descriptor(), &root, &errors);
   }
   Positions positions;
-  MessageReader(&errors, &positions).Read(root, "", {0, 1, 1}, &reading.job);
+  const bool of_tensors = NamesTensors(root);
+  MessageReader(&errors, &positions, of_tensors).Read(root, "", {0, 1, 1}, &reading.job);
   ResolveJobPaths(source.directory, &reading.job);
   if (root.is_map()) {
+    if (of_tensors) {
+      ReadTensorFile(positions, options.may_lack_tensors, reading.job.mutable_model(), &errors);
+    }
     CheckJob(positions, &reading.job, &errors);
     const bool check = options.check_files;
     if (check) CheckDataFiles(positions, reading.job, &errors);

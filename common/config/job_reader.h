@@ -5,8 +5,9 @@
 //   1. yaml_tree       text -> tree, bounded in size, depth and aliases
 //   2. override        --set a.b.c=v changes the tree
 //   3. message_reader  tree -> message; unknown, repeated, missing, mistyped, out of range
-//   4. job_check       what must hold between keys; data_check and local_check: files
-//   5. job_paths       paths that start at the job file are made absolute
+//   4. job_paths       paths that start at the job file are made absolute
+//   5. tensor_file     of a job of tensors: names, shapes and a sum of the values, from the file
+//   6. job_check       what must hold between keys; data_check and local_check: files
 #ifndef TESSERA_COMMON_CONFIG_JOB_READER_H_
 #define TESSERA_COMMON_CONFIG_JOB_READER_H_
 
@@ -36,6 +37,9 @@ struct JobOptions {
   // With check_files, so must the folder of checkpoint.restore. A worker may need none: one that joins late has no
   // use for it where the job has a checkpoint of its own since.
   bool check_restore = true;
+  // The file that model.tensors names may be missing, on a server that fetches it. The layout is empty then, and only
+  // what that has no part in is checked.
+  bool may_lack_tensors = false;
 };
 
 // For a look at the job with its data, on a machine that need not be one of the job's.
@@ -50,7 +54,8 @@ struct JobReading {
   bool ok() const { return errors.empty(); }
 };
 
-// Pure but for the look at files. The same source gives the same job on every machine.
+// Pure but for the look at files. The same source gives the same job on every machine; of a job of tensors, the same
+// source and the same file.
 JobReading ReadJob(const JobSource& source, const JobOptions& options);
 
 // Reads the file too. One that cannot be read, or has more than kJobFileBytesMax bytes, is an error

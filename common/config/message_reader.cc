@@ -1,5 +1,6 @@
 #include "common/config/message_reader.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -37,10 +38,24 @@ std::string Wanted(const FieldDescriptor& field) {
 
 // What is wrong with a key that the schema does not have, with the name that was meant perhaps.
 std::string UnknownKey(const std::string& name, const FieldList& fields) {
+  const FieldDescriptor* const elsewhere =
+      fields.empty() ? nullptr : fields[0]->containing_type()->FindFieldByName(name);
+  if (elsewhere != nullptr && !KeyOf(*elsewhere).written_below().empty()) {
+    return absl::StrCat("unknown key, want it below ", KeyOf(*elsewhere).written_below(), ": {",
+                        name, ": {...}}");
+  }
   const std::string near = DidYouMean(name, NamesOf(fields));
   if (!near.empty()) return absl::StrCat("unknown key", near);
   if (fields.empty()) return "unknown key, want none here";
   return absl::StrCat("unknown key, want ", NamesList(fields));
+}
+
+// What is wrong with a key that jobs of the other kind have.
+std::string KeyOfOtherJobs(bool of_tensors) {
+  return of_tensors ? "got a value beside model.tensors, want no such key: layers, data and "
+                      "minibatches are then the workers' own"
+                    : "got a value without model.tensors, want no such key: it is for jobs of "
+                      "tensors (docs/own_models.md)";
 }
 
 // `value` as the map that the short forms of `field` stand for.
@@ -80,6 +95,12 @@ void MessageReader::ReadKeys(const YamlNode& map, const std::string& path, Posit
       continue;
     }
     const YamlNode& value = map.items[places[i]];
+    if (!IsKeyIn(field, of_tensors_)) {
+      if (!value.is_null()) {
+        errors_.Add(map.keys[places[i]].at, field_path, KeyOfOtherJobs(of_tensors_));
+      }
+      continue;
+    }
     // A scalar that is null is absent; a message that is null has all its defaults.
     if (value.is_null() && !IsMessage(field)) {
       FillAbsent(field, field_path, value.at, /*is_null=*/true, message);
@@ -149,7 +170,12 @@ std::vector<int> MessageReader::MatchKeys(const YamlNode& map, const std::string
 void MessageReader::CheckOneofs(const YamlNode& map, const std::string& path, Position at,
                                 const Descriptor& type) {
   for (int i = 0; i < type.real_oneof_decl_count(); ++i) {
-    const FieldList members = FieldsOf(*type.oneof_decl(i));
+    FieldList members = FieldsOf(*type.oneof_decl(i));
+    members.erase(std::remove_if(members.begin(), members.end(),
+                                 [this](const FieldDescriptor* field) {
+                                   return !IsKeyIn(*field, of_tensors_);
+                                 }),
+                  members.end());
     std::string given;
     bool unknown = false;
     int count = 0;
@@ -158,6 +184,7 @@ void MessageReader::CheckOneofs(const YamlNode& map, const std::string& path, Po
       const FieldDescriptor* field = type.FindFieldByName(map.keys[k].name);
       unknown = unknown || field == nullptr;
       if (field == nullptr || field->real_containing_oneof() != type.oneof_decl(i)) continue;
+      if (!IsKeyIn(*field, of_tensors_)) continue;
       if (map.items[k].is_null() && !IsMessage(*field)) {
         null = static_cast<int>(k);
         continue;
@@ -275,6 +302,7 @@ void MessageReader::ReadScalar(const YamlNode& value, const FieldDescriptor& fie
 void MessageReader::FillAbsent(const FieldDescriptor& field, const std::string& path, Position at,
                                bool is_null, Message* message) {
   const v1::Key& key = KeyOf(field);
+  if (!IsKeyIn(field, of_tensors_)) return;
   if (key.required()) {
     errors_.Add(at, path,
                 absl::StrCat(is_null ? "got nothing" : "missing", ", want ", Wanted(field)));

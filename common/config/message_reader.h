@@ -22,9 +22,10 @@ namespace tessera {
 class MessageReader {
  public:
   // Both outlive the reader. `positions` gets every key that is given: a map's key, a value's own
-  // place; also where nothing (null) was given for one without a default.
-  MessageReader(JobErrors* errors, Positions* positions)
-      : errors_(*errors), positions_(*positions) {}
+  // place; also where nothing (null) was given for one without a default. `of_tensors`: the job is one of tensors,
+  // which has other keys (Key::only_in).
+  MessageReader(JobErrors* errors, Positions* positions, bool of_tensors)
+      : errors_(*errors), positions_(*positions), of_tensors_(of_tensors) {}
 
   // Fills `message` from `node`, absent keys with their defaults. `path` is "" for the whole job;
   // `at` is where a missing key is reported.
@@ -59,6 +60,7 @@ class MessageReader {
 
   JobErrors& errors_;
   Positions& positions_;
+  const bool of_tensors_;
 };
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include "common/layout/layers/layer_kinds.h"
 #include "common/layout/losses.h"
 #include "common/layout/parameters.h"
+#include "common/layout/tensor_layout.h"
 
 namespace tessera {
 namespace {
@@ -24,7 +25,7 @@ class ModelChecker {
       : positions_(positions), job_(job), model_(job.model()), errors_(*errors) {}
 
   void Check() {
-    if (!Sound("model")) return;
+    if (!Sound("model") || IsOfTensors(model_)) return;
     int64_t features = 1;
     for (const int64_t extent : model_.input()) {
       if (__builtin_mul_overflow(features, extent, &features) || features > kFeaturesMax) {

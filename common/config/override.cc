@@ -61,7 +61,7 @@ class Change {
   void Enter(const Descriptor& type, size_t depth, YamlNode* node) {
     const std::string& name = names_[depth];
     const FieldDescriptor* field = type.FindFieldByName(name);
-    if (field == nullptr || !KeyOf(*field).written_below().empty()) {
+    if (field == nullptr || !KeyOf(*field).written_below().empty() || KeyOf(*field).derived()) {
       const std::vector<std::string> names = NamesOf(KeysOf(type));
       const std::string near = DidYouMean(name, names);
       return Fail(

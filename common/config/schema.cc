@@ -6,6 +6,12 @@
 
 namespace tessera {
 
+bool IsKeyIn(const google::protobuf::FieldDescriptor& field, bool of_tensors) {
+  const v1::Key& key = KeyOf(field);
+  if (key.derived()) return false;
+  return key.only_in() == v1::JOBS_OF_BOTH || (key.only_in() == v1::JOBS_OF_TENSORS) == of_tensors;
+}
+
 FieldList FieldsOf(const google::protobuf::Descriptor& message) {
   FieldList fields;
   for (int i = 0; i < message.field_count(); ++i) fields.push_back(message.field(i));
@@ -22,7 +28,8 @@ FieldList KeysOf(const google::protobuf::Descriptor& message) {
   FieldList keys = FieldsOf(message);
   keys.erase(std::remove_if(keys.begin(), keys.end(),
                             [](const google::protobuf::FieldDescriptor* field) {
-                              return !KeyOf(*field).written_below().empty();
+                              return !KeyOf(*field).written_below().empty() ||
+                                     KeyOf(*field).derived();
                             }),
              keys.end());
   return keys;

@@ -29,10 +29,15 @@ inline bool HasBareNames(const google::protobuf::Descriptor& message) {
   return message.options().GetExtension(v1::choice).bare_name();
 }
 
+// Whether jobs of tensors (model.tensors), or the others, have the field as a key (Key::only_in). A derived field is a
+// key of neither.
+bool IsKeyIn(const google::protobuf::FieldDescriptor& field, bool of_tensors);
+
 // The message's fields in the order of the schema's file.
 FieldList FieldsOf(const google::protobuf::Descriptor& message);
 FieldList FieldsOf(const google::protobuf::OneofDescriptor& oneof);
-// Those that are written as keys of the message itself, and not below another key of it (Key::written_below).
+// Those that are written as keys of the message itself, and neither below another key of it (Key::written_below) nor by
+// nobody (Key::derived).
 FieldList KeysOf(const google::protobuf::Descriptor& message);
 // The field that a map in the place of the list `field` stands for (Key::map_to); null: a map cannot stand there.
 const google::protobuf::FieldDescriptor* MapFieldOf(const google::protobuf::FieldDescriptor& field);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/layout/tensor_layout.h"
 
 namespace tessera {
 namespace {
@@ -50,11 +51,20 @@ void CheckSchedule(const v1::Schedule& schedule, KeyErrors* errors) {
   }
 }
 
+// An accuracy is a share; a score, which a job of tensors has instead, is any number.
+void CheckTarget(const v1::Job& job, KeyErrors* errors) {
+  const double target = job.train().target_accuracy();
+  if (IsOfTensors(job.model()) || target <= 1 || !errors->Sound("train.target_accuracy")) return;
+  errors->Add("train.target_accuracy",
+              absl::StrCat("got \"", target, "\", want a number in [0, 1]"));
+}
+
 }  // namespace
 
 void CheckTrain(const v1::Job& job, KeyErrors* errors) {
   CheckOptimizer(job.train().optimizer(), errors);
   CheckSchedule(job.train().schedule(), errors);
+  CheckTarget(job, errors);
 }
 
 }  // namespace tessera

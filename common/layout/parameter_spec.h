@@ -15,7 +15,7 @@ struct ParameterSpec {
   int64_t rows = 0;
   int64_t columns = 1;
   bool is_vector = false;
-  // The layer it belongs to: an index into ModelShape::layers.
+  // The layer it belongs to: an index into ModelShape::layers; -1 in a job of tensors, which has no layers.
   int layer = 0;
   // Initial values from Philox: uniform in [-bound, bound), or normal with a standard deviation; where both are 0 all
   // are `constant`.
@@ -27,6 +27,8 @@ struct ParameterSpec {
   // Its layer computes products with it, as linear layers and convolutions do with their weights.
   bool is_factor = false;
   float initial_stddev = 0;
+  // A vector of one entry that is a tensor without extents.
+  bool is_scalar = false;
 
   int64_t size() const { return rows * columns; }
 };

@@ -11,6 +11,7 @@
 #include "common/layout/layers/layer_kinds.h"
 #include "common/layout/layers/sequence.h"
 #include "common/layout/normal.h"
+#include "common/layout/tensor_layout.h"
 
 namespace tessera {
 
@@ -192,9 +193,17 @@ class ShapeMaker {
   bool learns_ = false;
 };
 
+absl::StatusOr<ModelShape> ShapeOfTensors(const v1::TensorLayout& layout) {
+  ModelShape shape;
+  TESSERA_ASSIGN_OR_RETURN(shape.parameters, ParametersOf(layout));
+  for (const ParameterSpec& spec : shape.parameters) shape.size += spec.size();
+  return shape;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model) {
+  if (IsOfTensors(model)) return ShapeOfTensors(model.tensor_layout());
   int64_t width = 1;
   for (const int64_t extent : model.input()) {
     if (extent < 1 || extent > kModelSizeMax / width) {

@@ -44,7 +44,8 @@ struct ModelLayer {
   int tied_to = -1;
 };
 
-// What follows from Model alone.
+// What follows from Model alone. A job of tensors (tensor_layout.h) has parameters and their size, and nothing else of
+// it.
 struct ModelShape {
   // In the order in which they are computed, blocks and repeats written out: the layers of a block, and behind them
   // the block itself, which joins their outputs. The last one's output is the model's.
@@ -59,11 +60,12 @@ struct ModelShape {
   const Image& before(int layer) const {
     return images[static_cast<size_t>(layers[static_cast<size_t>(layer)].reads[0] + 1)];
   }
-  int64_t inputs() const { return widths.front(); }
+  // 0 where there are no layers, as for `outputs`.
+  int64_t inputs() const { return widths.empty() ? 0 : widths.front(); }
   // The scores of one prediction: of a row, or of one place of a sequence.
-  int64_t outputs() const { return widths.back() / places(); }
+  int64_t outputs() const { return widths.empty() ? 0 : widths.back() / places(); }
   // The predictions of a row, each of which has a label: the places of a sequence.
-  int64_t places() const { return images.back().places(); }
+  int64_t places() const { return images.empty() ? 1 : images.back().places(); }
   // The tokens that there are; 0: it is no model of tokens.
   int64_t vocabulary = 0;
   // Sum over the parameters.
@@ -72,7 +74,8 @@ struct ModelShape {
 
 // Fails with kInvalidArgument where the model is no model: no linear layer and no convolution, images or a sequence
 // where there are none, a window that does not fit, parts of a block that do not, or more than 4096 layers or 2^40
-// entries. A fault of one layer begins with where it is: "model.layers[4].residual.layers[0]: ".
+// entries. A fault of one layer begins with where it is: "model.layers[4].residual.layers[0]: ". Of a job of tensors it
+// fails where ParametersOf does.
 absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model);
 
 // Writes the initial values of rows [row_begin, row_end) of parameter `index` to `out`, row-major.

@@ -1,5 +1,7 @@
 #include "common/method/catalog.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace tessera {
 
 // Each is defined in the file of its name.
@@ -16,6 +18,15 @@ constexpr const Method* kMethods[] = {
 }  // namespace
 
 absl::Span<const Method* const> Methods() { return kMethods; }
+
+std::string WhyNoTensors(const v1::Job& job) {
+  const google::protobuf::OneofDescriptor* const kind =
+      v1::Method::descriptor()->FindOneofByName("kind");
+  const google::protobuf::FieldDescriptor* const named =
+      v1::Method::GetReflection()->GetOneofFieldDescriptor(job.method(), kind);
+  return absl::StrCat("got ", named->name(),
+                      " beside model.tensors, want another method: ", MethodOf(job)->why_layers);
+}
 
 const Method* MethodOf(const v1::Job& job) {
   for (const Method* const method : kMethods) {

@@ -45,9 +45,15 @@ struct Method {
   // An exchange moves some of the entries, so that error feedback has something to hold back even where the codec
   // loses nothing.
   bool moves_some_entries = false;
+  // Why a job of tensors, which has no layers, cannot have the method; null: it can.
+  const char* why_layers = nullptr;
 };
 
 absl::Span<const Method* const> Methods();
+
+// What is wrong with the method of a job of tensors, as an error of the key: "got ist, want ...". The method has
+// `why_layers`.
+std::string WhyNoTensors(const v1::Job& job);
 
 // The method that `job` names; null where it names none.
 const Method* MethodOf(const v1::Job& job);

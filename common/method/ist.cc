@@ -163,17 +163,24 @@ std::vector<LengthNote> IstLengthNotes(const v1::Job& job, int64_t steps) {
   return {{kTailSteps, tail, "", "no subnet is trained; for local steps alone use local_sgd"}};
 }
 
+constexpr char kWhyLayers[] =
+    "it deals hidden units to the workers, and nothing says yet which extents of the tensors those "
+    "are (model.groups)";
+
 }  // namespace
 
-extern const Method kIst = {v1::Method::kIst,
-                            IstRecipe,
-                            [](const v1::Job& job, KeyErrors* errors) {
-                              CheckHiddenLayers(job, "ist", errors);
-                              CheckTail(job, errors);
-                            },
-                            IstLengthNotes,
-                            [](const v1::Job& job) { return job.method().ist().tail_steps() > 0; },
-                            SubnetNotes};
+extern const Method kIst = [] {
+  Method method = {v1::Method::kIst, IstRecipe};
+  method.check = [](const v1::Job& job, KeyErrors* errors) {
+    CheckHiddenLayers(job, "ist", errors);
+    CheckTail(job, errors);
+  };
+  method.length_notes = IstLengthNotes;
+  method.counts_steps = [](const v1::Job& job) { return job.method().ist().tail_steps() > 0; };
+  method.notes = SubnetNotes;
+  method.why_layers = kWhyLayers;
+  return method;
+}();
 
 extern const Method kEnsemble = [] {
   Method method = {v1::Method::kEnsemble, EnsembleRecipe};
@@ -181,6 +188,7 @@ extern const Method kEnsemble = [] {
     CheckHiddenLayers(job, "ensemble", errors);
   };
   method.notes = SubnetNotes;
+  method.why_layers = kWhyLayers;
   return method;
 }();
 

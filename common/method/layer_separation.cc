@@ -77,6 +77,10 @@ void Check(const v1::Job& job, KeyErrors* errors) {
 
 }  // namespace
 
-extern const Method kLayerSeparation = {v1::Method::kLayerSeparation, RecipeOf, Check};
+extern const Method kLayerSeparation = [] {
+  Method method = {v1::Method::kLayerSeparation, RecipeOf, Check};
+  method.why_layers = "it cuts the model between two layers, and a job of tensors has none";
+  return method;
+}();
 
 }  // namespace tessera

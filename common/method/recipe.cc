@@ -7,6 +7,7 @@
 #include "common/codec/codecs.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/tensor_layout.h"
 #include "common/method/catalog.h"
 #include "common/method/largest_exchanged.h"
 
@@ -53,6 +54,9 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
   if (method == nullptr) {
     return absl::UnimplementedError(absl::StrCat("method: number ", job.method().kind_case(),
                                                  " is not in this build; see docs/methods.md"));
+  }
+  if (IsOfTensors(job.model()) && method->why_layers != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("method: ", WhyNoTensors(job)));
   }
   TESSERA_ASSIGN_OR_RETURN(Recipe recipe, method->recipe(job));
   TakeCodecs(job, &recipe);

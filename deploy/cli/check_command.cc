@@ -13,6 +13,7 @@
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
 #include "common/layout/parameters.h"
+#include "common/layout/tensor_layout.h"
 #include "common/method/recipe.h"
 #include "deploy/cli/check_notes.h"
 #include "deploy/cli/counted.h"
@@ -94,7 +95,11 @@ int CheckJobFile(const CheckOptions& options) {
   }
   std::printf("# %s is right.\n", options.job_path.c_str());
   std::printf("# digest      %s\n", JobDigest(reading.job).c_str());
-  std::printf("# parameters  %" PRId64 " (%s as f32)\n", shape->size,
+  const std::string tensors =
+      IsOfTensors(reading.job.model())
+          ? absl::StrCat(" in ", Counted(static_cast<int64_t>(shape->parameters.size()), "tensor"))
+          : "";
+  std::printf("# parameters  %" PRId64 "%s (%s as f32)\n", shape->size, tensors.c_str(),
               Bytes(static_cast<double>(shape->size) * sizeof(float)).c_str());
   std::printf("# method      %s\n", recipe->description.c_str());
   // The codecs in force are printed, as the keys do not tell of those that the method has where the job names

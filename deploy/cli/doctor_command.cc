@@ -25,6 +25,7 @@
 #include "common/etcd/etcd_client.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
+#include "common/layout/tensor_layout.h"
 #include "common/method/recipe.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/host_addresses.h"
@@ -121,7 +122,7 @@ class Examination {
                       Counted(servers, "server"), ", ", Counted(job_.cluster().workers(), "worker"),
                       ", digest ", JobDigest(job_).substr(0, 12)));
     // The limits are tried before there are threads here that a job's processes would not share.
-    Add(CheckLimits(job_, !options_.no_data));
+    Add(CheckLimits(job_, computes_here_));
     const bool is_secure = Secure();
     // All servers are called at once, beside what follows, as one that is silent takes seconds.
     std::vector<std::future<Call>> calls;
@@ -129,7 +130,7 @@ class Examination {
       calls.push_back(
           std::async(std::launch::async, CallServer, static_cast<int>(calls.size()), address));
     }
-    if (!options_.no_data) {
+    if (computes_here_) {
       Data();
       Add(CheckDevice(job_, CreateBackend, std::thread::hardware_concurrency()));
     }
@@ -170,7 +171,9 @@ class Examination {
               "servers would end with 2; give it to all machines that have servers");
     } else if (*initial_file_ != nullptr) {
       const std::string others = (*initial_file_)->DescribeOthers();
-      Good(absl::StrFormat("model.init: \"%s\", sum %016x%s%s", job_.model().init(),
+      const bool of_tensors = IsOfTensors(job_.model());
+      Good(absl::StrFormat("%s: \"%s\", sum %016x%s%s", of_tensors ? "model.tensors" : "model.init",
+                           of_tensors ? job_.model().tensors() : job_.model().init(),
                            (*initial_file_)->sum(),
                            others.empty() ? "" : "; the model has no tensors ", others));
     }
@@ -191,7 +194,7 @@ class Examination {
   // The memory is judged only while the job does not run: processes that run have theirs, and it is not in what is
   // left.
   void Memory() {
-    if (!data_ && !options_.no_data) return;
+    if (!data_ && computes_here_) return;
     Add(CheckMemory(job_, recipe_, shape_, data_.get(), is_running_ ? std::nullopt : machine_));
   }
 
@@ -301,6 +304,8 @@ class Examination {
   const v1::Job job_;
   const Recipe recipe_;
   const ModelShape shape_;
+  // Our workers run here. Of a job of tensors nothing is known of the programs that do.
+  const bool computes_here_ = !options_.no_data && !IsOfTensors(job_.model());
   const absl::StatusOr<std::shared_ptr<const InitialFile>> initial_file_ =
       OpenInitialFile(job_.model(), InitialFactors(job_, recipe_, shape_));
   const std::optional<MachineMemory> machine_ = ReadAvailableMemory();  // before the data are read

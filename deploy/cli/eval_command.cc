@@ -18,6 +18,7 @@
 #include "common/layout/losses.h"
 #include "deploy/cli/open_checkpoint.h"
 #include "deploy/cli/saved_network.h"
+#include "deploy/cli/tensor_refusal.h"
 #include "kernels/loss.h"
 #include "worker/data/dataset.h"
 #include "worker/data/order.h"
@@ -130,6 +131,9 @@ int EvaluateCheckpoint(const EvalOptions& options) {
     const bool is_not_there = absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
     return is_wrongly_asked || is_not_there ? 2 : 1;
   };
+  const absl::Status has_layers = RefuseTensors(
+      "eval", reading.job.model(), "evaluate there, or export the checkpoint and read that");
+  if (!has_layers.ok()) return fail(has_layers, true);
   const absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint =
       OpenNamedCheckpoint(options.checkpoint);
   if (!checkpoint.ok()) return fail(checkpoint.status(), false);

@@ -82,7 +82,7 @@ std::vector<TensorSpec> TensorsOf(const Manifest& manifest, const ModelExtras& e
   }
   for (int64_t p = 0; p < manifest.model_parameters; ++p) {
     const CheckpointParameter& parameter = manifest.parameters[static_cast<size_t>(p)];
-    add(parameter.name, "F32", parameter.Shape(parameter.rows));
+    add(parameter.name, "F32", parameter.WholeShape());
   }
   for (const BatchNormLayer& norm : extras.norms) {
     add(of_norm(norm, "running_mean"), "F32", {norm.channels});

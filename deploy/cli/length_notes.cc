@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/layout/tensor_layout.h"
 #include "common/method/catalog.h"
 #include "common/method/train_rows.h"
 #include "deploy/cli/counted.h"
@@ -28,6 +29,12 @@ Length LengthOf(const v1::Job& job, const Recipe& recipe, std::optional<int64_t>
   Length length;
   if (job.train().steps() > 0) length.steps = job.train().steps();
   if (job.train().epochs() > 0) length.epochs = job.train().epochs();
+  // How many rows a minibatch has is the workers' own business.
+  if (IsOfTensors(job.model())) {
+    const int64_t of_epoch = job.train().steps_per_epoch();
+    length.epochs = of_epoch > 0 ? (job.train().steps() - 1) / of_epoch + 1 : 1;
+    return length;
+  }
   const int64_t with_data = recipe.split ? recipe.split->front_workers : job.cluster().workers();
   if (rows) {
     const absl::StatusOr<int64_t> of_epoch =

@@ -186,6 +186,14 @@ int Main(int argc, char** argv) {
       ->check(CheckNamed);
   AddMetrics(run_command, &run.metrics, &run.metrics_linger,
              "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one");
+  run_command
+      ->add_option("--worker", run.worker_command,
+                   "a shell command that each worker is, such as \"python3 train.py\", in place of "
+                   "tessera-worker; TESSERA_JOB, TESSERA_RANK and TESSERA_COORDINATOR tell it what "
+                   "to join")
+      ->check([](const std::string& text) {
+        return text.empty() ? "got nothing, want a command" : "";
+      });
   run_command->add_flag("--quiet", run.quiet, "no progress and no table");
 
   CheckOptions check;

@@ -30,6 +30,7 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/progress.h"
+#include "deploy/cli/tensor_refusal.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/simulate/simulation.h"
 #include "deploy/simulate/step_time.h"
@@ -201,6 +202,13 @@ int SimulateJob(const SimulateOptions& options) {
   if (!reading.ok() || !flags.errors().empty()) {
     std::fputs(flags.errors().c_str(), stderr);
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    return 2;
+  }
+  const absl::Status has_layers = RefuseTensors("simulate", reading.job.model(),
+                                                "a job of layers of the same size tells what "
+                                                "methods and networks make of it");
+  if (!has_layers.ok()) {
+    std::fprintf(stderr, "tessera: %s\n", std::string(has_layers.message()).c_str());
     return 2;
   }
   if (options.workers.value_or(0) > kJobWorkersMax) {

@@ -121,7 +121,7 @@ absl::Status CheckRestorable(const Manifest& saved, const Manifest& model,
     const CheckpointParameter& a = saved.parameters[p];
     const CheckpointParameter& b = model.parameters[p];
     if (a.name == b.name && a.rows == b.rows && a.columns == b.columns &&
-        a.columns_are == b.columns_are) {
+        a.columns_are == b.columns_are && a.is_scalar == b.is_scalar) {
       continue;
     }
     return differs(absl::StrCat("parameter ", p, " is ", Describe(a), ", want ", Describe(b)));

@@ -10,11 +10,15 @@
 namespace tessera {
 namespace {
 
-// Steps of such an epoch as it would be cut now; 0: it could not be.
-uint64_t StepsNow(const SavedCut& cut, int64_t batch_size) {
+// Steps of such an epoch as it would be cut now; 0: it could not be. Where a whole job is one epoch, one of another
+// length is as good: who goes on with more steps begins the next epoch there.
+uint64_t StepsNow(const SavedCut& cut, const JobFacts& facts) {
+  if (facts.is_of_tensors) {
+    return facts.steps_per_epoch > 0 ? static_cast<uint64_t>(facts.steps_per_epoch) : cut.steps;
+  }
   const absl::StatusOr<int64_t> steps =
       EpochSteps(static_cast<int64_t>(cut.rows_total),
-                 std::max<int64_t>(1, static_cast<int64_t>(cut.ranks.size())), batch_size);
+                 std::max<int64_t>(1, static_cast<int64_t>(cut.ranks.size())), facts.batch_size);
   return steps.ok() ? static_cast<uint64_t>(*steps) : 0;
 }
 
@@ -28,8 +32,16 @@ absl::Status CheckBatchSize(const SavedState& saved, const JobFacts& facts) {
   for (const SavedCut& cut : saved.job.cuts) {
     const uint64_t end = cut.first_step + cut.steps;
     if (end <= least || cut.first_step >= saved.manifest.step) continue;
-    const uint64_t now = StepsNow(cut, facts.batch_size);
+    const uint64_t now = StepsNow(cut, facts);
     if (now == cut.steps) continue;
+    if (facts.is_of_tensors) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "train.steps_per_epoch: is ", now, ", want ", cut.steps,
+          " as before: the checkpoint of step ", saved.manifest.step, " is in the midst of epoch ",
+          cut.epoch,
+          "; go on with the former number, or from a checkpoint at an epoch's end (step ", end,
+          " is one)"));
+    }
     return absl::FailedPreconditionError(absl::StrCat(
         "train.batch_size: ", facts.batch_size, " makes ", now, " steps an epoch, want ", cut.steps,
         " as before: the checkpoint of step ", saved.manifest.step, " is in the midst of epoch ",
@@ -38,6 +50,15 @@ absl::Status CheckBatchSize(const SavedState& saved, const JobFacts& facts) {
         " is one)"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Epochs::StepsOfRows(uint64_t epoch, uint64_t rows, size_t seats) const {
+  const absl::StatusOr<int64_t> steps =
+      EpochSteps(static_cast<int64_t>(rows), static_cast<int64_t>(seats), facts_.batch_size);
+  if (steps.ok()) return static_cast<uint64_t>(*steps);
+  return absl::FailedPreconditionError(
+      absl::StrCat("epoch ", epoch, ": ", steps.status().message(),
+                   "; lower train.batch_size or the number of workers"));
 }
 
 absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& members) const {
@@ -53,14 +74,13 @@ absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& m
     return absl::FailedPreconditionError(
         absl::StrCat("epoch ", epoch, ": no worker that has data is left"));
   }
-  const absl::StatusOr<int64_t> steps = EpochSteps(
-      static_cast<int64_t>(rows), static_cast<int64_t>(cut.seats.size()), facts_.batch_size);
-  if (!steps.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("epoch ", epoch, ": ", steps.status().message(),
-                     "; lower train.batch_size or the number of workers"));
+  if (facts_.is_of_tensors) {
+    cut.steps =
+        static_cast<uint64_t>(facts_.steps_per_epoch > 0 ? facts_.steps_per_epoch : facts_.steps);
+    rows = 0;
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(cut.steps, StepsOfRows(epoch, rows, cut.seats.size()));
   }
-  cut.steps = static_cast<uint64_t>(*steps);
   if (!cuts_.empty()) cut.first_step = cuts_.rbegin()->second.end();
   cut.rows_total = rows;
   return cut;
@@ -207,7 +227,7 @@ void Epochs::Restore(const std::vector<SavedCut>& cuts, uint64_t step) {
   asked_.clear();
   for (const SavedCut& saved : cuts) {
     const bool is_begun = cuts_.empty() || saved.first_step < step;
-    if (!is_begun && StepsNow(saved, facts_.batch_size) != saved.steps) break;
+    if (!is_begun && StepsNow(saved, facts_) != saved.steps) break;
     Cut cut;
     for (const uint64_t rank : saved.ranks) cut.seats.push_back({MemberId(), Rank(rank)});
     cut.steps = saved.steps;

@@ -3,7 +3,8 @@
 // The first worker that begins an epoch fixes its cut for all: the members of that moment in rank
 // order that train on data, and floor(N / (K B)) minibatches for each, where N is the number of training rows (all
 // workers' together where rows are local), K the number of members and B the batch size. Epoch
-// e + 1 begins at the step where epoch e ends.
+// e + 1 begins at the step where epoch e ends. In a job of tensors, whose rows nobody here knows, an epoch has
+// train.steps_per_epoch minibatches, or those of the whole job, and rows_total is 0.
 //
 // Epochs that were cut alike are kept as one run of them, so that what is kept grows with members that come and go,
 // and not with what anybody asks for.
@@ -25,7 +26,7 @@
 
 namespace tessera {
 
-// What a job that goes on from `saved` says of train.batch_size, which cuts the epochs.
+// What a job that goes on from `saved` says of train.batch_size, or of train.steps_per_epoch, which cuts the epochs.
 //   kFailedPrecondition  it is another one than before, and somebody is in the midst of an epoch
 absl::Status CheckBatchSize(const SavedState& saved, const JobFacts& facts);
 
@@ -94,6 +95,8 @@ class Epochs {
   };
 
   absl::StatusOr<Cut> MakeCut(uint64_t epoch, const MemberTable& members) const;
+  // The minibatches that so many rows are for each of `seats`.
+  absl::StatusOr<uint64_t> StepsOfRows(uint64_t epoch, uint64_t rows, size_t seats) const;
   // The next epoch.
   void Append(Cut cut);
   uint64_t NextEpoch() const {

@@ -270,14 +270,17 @@ void Evaluation::Finish(absl::Time now) {
     held_ = std::max(held_, LeastEpoch(seats_) / facts_.evaluate_every);
   }
   v1::HistoryEntry entry = EntryOf(seats_);
+  if (facts_.is_of_tensors) {
+    entry.set_test_accuracy(MeanScore(seats_));
+    entry.clear_precision_at();
+  }
   if (!facts_.predicts_classes) {
     entry.set_test_accuracy(std::numeric_limits<double>::quiet_NaN());
     entry.clear_precision_at();
   }
   entry.set_seconds(absl::ToDoubleSeconds(clock_->Trained(now)));
   entry.set_epoch(epochs_->EpochsDone(entry.step()));
-  stop_ = stop_ || ending_ || IsLastOfAll(seats_) ||
-          (facts_.target_accuracy > 0 && entry.test_accuracy() >= facts_.target_accuracy);
+  stop_ = stop_ || ending_ || IsLastOfAll(seats_) || facts_.ReachesTarget(entry.test_accuracy());
   Log(LogLevel::kInfo,
       absl::StrCat("control: evaluated evaluation=", evaluation_, " step=", entry.step(),
                    " train_loss=", entry.train_loss(), " test_loss=", entry.test_loss(),

@@ -63,6 +63,17 @@ v1::HistoryEntry EntryOf(const EvaluationSeats& seats) {
   return entry;
 }
 
+double MeanScore(const EvaluationSeats& seats) {
+  double sum = 0;
+  uint64_t rows = 0;
+  for (const auto& [rank, seat] : seats) {
+    if (!seat.scores.has_score_sum()) continue;
+    sum += seat.scores.score_sum();
+    rows += seat.scores.rows();
+  }
+  return rows > 0 ? sum / static_cast<double>(rows) : std::numeric_limits<double>::quiet_NaN();
+}
+
 uint64_t LeastEpoch(const EvaluationSeats& seats) {
   uint64_t least = std::numeric_limits<uint64_t>::max();
   for (const auto& [rank, seat] : seats) {

@@ -38,6 +38,10 @@ struct EvaluationSeat {
 
 using EvaluationSeats = std::map<Rank, EvaluationSeat>;
 
+// In a job of tensors: the mean score over the rows of the seats that told one; not a number where none did. Sums are
+// added in rank order, so that the same words give the same bits.
+double MeanScore(const EvaluationSeats& seats);
+
 // What members said when they arrived and what they scored, summed in rank order: all of an entry but its time and
 // epoch. precision_at has as many entries as the members' scores, kPrecisionsShown at least.
 // A mean of nothing is not a number, which the report writes as null.

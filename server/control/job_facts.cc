@@ -12,6 +12,7 @@
 #include "common/keyset/subnet.h"
 #include "common/layout/losses.h"
 #include "common/layout/shard_map.h"
+#include "common/layout/tensor_layout.h"
 
 namespace tessera {
 namespace {
@@ -38,7 +39,7 @@ Manifest ModelManifest(const v1::Job& job, const Recipe& recipe, const ModelShap
   manifest.states = static_cast<int64_t>(ServerStates(recipe).size());
   for (const ParameterSpec& spec : shape.parameters) {
     manifest.parameters.push_back(
-        {spec.name, spec.rows, spec.columns, spec.is_vector, 1, spec.columns_are});
+        {spec.name, spec.rows, spec.columns, spec.is_vector, 1, spec.columns_are, spec.is_scalar});
   }
   // Averaged states come after the model's own.
   manifest.model_parameters =
@@ -66,6 +67,11 @@ absl::Status CheckFacts(const JobFacts& facts) {
         "control: batch size is ", facts.batch_size, ", local steps ", facts.local_steps,
         ", lease ", absl::FormatDuration(facts.lease_timeout), ", want all above 0"));
   }
+  if (facts.is_of_tensors && (facts.steps < 1 || facts.steps_per_epoch < 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("control: steps of a job of tensors are ", facts.steps, ", of an epoch ",
+                     facts.steps_per_epoch, ", want at least 1 and 0"));
+  }
   return absl::OkStatus();
 }
 
@@ -85,7 +91,9 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.servers = cluster.servers().count();
   facts.workers = cluster.workers();
   facts.lease_timeout = absl::Nanoseconds(cluster.lease_timeout());
-  facts.batch_size = job.train().batch_size();
+  facts.is_of_tensors = IsOfTensors(job.model());
+  facts.steps_per_epoch = job.train().steps_per_epoch();
+  if (!facts.is_of_tensors) facts.batch_size = job.train().batch_size();
   facts.epochs = job.train().epochs();
   facts.steps = job.train().steps();
   facts.evaluate_every = job.train().evaluate_every();
@@ -111,6 +119,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.insecure = job.security().certificate().empty();
   facts.rows_are_local = job.data().partition() == "local";
   facts.target_accuracy = job.train().target_accuracy();
+  facts.minimises = job.model().evaluation() == "minimise";
   const RateSchedule schedule(job.train().schedule());
   if (!schedule.is_constant()) facts.schedule = schedule;
   facts.checkpoints = !job.checkpoint().directory().empty();

@@ -46,6 +46,11 @@ struct JobFacts {
   int workers = 1;
   // A member that is silent for this long is removed.
   absl::Duration lease_timeout = absl::Seconds(10);
+  // The job is one of tensors: workers compute with a model of their own, which scores come from, and rows mean
+  // nothing here.
+  bool is_of_tensors = false;
+  // In a job of tensors, the steps of each epoch; 0: the whole job is one.
+  int64_t steps_per_epoch = 0;
   int64_t batch_size = 1;
   // Exactly one of the two is not 0.
   int64_t epochs = 0;
@@ -94,6 +99,8 @@ struct JobFacts {
   bool predicts_classes = true;
   // Training ends when an evaluation reaches it; 0: off.
   double target_accuracy = 0;
+  // A smaller score is better.
+  bool minimises = false;
   // How the learning rate changes; nullopt: it does not.
   std::optional<RateSchedule> schedule;
   // The connections are not encrypted.
@@ -110,6 +117,11 @@ struct JobFacts {
 
   bool has_data(Rank rank) const {
     return front_workers == 0 || rank.value() < static_cast<uint64_t>(front_workers);
+  }
+  // Whether training ends with an evaluation of this accuracy, or score. One that is not a number reaches nothing.
+  bool ReachesTarget(double accuracy) const {
+    if (target_accuracy <= 0) return false;
+    return minimises ? accuracy <= target_accuracy : accuracy >= target_accuracy;
   }
 };
 

@@ -75,8 +75,7 @@ bool TrainingEnd::HasTrained(uint64_t step, uint64_t epoch) const {
 
 bool TrainingEnd::HasReachedTarget() const {
   const std::vector<v1::HistoryEntry>& history = evaluation_.history();
-  return facts_.target_accuracy > 0 && !history.empty() &&
-         history.back().test_accuracy() >= facts_.target_accuracy;
+  return !history.empty() && facts_.ReachesTarget(history.back().test_accuracy());
 }
 
 std::optional<std::string> TrainingEnd::LacksHalf(absl::Time now) {

@@ -20,6 +20,7 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/plan/plan.h"
+#include "deploy/cli/tensor_refusal.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
 #include "deploy/simulate/step_share.h"
@@ -284,6 +285,9 @@ int PlanJob(const PlanOptions& options) {
     std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
     return 2;
   }
+  const absl::Status has_layers =
+      RefuseTensors("plan", reading.job.model(), "`tessera check` tells what an exchange moves");
+  if (!has_layers.ok()) return Refuse(has_layers, "");
   // How many entries sparse rows have is known only once they are read.
   const bool is_sparse = DataFormatOf(reading.job.data().format()).stays_sparse;
   if (measured || is_sparse) {

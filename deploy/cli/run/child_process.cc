@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <fstream>
@@ -16,12 +17,35 @@
 #include "absl/strings/str_join.h"
 
 namespace tessera {
+namespace {
+
+// This process's environment with `changes`, each "NAME=value".
+std::vector<std::string> EnvironmentWith(const std::vector<std::string>& changes) {
+  std::vector<std::string> all = changes;
+  const auto is_changed = [&changes](absl::string_view variable) {
+    const absl::string_view name = variable.substr(0, variable.find('='));
+    return std::any_of(changes.begin(), changes.end(), [name](absl::string_view change) {
+      return change.substr(0, change.find('=')) == name;
+    });
+  };
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!is_changed(*variable)) all.emplace_back(*variable);
+  }
+  return all;
+}
+
+}  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::Start(Options options) {
   std::vector<char*> argv;
   argv.push_back(options.program.data());
   for (std::string& argument : options.arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  // Made before the fork: the child of a process with threads may not allocate.
+  std::vector<std::string> environment = EnvironmentWith(options.environment);
+  std::vector<char*> envp;
+  for (std::string& variable : environment) envp.push_back(variable.data());
+  envp.push_back(nullptr);
 
   const int log = open(options.log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (log < 0) {
@@ -44,7 +68,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(Options options) {
     dup2(null, STDIN_FILENO);
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
-    execv(argv[0], argv.data());
+    execve(argv[0], argv.data(), envp.data());
     const int error = errno;
     [[maybe_unused]] const ssize_t written = write(failure[1], &error, sizeof(error));
     _exit(127);
@@ -73,7 +97,8 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
 
 ChildProcess::~ChildProcess() {
   if (pid_ < 0 || Poll().has_value()) return;
-  kill(pid_, SIGKILL);
+  // It leads a group of its own since before it became the program, and a shell may have started others.
+  kill(-pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
 }
 

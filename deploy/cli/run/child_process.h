@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Movable. The destructor kills a child that still runs. One thread.
+// Movable. The destructor kills a child that still runs, and what that has started in its process group. One thread.
 class ChildProcess {
  public:
   struct Options {
@@ -28,6 +28,8 @@ class ChildProcess {
     // Asked once where SIGKILL ended the child, which leaves no last words: who sent that, if it is known. Null:
     // nobody knows.
     std::function<std::string()> why_killed;
+    // "NAME=value", beside this process's environment or in place of what that has by this name.
+    std::vector<std::string> environment = {};
   };
 
   // The child dies with this process, even if this process is killed, and does not get the

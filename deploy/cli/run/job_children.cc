@@ -93,8 +93,15 @@ absl::Status JobChildren::StartServer() {
 
 absl::Status JobChildren::StartWorker() {
   const size_t rank = workers_.size();
-  TESSERA_ASSIGN_OR_RETURN(ChildProcess started,
-                           ChildProcess::Start(Options("worker", worker_program_, rank)));
+  ChildProcess::Options child = Options("worker", worker_program_, rank);
+  if (!worker_command_.empty()) {
+    child.program = "/bin/sh";
+    child.arguments = {"-c", worker_command_};
+    child.environment = {absl::StrCat("TESSERA_JOB=", job_path_),
+                         absl::StrCat("TESSERA_RANK=", rank),
+                         absl::StrCat("TESSERA_COORDINATOR=", coordinator_)};
+  }
+  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
   workers_.push_back(std::move(started));
   ended_.emplace_back();
   return absl::OkStatus();
@@ -128,6 +135,7 @@ absl::Status JobChildren::CheckServers(const std::optional<v1::JobStatus>& statu
 }
 
 absl::Status JobChildren::CheckWorkers(const std::optional<v1::JobStatus>& status) {
+  if (workers_.empty()) return absl::OkStatus();  // Those that take part were started elsewhere.
   // A plan is made once all are there.
   const bool begun = status.has_value() && status->generation() > 0;
   const absl::Duration lease = absl::Nanoseconds(job_.cluster().lease_timeout());

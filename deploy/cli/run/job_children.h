@@ -43,6 +43,9 @@ class JobChildren {
   void SetFirstServerFlags(std::vector<std::string> flags) {
     first_server_flags_ = std::move(flags);
   }
+  // Sets the shell command that each worker is, in place of tessera-worker. What it needs to join stands in its
+  // environment: TESSERA_JOB, TESSERA_RANK and TESSERA_COORDINATOR.
+  void SetWorkerCommand(std::string command) { worker_command_ = std::move(command); }
   // Tells where children that are started from now on find the coordinator.
   void SetCoordinator(std::string address) { coordinator_ = std::move(address); }
 
@@ -62,7 +65,7 @@ class JobChildren {
   // is known of the job.
   absl::Status CheckServers(const std::optional<v1::JobStatus>& status);
   // An error that says which worker's end ends the job, as CheckServers for servers; also where all workers have
-  // ended, but the servers do not for long.
+  // ended, but the servers do not for long. OK where none was started here.
   absl::Status CheckWorkers(const std::optional<v1::JobStatus>& status);
   // Tells of each child that a signal has ended, unless it was told, or `known` says so.
   void TellDeaths(absl::string_view known);
@@ -105,6 +108,7 @@ class JobChildren {
   std::function<void(const std::string&)> tell_;
   std::string server_program_;
   std::string worker_program_;
+  std::string worker_command_;
   std::vector<std::string> first_server_flags_;
   bool servers_may_go_ = false;  // they are replicas, or have standbys
   std::string job_path_;

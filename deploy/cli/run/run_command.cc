@@ -29,6 +29,7 @@
 #include "common/config/job_output.h"
 #include "common/config/job_print.h"
 #include "common/config/job_reader.h"
+#include "common/layout/tensor_layout.h"
 #include "common/rpc/security.h"
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/counted.h"
@@ -88,6 +89,10 @@ class JobRun {
   void Tell(absl::string_view text);
   bool JobHasEnded(absl::Duration patience) const;
   void AwaitChildren(bool failed, const Signals& signals);
+  // In a job of tensors workers are programs that nobody here knows, unless the command is told.
+  bool starts_workers() const {
+    return !options_.worker_command.empty() || !IsOfTensors(job_.model());
+  }
   bool lingers() const {
     return !options_.metrics.empty() && options_.metrics_linger > absl::ZeroDuration();
   }
@@ -122,8 +127,14 @@ absl::Status JobRun::Prepare() {
   const auto tell = [this](const std::string& text) { Tell(text); };
   TESSERA_ASSIGN_OR_RETURN(children_, JobChildren::Create(job_, folders_.get(), tell));
   children_->SetFirstServerFlags(FirstServerFlags());
-  children_->SetJob(options_.job_path, options_.overrides);
-  if (!CanBeReadOnce(options_.job_path)) return absl::OkStatus();  // The children read it as well.
+  std::error_code error;
+  const std::string path =
+      std::filesystem::absolute(options_.job_path, error).lexically_normal().string();
+  children_->SetJob(error ? options_.job_path : path, options_.overrides);
+  children_->SetWorkerCommand(options_.worker_command);
+  // The children read it as well. A command that is given cannot be told what was set on top of it.
+  const bool is_changed = !options_.worker_command.empty() && !options_.overrides.empty();
+  if (!CanBeReadOnce(options_.job_path) && !is_changed) return absl::OkStatus();
   const std::string copy = folders_->PrivatePath("job.yaml");
   children_->SetJob(copy, {});
   return WriteOutput("the job", copy, PrintJob(job_));
@@ -147,6 +158,7 @@ absl::Status JobRun::StartAll(const Signals& signals) {
   for (int rank = 1; rank < job_.cluster().servers().count(); ++rank) {
     TESSERA_RETURN_IF_ERROR(children_->StartServer());
   }
+  if (!starts_workers()) return absl::OkStatus();
   for (int rank = 0; rank < job_.cluster().workers(); ++rank) {
     TESSERA_RETURN_IF_ERROR(children_->StartWorker());
   }
@@ -419,6 +431,13 @@ absl::Status JobRun::Train(const Signals& signals) {
         job_.name(), ": ", Counted(job_.cluster().servers().count(), "server"), ", ",
         Counted(job_.cluster().workers(), "worker"), "; status: ", ThisProgram(options_.program),
         " status ", coordinator_, SecurityFlags(FilesOf(job_.security())), " --watch"));
+    if (!starts_workers()) {
+      progress_.Say(absl::StrCat(
+          job_.name(), ": waiting for ", Counted(job_.cluster().workers(), "worker"),
+          ": start your own programs, which join with the client library (docs/own_models.md), as "
+          "TESSERA_COORDINATOR=",
+          coordinator_, " says; --worker COMMAND starts them here"));
+    }
     if (!metrics_.empty()) {
       progress_.Say(absl::StrCat(job_.name(), ": metrics: http://", metrics_, "/metrics"));
     }

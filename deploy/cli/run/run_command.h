@@ -26,6 +26,8 @@ struct RunOptions {
   bool quiet = false;
   // The folder of the children's logs; empty: a temporary one, kept only when something went wrong.
   std::string log_directory;
+  // The shell command of each worker, in place of tessera-worker; empty: that one, and in a job of tensors none.
+  std::string worker_command;
   // How this run was started, for the report.
   v1::JobOrigin origin;
 };

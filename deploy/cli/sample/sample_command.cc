@@ -19,6 +19,7 @@
 #include "deploy/cli/sample/saved_text_model.h"
 #include "deploy/cli/sample/spelling.h"
 #include "deploy/cli/sample/written_text.h"
+#include "deploy/cli/tensor_refusal.h"
 
 namespace tessera {
 namespace {
@@ -46,6 +47,8 @@ bool Print(absl::string_view text) {
 absl::Status Write(const SampleOptions& options, const Checkpoint& checkpoint,
                    const ModelFacts& facts) {
   const v1::Job job = JobOfText(checkpoint.manifest().job_text);
+  TESSERA_RETURN_IF_ERROR(
+      RefuseTensors("sample", job.model(), "export the checkpoint and sample there"));
   TESSERA_RETURN_IF_ERROR(CheckWrites(job.model()));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Spelling> spelling, SpellingOf(job, facts));
   const absl::StatusOr<std::vector<int32_t>> prompt = spelling->Read(options.prompt);

@@ -63,7 +63,8 @@ absl::Status JoinCheck::CheckRows(const v1::JoinRequest& request) const {
         absl::StrCat("join: hidden neurons in the smallest layer are ", facts_.members_max,
                      ", want more than the ", live, " workers; there is no part for one more"));
   }
-  if (facts_.rows_are_local || live < static_cast<uint64_t>(facts_.workers)) {
+  if (facts_.is_of_tensors || facts_.rows_are_local ||
+      live < static_cast<uint64_t>(facts_.workers)) {
     return absl::OkStatus();
   }
   const absl::StatusOr<int64_t> steps = EpochSteps(
@@ -105,13 +106,15 @@ absl::Status JoinCheck::CheckRequest(const v1::JoinRequest& request) const {
                      " workers have joined since the coordinator began, want at most ",
                      kMembersEver, "; let the job go on from a checkpoint"));
   }
-  if (request.rows() == 0) {
+  if (request.rows() == 0 && !facts_.is_of_tensors) {
     return absl::InvalidArgumentError("join: training rows are 0, want at least 1");
   }
   if (request.rows() > kMemberRowsMax) {
     return absl::InvalidArgumentError(absl::StrCat("join: training rows are ", request.rows(),
                                                    ", want at most ", kMemberRowsMax));
   }
+  // What each worker of a job of tensors reads is its own business.
+  if (facts_.is_of_tensors) return absl::OkStatus();
   TESSERA_RETURN_IF_ERROR(CheckValues(request));
   if (facts_.rows_are_local) return absl::OkStatus();
   if (members_.live().empty()) return absl::OkStatus();

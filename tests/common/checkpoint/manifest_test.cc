@@ -52,11 +52,28 @@ TEST_CASE("what a convolution's columns are is kept, and shown where it is", "[c
   using Extents = std::vector<int64_t>;
   for (const Extents& wrong :
        {Extents{2, 3, 4}, Extents{2, 3}, Extents{0, 18}, Extents{-3, -6}, Extents{18, 0},
-        Extents{INT64_MAX, 2}, Extents{18, 1, 1, 1, 1, 1, 1}}) {
+        Extents{INT64_MAX, 2}, Extents{18, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
     weight.columns_are = wrong;
     CHECK_THAT(ErrorOf(FormatManifest(manifest)),
                Catch::Contains("columns_are is not what the columns are made of"));
   }
+}
+
+TEST_CASE("a tensor without extents is a vector of one row, and shown as it is", "[checkpoint]") {
+  Manifest manifest = Full();
+  CheckpointParameter& scale = manifest.parameters[1];
+  scale.rows = 1;
+  scale.is_vector = scale.is_scalar = true;
+  CHECK(scale.WholeShape().empty());
+  CHECK(scale.Shape(1) == std::vector<int64_t>{1});
+  const auto parsed = ParseManifest("m.json", FormatManifest(manifest));
+  INFO(parsed.status());
+  REQUIRE(parsed.ok());
+  CHECK(parsed->parameters[1].is_scalar);
+  CHECK_FALSE(parsed->parameters[0].is_scalar);
+  scale.rows = 2;
+  CHECK_THAT(ErrorOf(FormatManifest(manifest)),
+             Catch::Contains("is_scalar wants a vector of 1 row"));
 }
 
 TEST_CASE("every field of a manifest is wanted, and no other", "[checkpoint]") {

@@ -159,7 +159,7 @@ TEST_CASE("every mistake in the model gets its message", "[job_errors]") {
       {"input: [64]", "input: {tokens: 5}",
        "x.yaml:9:19: model.input.tokens: got \"5\", want a map of vocabulary, context\n"},
       {"input: [64]", "tokens: {vocabulary: 7, context: 8}\n  input: [64]",
-       "x.yaml:9:3: model.tokens: unknown key, want input, layers, loss, label_smoothing, init\n"},
+       "x.yaml:9:3: model.tokens: unknown key, want it below input: {tokens: {...}}\n"},
       {"input: [64]", "input: [16777216, 16777216, 16777216]",
        "x.yaml:9:10: model.input: got a product above 16777216, want at most that many\n"},
       {"    - relu: {}", "    - rellu: {}",

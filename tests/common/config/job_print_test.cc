@@ -100,6 +100,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "  loss: softmax_cross_entropy\n"
         "  label_smoothing: 0\n"
         "  init: \"\"\n"
+        "  tensors: \"\"\n"
         "train:\n"
         "  batch_size: 16\n"
         "  micro_batch: 0\n"

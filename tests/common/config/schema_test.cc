@@ -27,6 +27,7 @@ void ForEachField(const Descriptor& type, const std::string& path,
                   const std::function<void(const std::string&, const FieldDescriptor&)>& visit) {
   REQUIRE(path.size() < 200);  // A message within itself has no defaults.
   for (const FieldDescriptor* field : FieldsOf(type)) {
+    if (KeyOf(*field).derived()) continue;  // It is no key.
     const std::string below = path + "." + field->name();
     visit(below, *field);
     // Layers of a block are layers: lists of them are all that stands within itself.

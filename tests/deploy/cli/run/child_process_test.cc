@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -42,6 +43,36 @@ TEST_CASE("a child's exit code and last lines are known", "[cli][child]") {
   CHECK_FALSE(exit.ok());
   CHECK(exit.ToString() == "exit code 7");
   CHECK(child->LogTail(2) == "two\nthree");
+}
+
+TEST_CASE("a child has what was set in its environment, and the rest of its parent's",
+          "[cli][child]") {
+  setenv("CHILD_KEPT", "kept", 1);
+  setenv("CHILD_CHANGED", "before", 1);
+  ChildProcess::Options options = {
+      "child", "/bin/sh", {"-c", "echo $CHILD_KEPT $CHILD_CHANGED $CHILD_NEW"}, LogPath()};
+  options.environment = {"CHILD_CHANGED=after", "CHILD_NEW=a b=c"};
+  auto child = ChildProcess::Start(options);
+  REQUIRE(child.ok());
+  CHECK(AwaitExit(*child).ok());
+  CHECK(child->LogTail(1) == "kept after a b=c");
+  CHECK(std::string(getenv("CHILD_CHANGED")) == "before");
+}
+
+TEST_CASE("what a child has started ends with it", "[cli][child]") {
+  pid_t grandchild = 0;
+  {
+    auto child = Shell("sleep 1000 & echo $!; wait");
+    REQUIRE(child.ok());
+    for (int i = 0; i < 2000 && child->LogTail(1).empty(); ++i) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    REQUIRE(absl::SimpleAtoi(child->LogTail(1), &grandchild));
+    CHECK(Exists(grandchild));
+  }
+  // Whoever takes up orphans sees to the rest.
+  for (int i = 0; i < 2000 && Exists(grandchild); ++i) absl::SleepFor(absl::Milliseconds(5));
+  CHECK_FALSE(Exists(grandchild));
 }
 
 TEST_CASE("a child that dies of a signal says which", "[cli][child]") {
