@@ -49,8 +49,12 @@ void ClientJob::NameTensors(const PreparedWorker& worker) {
     } else if (!specs[i].is_vector) {
       tensor.dims.push_back(specs[i].columns);
     }
+    if (worker.job.model().has_tensor_layout()) {
+      const auto& dims = worker.job.model().tensor_layout().tensors(i % parameter_count_).dims();
+      tensor.dims.assign(dims.begin(), dims.end());
+    }
     tensor.size = specs[i].size();
-    tensor.parameter = i % parameter_count_;
+    tensor.parameter = static_cast<size_t>(i % parameter_count_);
     if (i >= parameter_count_) tensor.state = states[i / parameter_count_ - 1];
     tensors_.push_back(std::move(tensor));
   }
@@ -137,7 +141,11 @@ absl::Status ClientJob::DoExchange(absl::Span<const float* const> gradients,
 }
 
 absl::Status ClientJob::Evaluate(double loss, double score, uint64_t rows) {
-  if (rows > 0 && !(score >= 0 && score <= 1)) {
+  if (rows > 0 && !std::isfinite(score)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tessera_evaluate: score is ", score, ", want a finite number"));
+  }
+  if (rows > 0 && !is_of_tensors() && !(score >= 0 && score <= 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("tessera_evaluate: score is ", score, ", want the accuracy, in [0, 1]"));
   }
@@ -146,7 +154,11 @@ absl::Status ClientJob::Evaluate(double loss, double score, uint64_t rows) {
     if (rows == 0) return;
     exchange_.scores.rows = static_cast<int64_t>(rows);
     exchange_.scores.loss_sum = loss * static_cast<double>(rows);
-    exchange_.scores.correct = std::llround(score * static_cast<double>(rows));
+    if (is_of_tensors()) {
+      exchange_.scores.score_sum = score * static_cast<double>(rows);
+    } else {
+      exchange_.scores.correct = std::llround(score * static_cast<double>(rows));
+    }
   });
 }
 

@@ -66,6 +66,8 @@ class ClientJob final : public OwnModel {
   const std::vector<Tensor>& tensors() const { return tensors_; }
   size_t parameter_count() const { return parameter_count_; }
   bool pushes_gradient() const { return recipe().payload == PayloadKind::kGradient; }
+  // The job's model is of tensors, and says nothing about layers.
+  bool is_of_tensors() const { return job().model().has_tensor_layout(); }
   bool has_rows() const { return job().has_data(); }
   Want shown() const { return turns_.shown(); }
   absl::Status end() const { return turns_.end(); }

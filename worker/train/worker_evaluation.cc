@@ -73,6 +73,7 @@ absl::StatusOr<std::optional<EvaluationResult>> WorkerEvaluation::Try(
   sums.loss_sum = scores.loss_sum;
   sums.correct = scores.correct;
   sums.rows = scores.rows;
+  sums.score_sum = scores.score_sum;
   for (int i = 0; i < 3; ++i) sums.precision_hits[i] = scores.precision_hits[i];
   if (data_.test.outputs() > kTopDepth) sums.top_hits = static_cast<double>(scores.top_hits);
   return coordination_.Score(place, sums);
