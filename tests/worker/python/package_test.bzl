@@ -1,10 +1,10 @@
 """Tests of the Python package without servers."""
 
 # A unittest file.
-def package_test(name, src, data = []):
+def package_test(name, src, data = [], size = "small"):
     native.sh_test(
         name = name,
-        size = "small",
+        size = size,
         srcs = ["//tests/e2e:run_python.sh"],
         args = ["$(location %s)" % src],
         data = [

@@ -1,8 +1,8 @@
 """The C interface of worker/client/tessera_client.h for ctypes: its structs, its functions, and where the library is.
 
 TESSERA_CLIENT_LIBRARY names the library. Without it these places are searched, in this order: the package's own folder
-(a wheel), `lib` beside the package's parent (a bundle), the build tree that the package lies in, and the system's
-loader.
+(a wheel), the folder `client` beside the package's parent (a bundle), the build tree that the package lies in, and
+where the system's loader looks.
 """
 import ctypes
 import functools
@@ -82,11 +82,10 @@ def places() -> Iterator[tuple[str, str]]:
     """(what the place is, the path) of each place to look at, in order. The system's loader gets the bare name."""
     package = os.path.dirname(os.path.abspath(__file__))
     yield "beside the package", os.path.join(package, NAME)
-    yield "in the bundle", os.path.normpath(os.path.join(package, "..", "..", "lib", NAME))
-    # In the tree itself, and in the copy of it that a test of Bazel runs in.
+    # The tree's copy that a test of Bazel runs in has it at this place, too.
+    yield "in the bundle", os.path.normpath(os.path.join(package, "..", "..", "client", NAME))
     tree = os.path.normpath(os.path.join(package, "..", "..", ".."))
     yield "in the build tree", os.path.join(tree, "bazel-bin", "worker", "client", NAME)
-    yield "in the build tree", os.path.join(tree, "worker", "client", NAME)
     yield "where the system looks", NAME
     yield "where the system looks", NAME + ".1"
 
