@@ -17,11 +17,14 @@ import torch
 
 from tessera.job import Job
 from tessera.tensor_file import save_tensors
-from tessera.torch_memory import TensorMemory, copied, data_set
+from tessera.torch_memory import MemoryGroup, TensorMemory
 from tessera.torch_names import LocalNames, match
 from tessera.torch_optimizer import OptimizerStates
 from tessera.torch_state import from_bytes, to_bytes
 from tessera.trainer import Trainer
+
+# Where what is named None lies.
+_NOWHERE: dict[str | None, None] = {None: None}
 
 
 def attach(job: Job, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None,
@@ -73,7 +76,9 @@ class TorchTrainer(Trainer):
         # Names of the model by the index of the job's parameter; None: it stays here.
         self._names = match(job.parameters, state, [name for name, _ in model.named_parameters()], local)
         self._trained = {name for name, value in state.items() if value.requires_grad}
-        self._places = _places(model)
+        places = _places(model)
+        # (the dict of a module, the key there) of each name; None: a module names its tensors in a way of its own.
+        self._places = [places.get(name, (_NOWHERE, None) if name is None else None) for name in self._names]
         self._is_gathered = False
         self._pulls = 0
         self._states = OptimizerStates(optimizer, job.tensors, [None if name is None else state[name]
@@ -83,49 +88,40 @@ class TorchTrainer(Trainer):
     # --- where the tensors are ---------------------------------------------------------------------------------------
 
     def _set_arrays(self, arrays: Any, gradients: Any) -> None:
-        self._memory = [TensorMemory(tensor) for tensor in self.job.tensors]
-        self._gradient_memory = [TensorMemory(tensor) for tensor in self.job.parameters]
-        self._values = self._gradients = None
+        self._values = MemoryGroup(self.job.tensors, True)
+        self._gradients = MemoryGroup(self.job.parameters, False)
 
-    def _tensor(self, name: str | None) -> torch.Tensor | None:
-        if name is None:
-            return None
-        if name in self._places:
-            members, key = self._places[name]
-            return members[key]
-        return self.model.state_dict(keep_vars=True)[name]
+    def _parameters(self) -> list[torch.Tensor | None]:
+        """The model's tensor of each of the job's parameters; None: it stays here."""
+        if None in self._places:
+            state = self.model.state_dict(keep_vars=True)
+            return [None if name is None else state[name] for name in self._names]
+        return [members[key] for members, key in self._places]
 
     def _find_values(self) -> None:
         """Takes the addresses anew, as model and optimizer may have moved their tensors."""
-        for tensor, memory in zip(self.job.tensors, self._memory):
-            name = self._names[tensor.parameter]
-            value = self._tensor(name)
-            if tensor.is_state:
-                value = self._states.tensor_of(tensor.index, value)
-            elif self.job.pushes_gradient and name not in self._trained and self._pulls > 0:
-                # No gradient averages running statistics.
-                value = None
-            memory.use(value)
-        self._values = data_set(self._memory, self._values)
+        parameters = self._parameters()
+        found = list(parameters)
+        for tensor in self.job.tensors[len(parameters):]:
+            found.append(self._states.tensor_of(tensor.index, parameters[tensor.parameter]))
+        if self.job.pushes_gradient and self._pulls > 0:
+            # No gradient averages running statistics.
+            found = [value if name in self._trained else None for name, value in zip(self._names, found)]
+        self._values.use(found)
 
     def _find_gradients(self) -> None:
-        for memory, name in zip(self._gradient_memory, self._names):
-            value = self._tensor(name)
-            memory.use(None if value is None else value.grad)
-            if value is None or value.grad is None:
-                memory.clear()
-        self._gradients = data_set(self._gradient_memory, self._gradients)
-        copied(self._gradient_memory, TensorMemory.gather_all)
+        self._gradients.use([None if value is None else value.grad for value in self._parameters()])
+        self._gradients.each_copy(TensorMemory.gather_gradient)
 
     def _gather(self) -> None:
         """Copies what does not lie where the library reads it."""
         if not self._is_gathered:
             self._find_values()
-            copied(self._memory, TensorMemory.gather)
+            self._values.each_copy(TensorMemory.gather)
             self._is_gathered = True
 
     def _scatter(self) -> None:
-        copied(self._memory, TensorMemory.scatter)
+        self._values.each_copy(TensorMemory.scatter)
         self._is_gathered = False
 
     # --- the calls ---------------------------------------------------------------------------------------------------
@@ -143,12 +139,12 @@ class TorchTrainer(Trainer):
         self._gather()
         if self.job.pushes_gradient:
             self._find_gradients()
-        self.job.exchange_sets(self._values, self._gradients)
+        self.job.exchange_sets(self._values.set, self._gradients.set)
         self._scatter()
 
     def _pull(self) -> None:
         self._find_values()
-        self.job.pull_sets(self._values)
+        self.job.pull_sets(self._values.set)
         self._scatter()
         self._pulls += 1
 

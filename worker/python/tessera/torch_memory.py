@@ -1,6 +1,7 @@
 """Where the library finds the values of a PyTorch tensor: in its own memory, or in a copy beside it."""
 import ctypes
-from typing import Callable
+import operator
+from typing import Callable, Sequence
 
 import torch
 
@@ -26,19 +27,18 @@ class TensorMemory:
         self._given: torch.Tensor | None = None   # a tensor of 16 bits as it was at the last copy
         self.is_copy = True
 
-    def use(self, tensor: torch.Tensor | None) -> None:
-        """Goes on with this tensor, of as many entries. None: the values stay in the copy."""
-        # A view holds the memory, which the tensor itself may let go of.
+    def use(self, tensor: torch.Tensor | None, holds: bool) -> None:
+        """Goes on with this tensor, of as many entries: MemoryGroup.use and its `holds`."""
         if self._memory is not None and tensor is self._used and (
                 tensor is None or tensor.data_ptr() == self._tensor.data_ptr()):
             return
-        self._used, self._tensor = tensor, None if tensor is None else tensor.detach()
-        if tensor is not None and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and \
-                tensor.is_contiguous():
+        self._used = tensor
+        self._tensor = tensor if tensor is None or not holds else tensor.detach()
+        if tensor is not None and tensor.is_cpu and tensor.dtype == torch.float32 and tensor.is_contiguous():
             self.is_copy, self._memory, self._given = False, self._tensor, None
             return
         if self._memory is None or not self.is_copy:
-            pinned = tensor is not None and tensor.device.type == "cuda"
+            pinned = tensor is not None and tensor.is_cuda
             self._memory = torch.zeros(self._shape, dtype=torch.float32, pin_memory=pinned)
         self.is_copy = True
 
@@ -50,10 +50,6 @@ class TensorMemory:
     @property
     def device(self) -> torch.device | None:
         return None if self._tensor is None else self._tensor.device
-
-    def clear(self) -> None:
-        """The copy becomes 0."""
-        self._memory.zero_()
 
     def gather(self) -> None:
         """Tensor to copy. A GPU may be at work on it until it is synchronized."""
@@ -68,6 +64,10 @@ class TensorMemory:
         if self._tensor is not None:
             self._memory.copy_(self._tensor.reshape(self._shape), non_blocking=self._memory.is_pinned())
 
+    def gather_gradient(self) -> None:
+        """Tensor to copy; 0 where there is none."""
+        self._memory.zero_() if self._tensor is None else self.gather_all()
+
     def scatter(self) -> None:
         """Copy to tensor. A GPU may be at work on it until it is synchronized."""
         if self._tensor is None:
@@ -77,23 +77,42 @@ class TensorMemory:
             self._given = self._tensor.clone() if self._given is None else self._given.copy_(self._tensor)
 
 
-def copied(memories: list[TensorMemory], copy: Callable[[TensorMemory], None]) -> None:
-    """Copies all that do not lie in place, and waits until that is done."""
-    devices = set()
-    with torch.no_grad():
-        for memory in memories:
-            if memory.is_copy:
-                copy(memory)
-                devices.add(memory.device)
-    for device in devices:
-        if device is not None and device.type == "cuda":
-            torch.cuda.synchronize(device)
+class MemoryGroup:
+    """The memory of all values, or of all gradients. `set` is what the library is given.
 
+    holds  views of the tensors are kept, so that memory lives that a tensor lets go of; not needed where the library
+           uses the memory during a call alone
+    """
 
-def data_set(memories: list[TensorMemory], before: ArraySet | None) -> ArraySet:
-    """The addresses of all. `before`, the set of the last time, is used again where nothing has moved."""
-    owners = [memory.memory for memory in memories]
-    addresses = [owner.data_ptr() for owner in owners]
-    if before is not None and before.addresses == addresses:
-        return before
-    return ArraySet((ctypes.c_void_p * len(addresses))(*addresses), owners, addresses)
+    def __init__(self, tensors: Sequence[Tensor], holds: bool):
+        self._memories = [TensorMemory(tensor) for tensor in tensors]
+        self._holds = holds
+        self._copies: list[TensorMemory] = []
+        self._found: list[torch.Tensor | None] = []
+        self._addresses: list[int] = []
+        self.set: ArraySet | None = None
+
+    def use(self, found: list[torch.Tensor | None]) -> None:
+        """Goes on with these tensors, of which each may be another one, or lie elsewhere, than at the last call. None:
+        the values stay in a copy."""
+        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in found]
+        if self.set is not None and addresses == self._addresses and all(map(operator.is_, found, self._found)):
+            return
+        for memory, tensor in zip(self._memories, found):
+            memory.use(tensor, self._holds)
+        self._found, self._addresses = found, addresses
+        self._copies = [memory for memory in self._memories if memory.is_copy]
+        owners = [memory.memory for memory in self._memories]
+        places = [owner.data_ptr() for owner in owners]
+        self.set = ArraySet((ctypes.c_void_p * len(places))(*places), owners, places)
+
+    def each_copy(self, do: Callable[[TensorMemory], None]) -> None:
+        """Does something with all that does not lie in place, and waits until that is done."""
+        if not self._copies:
+            return
+        with torch.no_grad():
+            for memory in self._copies:
+                do(memory)
+        for device in {memory.device for memory in self._copies}:
+            if device is not None and device.type == "cuda":
+                torch.cuda.synchronize(device)
