@@ -145,6 +145,45 @@ class Disturbed(Test):
         again = train_own(self, restoring(job, step_folder(folder, steps[0])), [NUMPY, NUMPY], *flags)
         self.assertEqual(sameness(again), sameness(whole))
 
+    def test_a_server_that_is_killed_and_started_again_takes_the_worker_back_to_the_last_checkpoint(self):
+        job = keeping(job_of({"local_sgd": {"local_steps": 4}}, MOMENTUM, steps=ENDLESS, evaluate_every=5, lease="2s"),
+                      self.path("ckpt"), 50)
+        cluster = OwnCluster(self, job, workers=0)
+        for rank in range(2):
+            cluster.start_own(rank, NUMPY, "--data", DIGITS, "--learning-rate", "0.1", "--momentum", "0.5")
+        cluster.await_status("a checkpoint", lambda status: int(status["checkpoint"]["count"]) > 0)
+        cluster.servers[1].kill()
+        begun = cluster.await_status("it is waited for", lambda status: status["waiting_for"] == ["server 1"])
+        killed = cluster.servers.pop(1)
+        cluster.start_server(1)
+        before = int(begun["checkpoint_step"])
+        status = cluster.await_status("training goes on", lambda status: int(status["step"]) > before + 60)
+        self.assertEqual((int(status["checkpoint"]["rollbacks"]), lost(status)), (1, 0))
+        cluster.drain()
+        report = cluster.finish(killed)
+        self.assertEqual(report["members"]["lost"], 0)
+        self.assertGreater(report["final"]["test_accuracy"], 0.8)
+
+    def test_a_standby_takes_over_and_the_bits_are_the_same(self):
+        job = job_of({"data_parallel": {}}, steps=1500, cluster={"replicas": 1}, lease="2s")
+        wanted = train_own(self, dict(job, cluster=dict(job["cluster"], replicas=0)), [NUMPY, NUMPY])
+        cluster = OwnCluster(self, job, workers=0)
+        for rank in range(2):
+            cluster.start_own(rank, NUMPY, "--data", DIGITS)
+        cluster.await_step(50)
+        cluster.servers[1].kill()
+        cluster.await_status("its standby leads", lambda status: int(status["takeovers"]) == 1)
+        report = cluster.finish(cluster.servers[1], within=60)
+        self.assertEqual((report["parameters_hash"], report["examples"]), (wanted["parameters_hash"], wanted["examples"]))
+
+    def test_a_killed_server_ends_the_workers_and_is_named(self):
+        cluster = self.cluster()
+        cluster.await_step(20)
+        cluster.servers[1].kill()
+        for worker in cluster.workers:
+            self.assertEqual(worker.exit_code(), 1)
+            self.contains(worker.output(), "tessera.errors.", "server 1")
+
 
 if __name__ == "__main__":
     unittest.main()
