@@ -137,6 +137,17 @@ class TorchTest(FakeJobTest):
                                            rtol=1e-6)
                 job.close()
 
+    def test_sparse_gradients_are_pushed(self):
+        model = torch.nn.Embedding(3, 2, sparse=True)
+        trainer = tessera.torch.attach(self.join("tensor weight 3 2", "gradient 1", "steps 3"), model)
+        for step in range(1, 3):
+            model.zero_grad(set_to_none=True)
+            loss = model(torch.tensor([1, 1])).sum()
+            loss.backward()
+            trainer.step(2, loss)
+            want = initial((3, 2), 0) - step * np.array([[0], [2], [0]])
+            np.testing.assert_array_equal(values_of(model.weight), want)
+
     def test_an_initial_file_has_all_floating_tensors_that_are_not_local(self):
         model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
         path = os.path.join(self.folder, "init.safetensors")

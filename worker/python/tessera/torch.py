@@ -52,8 +52,13 @@ def save_initial(model: torch.nn.Module, path: str | os.PathLike, local: Iterabl
     """Writes the file that `model.tensors` of a job names: the floating tensors of model.state_dict() but those that
     `local` names. Counters, as BatchNorm's num_batches_tracked, stay with each worker."""
     names = LocalNames(local)
-    save_tensors({name: value for name, value in model.state_dict().items()
+    save_tensors({name: value for name, value in _tensors_of(model).items()
                   if value.is_floating_point() and name not in names}, path)
+
+
+def _tensors_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The state_dict without what is no tensor (get_extra_state); parameters as they are."""
+    return {name: value for name, value in model.state_dict(keep_vars=True).items() if isinstance(value, torch.Tensor)}
 
 
 class TorchTrainer(Trainer):
@@ -71,8 +76,10 @@ class TorchTrainer(Trainer):
         if not job.pushes_gradient and optimizer is None:
             raise ValueError("attach: the job pushes what the model changed by, which an optimizer of yours changes; "
                              "call attach(job, model, optimizer)")
+        # A compiled module is the same one under longer names.
+        model = getattr(model, "_orig_mod", model)
         self.model, self.optimizer = model, optimizer
-        state = model.state_dict(keep_vars=True)
+        state = _tensors_of(model)
         # Names of the model by the index of the job's parameter; None: it stays here.
         self._names = match(job.parameters, state, [name for name, _ in model.named_parameters()], local)
         self._trained = {name for name, value in state.items() if value.requires_grad}
@@ -94,7 +101,7 @@ class TorchTrainer(Trainer):
     def _parameters(self) -> list[torch.Tensor | None]:
         """The model's tensor of each of the job's parameters; None: it stays here."""
         if None in self._places:
-            state = self.model.state_dict(keep_vars=True)
+            state = _tensors_of(self.model)
             return [None if name is None else state[name] for name in self._names]
         return [members[key] for members, key in self._places]
 
@@ -110,7 +117,10 @@ class TorchTrainer(Trainer):
         self._values.use(found)
 
     def _find_gradients(self) -> None:
-        self._gradients.use([None if value is None else value.grad for value in self._parameters()])
+        found = [None if value is None else value.grad for value in self._parameters()]
+        # Those of an embedding may be sparse.
+        self._gradients.use([grad.to_dense() if grad is not None and grad.layout != torch.strided else grad
+                             for grad in found])
         self._gradients.each_copy(TensorMemory.gather_gradient)
 
     def _gather(self) -> None:
@@ -157,12 +167,12 @@ class TorchTrainer(Trainer):
     def _local_tensors(self) -> dict[str, torch.Tensor]:
         """What no server has this worker's values of: local names, counters, statistics beside pushed gradients."""
         shared = {name for name in self._names if name in self._trained or not self.job.pushes_gradient}
-        return {name: value for name, value in self.model.state_dict().items() if name not in shared}
+        return {name: value for name, value in _tensors_of(self.model).items() if name not in shared}
 
     def _state_to_save(self) -> bytes:
-        own = list(self.on_save()) if self.on_save else []
-        saved = {"local": self._local_tensors(), "own": torch.tensor(own, dtype=torch.uint8),
-                 "random": torch.get_rng_state(),
+        own = self.on_save() if self.on_save else b""
+        saved = {"local": self._local_tensors(), "random": torch.get_rng_state(),
+                 "own": torch.frombuffer(bytearray(own), dtype=torch.uint8) if own else torch.empty(0),
                  "random of GPUs": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}
         if self.optimizer is not None:
             saved["optimizer"] = self._states.private_state()
@@ -176,7 +186,7 @@ class TorchTrainer(Trainer):
             return b""
         saved = from_bytes(state)
         with torch.no_grad():
-            for name, value in self.model.state_dict().items():
+            for name, value in _tensors_of(self.model).items():
                 if name in saved["local"]:
                     value.copy_(saved["local"][name])
         torch.set_rng_state(saved["random"])

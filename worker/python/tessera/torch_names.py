@@ -32,7 +32,6 @@ def match(tensors: Sequence[Tensor], state: Mapping[str, torch.Tensor], paramete
     Raises ValueError with all that does not fit: a tensor of the job that the model lacks, another shape, a parameter
     of the model that the job lacks, a pattern of `local` that nothing fits.
     """
-    state = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
     parameters = [name for name in parameters if name not in local]
     wrong = ["local: no tensor fits \"%s\"" % pattern
              for pattern in local.without_use([*state, *(tensor.name for tensor in tensors)])]
