@@ -1,12 +1,12 @@
 """Clusters whose workers are the package's examples."""
 import os
-import subprocess
 import sys
 
-from cluster import DIGITS, ROOT, Cluster, Process, tessera, write_job
+from cluster import DIGITS, ROOT, Cluster, Process, tessera
 
 PACKAGE = os.path.join(ROOT, "worker/python")
 sys.path.insert(0, PACKAGE)
+from tessera import load_tensors  # noqa: E402
 
 
 class OwnCluster(Cluster):
@@ -14,11 +14,14 @@ class OwnCluster(Cluster):
 
     def start_own(self, rank, program, *flags, env=None):
         """python3 -m tessera.PROGRAM as worker `rank`."""
+        return self.start_script(rank, "-m", "tessera." + program, *flags, env=env)
+
+    def start_script(self, rank, *arguments, env=None):
+        """python3 ARGUMENTS as worker `rank`."""
         environment = {"PYTHONPATH": PACKAGE, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1",
                        "OPENBLAS_NUM_THREADS": "1", "TESSERA_JOB": self.path, "TESSERA_RANK": str(rank),
                        "TESSERA_COORDINATOR": self.coordinator}
-        command = [sys.executable, "-m", "tessera." + program, *flags]
-        worker = Process(self.test, "worker %d" % rank, command, dict(environment, **(env or {})))
+        worker = Process(self.test, "worker %d" % rank, [sys.executable, *arguments], dict(environment, **(env or {})))
         self.workers.append(worker)
         return worker
 
@@ -38,11 +41,10 @@ def train_own(test, job, programs, *flags, env=None, within=60):
 
 def exported(test, folder):
     """{name: array} of a checkpoint."""
-    from tessera import load_tensors
     path = test.path("exported-%d.safetensors" % len(os.listdir(test.folder)))
     code, _, error = tessera("export", folder, path, "--quiet")
     test.assertEqual(code, 0, error)
     return load_tensors(path)
 
 
-__all__ = ["DIGITS", "OwnCluster", "PACKAGE", "exported", "subprocess", "train_own", "write_job"]
+__all__ = ["DIGITS", "OwnCluster", "PACKAGE", "exported", "load_tensors", "train_own"]
