@@ -76,6 +76,7 @@ void TurnPlaces(const PlacesShape& shape, const float* from, int64_t step, float
       TurnSquare(from + place * step + i, step, to + i * kAttentionBlock + place, kAttentionBlock);
     }
   }
+  // The squares leave out the last places and columns. Places up to whole lanes become zeros, as products read them.
   const int64_t padded = PadToLanes(shape.count);
   for (int64_t i = 0; i < shape.size; ++i) {
     float* const row = to + i * kAttentionBlock;
@@ -104,6 +105,8 @@ TESSERA_VECTOR_CLONES void WeighScores(const StripView& strip, int64_t first, fl
   }
   Fold<kLanes / 2>(Larger(), lanes);
   float largest[kStrip];
+  // A larger score shrinks what was summed before by exp(old - new). Where nothing was summed the old one is minus
+  // infinity, and the factor 0.
   for (int64_t row = 0; row < strip.rows; ++row) {
     const float before = states->largest[first + row];
     largest[row] = lanes[row][0] > before ? lanes[row][0] : before;

@@ -67,6 +67,7 @@ template <typename T>
 typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearShape& s) {
   const Key key(kind, s.rows, s.inputs, s.outputs);
   if (const auto found = products_.find(key); found != products_.end()) return found->second;
+  // All are dropped at once. Only a job of very many shapes comes here, and each is prepared again when it is used.
   if (products_.size() >= kProductsMax) products_.clear();
 
   const memory::data_type type = kType<T>;
@@ -97,6 +98,7 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
     product.primitive = dnnl::matmul(description);
     return products_.emplace(key, std::move(product)).first->second;
   }
+  // oneDNN's gradient of weights cannot add to what is there; a matmul of dy^T and x can.
   if (kind == Kind::kWeightGradientAdded) {
     const memory::desc dy = Transposed(s.rows, s.outputs, type);
     const memory::desc x = RowMajor(s.rows, s.inputs, type);
@@ -156,6 +158,7 @@ template <typename T>
 void CpuLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias,
                            float* y) {
   if (shape.rows == 0 || shape.outputs == 0) return;
+  // A sum over no inputs is 0, so that y is the bias; oneDNN has no product over an empty extent.
   if (shape.inputs == 0) {
     for (int64_t row = 0; row < shape.rows; ++row, y += shape.outputs) {
       if (bias == nullptr) {

@@ -166,6 +166,7 @@ void CpuVector::NormFactor(int64_t n, const float* x, const NormLimit& limit, fl
   });
   double sum = 0;
   for (const double squares : squares_) sum += squares;
+  // The factor that brings the norm down to the limit; `factor_max` applies where the norm is below it.
   const double wanted = static_cast<double>(limit.most) / (std::sqrt(sum) + limit.epsilon);
   // What is no number stays so.
   *factor = wanted > limit.factor_max ? limit.factor_max : static_cast<float>(wanted);

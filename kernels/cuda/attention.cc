@@ -61,6 +61,7 @@ void CudaAttention::Forward(const AttentionShape& shape, const AttentionDropout&
 
 void CudaAttention::Backward(const AttentionShape& shape, const AttentionDropout& dropout,
                              const BackwardInput& in, float* dqkv) {
+  // Both gradient kernels need dy . y of every query, so it is computed once before them.
   float* const shares = static_cast<float*>(scratch_.Of(ScratchBytes(shape)));
   if (shape.sums() == 0 || shares == nullptr) return;
   const cuda::AttentionShares sums{{},   shape.sums(), shape.places, shape.heads, shape.head_size,
@@ -74,6 +75,7 @@ void CudaAttention::Backward(const AttentionShape& shape, const AttentionDropout
     device_.Launch(kernel.blocks(), kernel);
   };
   const auto launch_products = [&](auto kernel) {
+    // Loads of four floats need addresses that are multiples of 16 bytes, of dy as of qkv.
     kernel.is_wide = kernel.is_wide && cuda::HoldsFours(in.dy);
     launch(kernel);
   };

@@ -95,11 +95,13 @@ class CudaBackend final : public Backend {
   }
 
   Moment Mark() override {
+    // The copy stream waits for the kernels first, so that an event on it stands for the work of both streams.
     memory_.CopiesFollowKernels();
     device_->Record(marked_[++moment_ % kMoments], cuda::Stream::kCopy);
     return moment_;
   }
   absl::Status Wait(Moment moment) override {
+    // The event of an older moment has been recorded again since, and would wait for the wrong work.
     TESSERA_CHECK(moment <= moment_ && moment_ - moment < kMoments);
     device_->HostWait(marked_[moment % kMoments]);
     return Failure(device_->TakeStatus());
@@ -109,6 +111,7 @@ class CudaBackend final : public Backend {
 
  private:
   absl::Status Failure(absl::Status status) {
+    // Scratch that could not be allocated had its kernels left out; this failure is the one that explains the results.
     status.Update(scratch_.TakeStatus());
     status.Update(sparse_linear_.TakeStatus());
     return status;

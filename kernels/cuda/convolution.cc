@@ -39,6 +39,7 @@ int64_t ItemsOf(const ImageMap& map) {
   return std::max({map.from.size(), map.to.positions(), ColumnsOf(map)});
 }
 
+// A window of one place, without strides or padding, sees each place once: the images are their own patches.
 bool AreImagesPatches(const ImageMap& map) {
   return map.window == Window() && map.from.positions() == map.to.positions();
 }
@@ -101,6 +102,7 @@ template <typename V>
 typename CudaConvolution<T>::Part CudaConvolution<T>::PartOf(const ImagesShape& shape) const {
   const ImageMap& map = shape.map;
   const int64_t bytes = map.to.positions() * ColumnsOf(map) * static_cast<int64_t>(sizeof(V));
+  // As many images as the room for patches holds, and as a launch numbers in 32 bits.
   const int64_t images =
       std::min(ImagesWithin(shape.rows, bytes, options_.patch_bytes),
                ImagesWithin(shape.rows, ItemsOf(map), cuda::ImageWindows::kItemsMax));
@@ -109,6 +111,7 @@ typename CudaConvolution<T>::Part CudaConvolution<T>::PartOf(const ImagesShape& 
 
 template <typename T>
 int64_t CudaConvolution<T>::ImagesOf(Kind kind, const ImagesShape& shape) const {
+  // Only bf16 needs widened copies for cuDNN, and therefore pieces.
   if (std::is_same_v<T, float> || !MayConvolve(shape.map)) return shape.rows;
   const ImageSizes sizes = SizesOf(kind, shape.map);
   const int64_t bytes = (sizes.a + sizes.b) * static_cast<int64_t>(sizeof(float));
@@ -134,6 +137,7 @@ int64_t CudaConvolution<T>::ScratchBytes(const ImagesShape& shape) const {
   if (AreImagesPatches(map)) return 0;
   int64_t bytes = std::max(PartOf<T>(shape).bytes, PartOf<float>(shape).bytes);
   if (!MayConvolve(map)) return bytes;
+  // One scratch serves all three passes, as they run one after the other.
   for (const Kind kind : {Kind::kForward, Kind::kWeightGradient, Kind::kInputGradient}) {
     bytes =
         std::max(bytes, WeightsBytes(map) + WidenedBytes<T>(kind, {ImagesOf(kind, shape), map}) +
@@ -156,6 +160,7 @@ bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* 
   const ImageMap& map = shape.map;
   const bool to_weights = kind == Kind::kWeightGradient;
   if (!MayConvolve(map) || !(to_weights || IsAligned(c))) return false;
+  // Widened values lie in the scratch, which is aligned; values of f32 are read where the caller has them.
   if (std::is_same_v<T, float> && !(IsAligned(a) && (!to_weights || IsAligned(b)))) return false;
   cuda::ConvolutionPass pass;
   pass.kind = kind;
@@ -181,6 +186,7 @@ bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* 
     pass.beta = beta;
     pass.c = c;
   }
+  // A refusal costs nothing: the caller multiplies patches instead.
   if (!device_.Convolve(pass, room)) return false;
   ++shortcuts_.convolutions;
   if (!to_weights) return true;
@@ -194,6 +200,7 @@ bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* 
 
 template <typename T>
 template <typename V, typename F>
+// Patches of all images at once would take gigabytes, so they are laid for a part of the images at a time.
 void CudaConvolution<T>::ForParts(const ImagesShape& shape, const F& f) {
   TESSERA_CHECK(ItemsOf(shape.map) <= cuda::ImageWindows::kItemsMax);
   const Part part = PartOf<V>(shape);
@@ -232,6 +239,7 @@ void CudaConvolution<T>::Forward(const ImagesShape& shape, const T* x, const T* 
                                  const float* bias, float* y) {
   if (shape.rows == 0) return;
   const Image& to = shape.map.to;
+  // The bias is written first, and products are added on top of it.
   if (bias != nullptr) {
     cuda::BiasOp op;
     op.bias = bias;
@@ -279,6 +287,7 @@ void CudaConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, co
   ForPasses(Kind::kWeightGradient, shape, [&](int64_t begin, const ImagesShape& part) {
     const T* const part_x = x + begin * shape.map.from.size();
     const T* const part_dy = dy + begin * to.size();
+    // The first part overwrites unless the caller adds; every later one adds to it.
     const auto beta = [&](int64_t first) { return adds || begin + first > 0 ? 1.0f : 0.0f; };
     if (Convolve(Kind::kWeightGradient, part, part_x, part_dy, beta(0), dweight)) return;
     ForPatches(part, part_x, [&](int64_t first, int64_t images, const T* patches) {

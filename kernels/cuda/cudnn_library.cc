@@ -82,6 +82,7 @@ bool IsSame(const ConvolutionPass& a, const ConvolutionPass& b) {
 }
 
 // Whether all extents, and each array's size, are numbers of an int.
+// cuDNN's legacy descriptors take sizes as int.
 bool IsSmall(const ImagesShape& shape) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   const ImageMap& map = shape.map;
@@ -117,6 +118,7 @@ struct CudnnLibrary::State {
   std::string name;
   std::vector<Plan> plans;
 
+  // An algorithm may want any amount of workspace; the scratch has room for this much.
   static bool Fits(const Plan& plan) {
     return plan.workspace <= static_cast<size_t>(ConvolutionPass::kWorkspaceBytesMax);
   }
@@ -200,6 +202,7 @@ bool CudnnLibrary::State::ChooseAnother(Plan* plan) const {
       handle, plan->x, plan->weights, plan->convolution, plan->y, kOther, &workspace);
   if (status != CUDNN_STATUS_SUCCESS || workspace > plan->workspace) return false;
   plan->forward = kOther;
+  // All plans are dropped at once. Only a job with very many shapes comes here, and plans are cheap to make.
   return true;
 }
 
@@ -277,6 +280,7 @@ absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void* stream) {
   const size_t version = calls.cudnnGetVersion();
   state->name =
       absl::StrCat("cuDNN ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+  // cuDNN shares the runtime with this program: another major version of CUDA would fail in its first call.
   if (const size_t cuda = calls.cudnnGetCudartVersion() / 1000; cuda != CUDART_VERSION / 1000) {
     return absl::FailedPreconditionError(absl::StrCat(kFile, ": ", state->name, " is for CUDA ",
                                                       cuda, ", want one for CUDA ",
@@ -314,6 +318,7 @@ absl::Status CudnnLibrary::Run(const ConvolutionPass& pass, void* workspace) {
   State::Plan& plan = state_->PlanOf(pass);
   if (plan.refused) return absl::UnimplementedError("a pass that was refused before");
   cudnnStatus_t status = state_->Queue(plan, pass, workspace);
+  // A failed execution leaves the context broken, so that no other algorithm could do better.
   const auto has_failed = [&] {
     return CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED;
   };

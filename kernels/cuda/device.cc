@@ -77,6 +77,7 @@ struct Device::State {
 
   cudaStream_t stream(Stream which) const { return streams[static_cast<int>(which)]; }
   void Note(cudaError_t error, absl::string_view what) {
+    // CUDA keeps the last error until it is asked for it: without this the next call would report it as its own.
     if (error == cudaSuccess) return;
     cudaGetLastError();
     status.Update(absl::InternalError(
@@ -93,6 +94,7 @@ struct Device::State {
                               : "what was queued (CUDA_LAUNCH_BLOCKING=1 in the environment would "
                                 "say which kernel)");
   }
+  // Kernels and copies fail after they were queued, so a failure shows at the next wait and names no kernel.
   void WaitForStreams() {
     for (const cudaStream_t each : streams) NoteQueued(cudaStreamSynchronize(each));
   }
@@ -162,6 +164,7 @@ Device::Device(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Device::~Device() {
   State& s = *state_;
   cudaSetDevice(s.ordinal);
+  // cuDNN and cuBLAS have work on the streams and must go before them.
   s.cudnn.reset();
   if (s.cublas != nullptr) cublasDestroy(s.cublas);
   cudaFree(s.workspace);
@@ -270,6 +273,7 @@ void Device::Multiply(const Product& p) {
 
 bool Device::StepWeight(const WeightStep& step) {
   if (state_->tensor_map_encoder == nullptr || !FitsTma(step)) return false;
+  // After a failure nothing is queued any more; the step counts as done, and the status tells the failure.
   if (!Admits(1)) return true;
   state_->Note(static_cast<cudaError_t>(LaunchWeightStep(compute(), state_->tensor_map_encoder,
                                                          state_->multiprocessors, step)),
@@ -279,6 +283,7 @@ bool Device::StepWeight(const WeightStep& step) {
 
 bool Device::HasConvolutions() {
   State& s = *state_;
+  // The library is sought once: its absence does not change while the process runs.
   if (std::exchange(s.cudnn_sought, true)) return s.cudnn != nullptr;
   s.Enter();
   auto opened = CudnnLibrary::Open(s.stream(Stream::kCompute));
@@ -361,6 +366,7 @@ bool Device::BeginRecording() {
   if (s.launch_blocks) {
     s.SayNotRecorded("CUDA_LAUNCH_BLOCKING is 1");
     return false;
+  // The mode is the thread's own: other threads may allocate meanwhile, which a global capture would forbid.
   }
   const cudaError_t error =
       cudaStreamBeginCapture(s.stream(Stream::kCompute), cudaStreamCaptureModeThreadLocal);

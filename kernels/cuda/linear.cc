@@ -14,6 +14,7 @@ template <typename T>
 void CudaLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weight,
                             const float* bias, float* y) {
   if (shape.rows == 0 || shape.outputs == 0) return;
+  // The bias is written first, and the product is added on top of it.
   if (bias != nullptr) {
     cuda::BiasOp op;
     op.bias = bias;

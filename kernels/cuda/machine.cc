@@ -28,6 +28,7 @@ absl::Status Refused(int ordinal, const std::string& what) {
 }
 
 absl::Status CheckMachine(int ordinal, const Machine& machine) {
+  // The order is from the machine to the GPU: each check makes sense only where the one before it passed.
   if (machine.driver == 0) {
     return Refused(ordinal, "this machine has no NVIDIA driver, want one; or use cpu");
   }

@@ -50,6 +50,7 @@ void CudaPooling::Max(const ImagesShape& shape, const float* x, float* y) {
 void CudaPooling::MaxBackward(const ImagesShape& shape, const float* x, const float* dy,
                               float* dx) {
   const Image &from = shape.map.from, &to = shape.map.to;
+  // Where windows overlap a place gathers from all its windows; scattering would add in an order that varies.
   if (HasPlacesInTwoWindows(shape.map)) {
     return Launch<cuda::MaxPoolBackward>(shape, from, from, x, dy, dx);
   }

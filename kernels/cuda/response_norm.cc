@@ -30,6 +30,7 @@ void CudaResponseNorm::Backward(const MatrixShape& shape, const ResponseWindow& 
   float* const terms = static_cast<float*>(scratch_.Of(ScratchBytes(shape)));
   if (shape.size() == 0 || terms == nullptr) return;
   const cuda::ResponseArrays arrays = ArraysOf(shape, window);
+  // The gradient of a channel sums a term of each channel in its window, so that all terms are computed first.
   const cuda::ResponseTerms first{arrays, x, dy, terms};
   device_.Launch(first.blocks(), first);
   const auto slope =

@@ -52,6 +52,7 @@ template <typename F>
 void CudaSparseLinear::ForBlocks(int64_t outputs, const F& f) {
   constexpr int64_t kSide = cuda::PanelTile::kSide;
   const int64_t row_bytes = std::max<int64_t>(1, batch_.present()) * 4;
+  // A panel has as many outputs as fit kPanelBytes, in whole tiles of kSide.
   const int64_t fit = std::max(kSide, kPanelBytes / row_bytes / kSide * kSide);
   const int64_t width = std::min(outputs, fit);
   auto* const panel = static_cast<float*>(panel_.Of(width * row_bytes));
@@ -120,6 +121,7 @@ void CudaSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows
   const Lists lists = SendLists(batch_.present(), sorted.begin.data(), sorted.row.data(),
                                 sorted.value.data(), touched->columns);
   if (lists.begin == nullptr) return;
+  // Columns of the last batch that this one lacks still hold its gradient; zeroing these is less than the matrix.
   const cuda::ClearColumns clear{
       {},           lists.before,  static_cast<int64_t>(touched->columns.size()),
       shape.inputs, shape.outputs, dweight};

@@ -46,6 +46,9 @@ class CudaOptimizer final : public OptimizerKernel {
   }
 
   bool StepByProduct(const OptimizerNumbers* numbers, const LinearShape& shape, const Bf16* x,
+                     // One kernel forms the gradient and steps the weight, so that the gradient of a large layer is
+                     // never stored. It takes plain SGD only, few rows, and matrices large enough to be worth it
+                     // (DeviceOptions has the limits).
                      const Bf16* dy, float* weight, Bf16* rounded) override {
     if (!optimizer_.has_sgd()) return false;
     const SgdOptions sgd = SgdOptionsOf(optimizer_.sgd());
@@ -107,6 +110,7 @@ class CudaOptimizer final : public OptimizerKernel {
     cuda::AdagradOp op;
     op.numbers = numbers;
     op.learning_rate = options.learning_rate;
+    // An epsilon of 0 would divide 0 by 0 where a weight never had a gradient.
     op.epsilon = std::max(options.epsilon, std::numeric_limits<float>::min());
     op.decay = options.weight_decay;
     Launch(op, arrays);
@@ -118,6 +122,7 @@ class CudaOptimizer final : public OptimizerKernel {
       op.numbers = numbers;
       op.learning_rate = options.learning_rate;
       op.decay = options.weight_decay;
+      // An epsilon of 0 would divide 0 by 0 where a weight never had a gradient.
       op.mean = {static_cast<float>(options.alpha), options.alpha_rest(),
                  std::max(options.epsilon, std::numeric_limits<float>::min())};
       return op;
@@ -186,6 +191,7 @@ void CudaVector::ColumnSums(const MatrixShape& shape, const float* x, WriteMode 
 void CudaVector::Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) {
   if (shape.size() == 0) return;
   cuda::TransposeSquares kernel{shape.rows, shape.columns, x, y};
+  // A launch has at most kBlocksMax blocks.
   const int64_t at_once = cuda::kBlocksMax / kernel.blocks();
   TESSERA_CHECK(at_once > 0);
   for (int64_t first = 0; first < count; first += at_once) {
@@ -199,6 +205,7 @@ void CudaVector::CopyBlock(const MatrixShape& shape, const float* x, int64_t x_s
                            int64_t y_stride) {
   if (shape.size() == 0) return;
   cuda::CopyTiles kernel{shape.rows, shape.columns, x, x_stride, y, y_stride};
+  // A launch has at most kBlocksMax blocks.
   const int64_t rows_at_once = cuda::kBlocksMax / kernel.across() * cuda::CopyTiles::kRows;
   for (int64_t row = 0; row < shape.rows; row += rows_at_once) {
     kernel.rows = std::min(rows_at_once, shape.rows - row);

@@ -10,6 +10,7 @@ namespace {
 
 using cuda::BucketGrid;
 
+// Asks the stretch itself for the bytes of a row and of a bucket, so that the payload's format is written down once.
 BucketGrid GridOf(const Stretch& s) {
   BucketGrid grid;
   grid.entries = s.entries;
@@ -66,6 +67,7 @@ bool EncodeShortRows(const DeviceCoding& coding, const BucketGrid& grid, const f
 void EncodeInt8OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
                         char* out) {
   const BucketGrid grid = GridOf(coding.stretch);
+  // The cheapest kernel comes first: one tile per bucket, then rows that fit a block's registers, else two passes.
   if (grid.tiles() == 1) return EncodeTiles<false>(coding, grid, entries, residual, out);
   if (EncodeShortRows<2>(coding, grid, entries, residual, out)) return;
   if (EncodeShortRows<4>(coding, grid, entries, residual, out)) return;
