@@ -85,6 +85,7 @@ std::deque<Rule>& Rules() {
   return rules;
 }
 
+// What FailpointScope put in front of this thread's places, so that one process can tell its parts apart.
 thread_local absl::string_view prefix;
 
 bool Matches(absl::string_view rule, absl::string_view place) {

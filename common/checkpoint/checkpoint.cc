@@ -19,6 +19,7 @@ constexpr int64_t kFloatBytes = sizeof(float);
 
 std::string CheckpointPath(const std::string& directory, uint64_t step) {
   struct stat info;
+  // A folder with a manifest is a checkpoint itself; any other one holds a folder for each step.
   const bool is_one = stat(absl::StrCat(directory, "/", kManifestName).c_str(), &info) == 0;
   return is_one ? directory : absl::StrCat(directory, "/", StepFolderName(step));
 }
@@ -29,6 +30,8 @@ std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard) {
   for (int64_t state = -1; state < manifest.states; ++state) {
     for (const CheckpointParameter& parameter : manifest.parameters) {
       const ShardRows rows = ShardRowsOf(parameter.rows, shard, shards);
+      // A shard that owns no rows of a parameter has no tensor of it: safetensors would allow it, and readers trip over
+      // it.
       if ((rows.end - rows.begin) * parameter.columns == 0) continue;
       TensorSpec tensor;
       tensor.name = state < 0 ? parameter.name : StateName(state, parameter.name);
@@ -60,6 +63,7 @@ absl::Status Checkpoint::OpenShards() {
                                                      reader->file_bytes(), " bytes, want ",
                                                      file.bytes, " as the manifest says"));
     }
+    // Everything is compared before a value is read, so that a checkpoint is either usable as a whole or refused.
     const std::vector<TensorSpec> wanted = ShardTensors(manifest_, shard);
     if (wanted.size() != reader->tensors().size()) {
       return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": has ",
@@ -93,6 +97,7 @@ absl::Status Checkpoint::VerifySums() const {
 absl::Status Checkpoint::VerifyRows(const std::vector<Rows>& rows,
                                     const std::function<bool()>& goes_on) const {
   const auto count = static_cast<int64_t>(shards_.size());
+  // A shard's file is verified once, however many runs of rows lie in it: its sum takes in all of its bytes.
   std::set<int64_t> shards;
   for (const Rows& wanted : rows) {
     const CheckpointParameter& spec = manifest_.parameters[static_cast<size_t>(wanted.parameter)];
@@ -128,6 +133,7 @@ absl::Status Checkpoint::ReadRows(int64_t parameter, int64_t state, int64_t row_
 
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> Checkpoint::OpenWorker(uint64_t rank) const {
   const std::string name = WorkerFileName(rank);
+  // A worker without state of its own left no file.
   if (manifest_.FindFile(name) == nullptr) return std::unique_ptr<SafetensorsReader>();
   return SafetensorsReader::Open(PathOf(name));
 }

@@ -22,11 +22,14 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
+// The format's number, which grows when an older program could misread what is written.
 constexpr int64_t kFormat = 1;
+// More than any update rule has; the limit keeps a forged number from being multiplied.
 constexpr int64_t kStatesMax = 16;
 // The most tensors that a header can name.
 constexpr int64_t kTensorsMax = 200'000;
 constexpr int64_t kEntriesMax = int64_t{1} << 44;
+// [channels, height, width] of a convolution, and room for more.
 constexpr size_t kColumnExtentsMax = 6;
 
 // Keys are written in this order, and FormatManifest's sum depends on it.
@@ -103,6 +106,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   parameter->is_vector = is_vector == 1;
   int64_t size = 0;
+  // A vector has one column, by definition of the format.
   if (__builtin_mul_overflow(parameter->rows, parameter->columns, &size) || size > kEntriesMax ||
       is_vector > 1 || (is_vector == 1 && parameter->columns != 1)) {
     return Wrong(where, absl::StrCat("rows are ", parameter->rows, " and columns ",
@@ -111,6 +115,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
   if (!std::isfinite(parameter->export_factor)) return Wrong(where, "export_factor is not finite");
   if (columns_are == nullptr) return absl::OkStatus();
   int64_t product = 1;
+  // Each extent must divide what is left, which also bounds the product.
   for (const Json& extent : *columns_are) {
     if (!extent.is_number_unsigned() || extent == 0 ||
         extent.get<uint64_t>() > static_cast<uint64_t>(parameter->columns / product)) {
@@ -194,6 +199,7 @@ absl::Status CheckFiles(const std::string& where, const Manifest& manifest) {
   }
   const int64_t shards = static_cast<int64_t>(manifest.shards.size());
   for (int64_t s = 0; s < shards; ++s) missing.insert(ShardFileName(s, shards));
+  // Workers without state of their own have no file, so only the shards' files must all be there.
   for (const CheckpointFile& file : manifest.files) {
     if (missing.erase(file.name) == 0 && workers.erase(file.name) == 0) {
       return Wrong(where,
@@ -261,9 +267,11 @@ std::string FormatManifest(const Manifest& manifest) {
   json["shards"] = ListOf(manifest.shards);
   json["members"] = ListOf(manifest.members);
   json["files"] = ListOf(manifest.files);
+  // The coordinator's state is an object that only the coordinator reads; here it is copied whole.
   json["coordinator"] =
       OrderedJson::parse(manifest.coordinator, nullptr, /*allow_exceptions=*/false);
   TESSERA_CHECK(json["coordinator"].is_object());
+  // The sum is computed over zeros in its own place, and then put there.
   json["xxh3"] = Hex64(0);
   std::string text =
       json.dump(1, ' ', /*ensure_ascii=*/false, OrderedJson::error_handler_t::replace) + "\n";
@@ -294,6 +302,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   Manifest manifest;
   int64_t format = 0;
   std::string layout_hash;
+  // The format is checked first: everything else may be different in another version.
   fields.Get("tessera_checkpoint", &format);
   if (json.contains("tessera_checkpoint") && format != kFormat) {
     return Wrong(where, absl::StrCat("tessera_checkpoint is ", format, ", want ", kFormat,
@@ -329,6 +338,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   if (manifest.states > kStatesMax) {
     return Wrong(where, absl::StrCat("states is ", manifest.states, ", want at most ", kStatesMax));
   }
+  // The readers' limit is of tensors, and there is one per parameter and state.
   const int64_t tensors = (manifest.states + 1) * static_cast<int64_t>(manifest.parameters.size());
   if (tensors > kTensorsMax) {
     return Wrong(where, absl::StrCat("parameters and their states are ", tensors,
@@ -341,6 +351,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   }
   TESSERA_RETURN_IF_ERROR(CheckParameters(absl::StrCat(where, ".parameters"), manifest));
   TESSERA_RETURN_IF_ERROR(CheckFiles(absl::StrCat(where, ".files"), manifest));
+  // The sum comes last: of a text that is damaged, a message about the damaged field says more.
   uint64_t sum = 0;
   if (!ParseHex64(sum_digits, &sum) || sum != SumOfText(text)) {
     return Wrong(where,
@@ -357,6 +368,7 @@ std::string PartialFolderName(uint64_t step) {
 
 bool ParseStepFolderName(absl::string_view name, uint64_t* step) {
   absl::string_view digits = name;
+  // Formatting what was read refuses other spellings, such as fewer digits or a sign.
   uint64_t read = 0;
   if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &read)) return false;
   if (StepFolderName(read) != name) return false;

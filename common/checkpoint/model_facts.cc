@@ -109,6 +109,7 @@ absl::Status Check(const SafetensorsReader& file, const ModelFacts& facts) {
                                     " ", facts.stddev.size(), ", want as many, and at least one"));
   }
   for (size_t j = 0; j < facts.mean.size(); ++j) {
+    // Rows are multiplied by 1 / stddev in f32, which must not overflow.
     const auto inverse = static_cast<float>(1 / facts.stddev[j]);
     if (std::isfinite(facts.mean[j]) && facts.stddev[j] > 0 && std::isfinite(inverse)) continue;
     return Wrong(file,
@@ -179,6 +180,7 @@ absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const SafetensorsReader& fil
 
 absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const Checkpoint& checkpoint) {
   std::set<uint64_t> ranks;
+  // Every worker's file has the same facts, but norm constants only where that worker made the last evaluation's.
   for (const CheckpointMember& member : checkpoint.manifest().members) ranks.insert(member.rank);
   std::optional<ModelFacts> facts;
   for (const uint64_t rank : ranks) {
@@ -200,6 +202,7 @@ absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const Checkpoint& checkpoint
 std::optional<ModelFacts> FactsToGoOnFrom(const std::string& path) {
   namespace fs = std::filesystem;
   if (path.empty()) return std::nullopt;
+  // The newest checkpoint first, and an older one where that is damaged: facts are the same in all of a job's.
   std::vector<std::string> folders;
   std::error_code error;
   if (fs::exists(fs::path(path) / kManifestName, error)) {
@@ -213,6 +216,7 @@ std::optional<ModelFacts> FactsToGoOnFrom(const std::string& path) {
       }
     }
   }
+  // Folder names have steps of fixed width, so that the order of names is the order of steps.
   std::sort(folders.rbegin(), folders.rend());
   for (const std::string& folder : folders) {
     const absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(folder);

@@ -19,6 +19,7 @@
 namespace tessera {
 namespace {
 
+// Bytes that are summed at a time, between two questions whether the sum is still wanted.
 constexpr int64_t kReadBytesMax = int64_t{1} << 20;
 
 // Reads exactly so many bytes; a file that is shorter is an error. A call of pread reads 1 GiB at most, as the
@@ -68,6 +69,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
   TESSERA_RETURN_IF_ERROR(ReadAt(fd, path, 0, kTensorLengthBytes, prefix));
   uint64_t length = 0;
   for (int i = kTensorLengthBytes - 1; i >= 0; --i) length = length << 8 | prefix[i];
+  // The length comes from the file and is bounded before it is allocated.
   const uint64_t length_max = static_cast<uint64_t>(
       std::min(kTensorHeaderBytesMax, reader->file_bytes_ - kTensorLengthBytes));
   if (length > length_max) {

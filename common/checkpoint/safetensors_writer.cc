@@ -64,6 +64,7 @@ absl::Status SafetensorsWriter::Write(const void* data, int64_t bytes) {
 absl::Status SafetensorsWriter::Append(const void* data, int64_t bytes) {
   TESSERA_CHECK(bytes <= missing_bytes_);
   missing_bytes_ -= bytes;
+  // Small pieces are joined, as a checkpoint has many vectors, and each write is a system call.
   const int64_t collected = static_cast<int64_t>(small_.size());
   if (bytes < kPieceBytes && collected + bytes < kPieceBytes) {
     small_.append(static_cast<const char*>(data), bytes);
@@ -82,6 +83,7 @@ absl::StatusOr<CheckpointFile> SafetensorsWriter::Finish() {
     TESSERA_RETURN_IF_ERROR(Write(small_.data(), static_cast<int64_t>(small_.size())));
     small_.clear();
   }
+  // A file is renamed only after it is durable: its name with the sum in it promises whole contents.
   TESSERA_RETURN_IF_ERROR(file_->Finish());
   const size_t name_at = file_->path().rfind('/') + 1;
   CheckpointFile file;

@@ -5,7 +5,8 @@
 namespace tessera {
 
 ShardRows ShardRowsOf(int64_t rows, int64_t shard, int64_t shard_count) {
-  // Products of 2^44 rows and 256 servers fit.
+  // The same rule on all servers: consecutive rows, as evenly as whole rows allow. Products of 2^44 rows and 256
+  // servers fit 64 bits.
   return {rows * shard / shard_count, rows * (shard + 1) / shard_count};
 }
 
@@ -24,6 +25,8 @@ std::vector<SavedRows> SavedRowsOf(int64_t rows, int64_t shard_count, int64_t ro
 
 CheckpointShard CountersFor(const std::vector<CheckpointShard>& saved, int64_t shard,
                             int64_t shard_count) {
+  // With another number of servers than saved, no server's counters fit one of today's: sums are distributed so that
+  // each saved shard is counted once, and the version is the largest of all.
   if (static_cast<int64_t>(saved.size()) == shard_count) return saved[static_cast<size_t>(shard)];
   CheckpointShard counters;
   if (!saved.empty()) counters.examples = saved[0].examples;

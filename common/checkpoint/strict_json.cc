@@ -67,6 +67,7 @@ class StrictWatch final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 absl::StatusOr<Json> ParseJsonObject(absl::string_view where, absl::string_view text) {
+  // The first pass refuses depth and repeated keys, which nlohmann would accept: of two values it keeps the last.
   StrictWatch watch;
   const bool is_json = Json::sax_parse(text.data(), text.data() + text.size(), &watch);
   if (watch.is_too_deep()) {
@@ -97,12 +98,14 @@ JsonFields::JsonFields(const std::string& where, const Json& object)
 
 const Json* JsonFields::Find(const char* key) {
   if (!object_.is_object()) return nullptr;
+  // Every key that is asked for is noted; Finish refuses those that nobody asked for.
   asked_.push_back(key);
   const auto found = object_.find(key);
   return found == object_.end() ? nullptr : &*found;
 }
 
 void JsonFields::Want(const char* key, const char* kind) {
+  // Only the first error is kept: what comes after it is often its consequence.
   if (!status_.ok()) return;
   const auto found = object_.find(key);
   status_ = absl::InvalidArgumentError(

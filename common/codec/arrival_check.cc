@@ -24,6 +24,7 @@ bool ArrivalCheck::Feed(const char* data, int64_t size) {
   return bad_entry_ < 0;
 }
 
+// Collects bytes of an entry or header that a piece of the payload cut in two. True: all `wanted` are in carry_.
 bool ArrivalCheck::Carry(const char** data, int64_t* size, int64_t wanted) {
   const int64_t taken = std::min(*size, wanted - carry_size_);
   std::memcpy(carry_ + carry_size_, *data, taken);
@@ -46,6 +47,7 @@ void ArrivalCheck::FeedPlain(const char** data, int64_t* size) {
     ++done_;
     return;
   }
+  // The quick loop says only whether any entry is bad; the slow one finds it, once per bad payload.
   if (any(*data, whole)) {
     int64_t i = 0;
     while (!any(*data + entry_bytes * i, 1)) ++i;
@@ -56,7 +58,7 @@ void ArrivalCheck::FeedPlain(const char** data, int64_t* size) {
   done_ += whole;
 }
 
-// Of one bucket: its header, or its codes, which may be anything.
+// Takes in part of a bucket: its header, whose scale must decode to finite values, or its codes, which may be anything.
 void ArrivalCheck::FeedBuckets(const char** data, int64_t* size) {
   const Stretch& s = keys_.stretches()[stretch_];
   if (code_bytes_ == 0) {

@@ -7,6 +7,7 @@
 namespace tessera {
 CodedKeys::CodedKeys(const Codec& codec, const ShardSlices& slices, const ModelShape& full)
     : codec_(codec) {
+  // A plain codec treats each entry by itself, so that all slices are one stretch.
   if (IsPlain(codec)) {
     Add(codec->Write({slices.size, 1, slices.size}));
     return;
@@ -33,6 +34,7 @@ CodedKeys CodedKeys::OfStretch(const Stretch& stretch) {
 void CodedKeys::Add(Stretch stretch) {
   if (stretch.entries == 0) return;
   if (!stretches_.empty()) {
+    // Buckets are numbered through the whole payload: the random numbers of each follow from its number.
     const Stretch& last = stretches_.back();
     stretch.first_bucket = last.first_bucket + last.buckets();
   }
@@ -47,6 +49,7 @@ void CodedKeys::Add(Stretch stretch) {
 CodedForms::CodedForms(const CodecChoice& codecs, const ShardSlices& slices,
                        const ModelShape& full) {
   forms_.reserve(3);
+  // The three may be the same codec; each form is kept once. A selective codec has no form by keys.
   for (const Codec& codec : {Codec(), codecs.push, codecs.pull}) {
     if (Find(codec) == nullptr && codec->selective() == nullptr) {
       forms_.emplace_back(codec, slices, full);

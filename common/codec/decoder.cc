@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Packed codes that are unpacked at a time.
+// Packed codes that are unpacked at a time: few enough for the stack and the first-level cache.
 constexpr int64_t kTile = 1024;
 
 }  // namespace
@@ -32,6 +32,7 @@ Decoder::Step Decoder::Read(EntryLoops::Decode EntryLoops::*which, const char* d
   TESSERA_CHECK(count <= left_);
   const int64_t size_before = size;
   int64_t entries = 0;
+  // Stops where data end in the middle of something: the rest is kept in carry_, and the next call goes on.
   while (entries < count) {
     if (bucket_left_ == 0 && !BeginBucket(&data, &size)) break;
     const Stretch& s = keys_.stretches()[stretch_];
@@ -46,6 +47,7 @@ Decoder::Step Decoder::Read(EntryLoops::Decode EntryLoops::*which, const char* d
   return {size_before - size, entries};
 }
 
+// Collects bytes of an entry, a header or a group that a piece of data cut in two. True: all `wanted` are in carry_.
 bool Decoder::Carry(const char** data, int64_t* size, int64_t wanted) {
   const int64_t taken = std::min(*size, wanted - carry_size_);
   std::memcpy(carry_ + carry_size_, *data, taken);
@@ -95,6 +97,8 @@ int64_t Decoder::ReadPacked(EntryLoops::Decode decode, const char** data, int64_
     decode(reinterpret_cast<const char*>(codes), n, factor_, weight, sum);
     return n;
   };
+  // Whole groups are unpacked where they lie; a group that was cut in two, or a bucket's short last one, goes through
+  // carry_, and may be consumed in parts.
   if (group_begin_ == group_end_ && carry_size_ == 0) {
     const int64_t groups = std::min({count / kGroup, *size / bits, kTile / kGroup});
     if (groups > 0) {
@@ -136,6 +140,7 @@ template <typename Take>
 void PayloadReader::Walk(int64_t count, float* sum, Take take) {
   const char* data = nullptr;
   int64_t size = 0;
+  // A codec may still hold entries of its last group when data have ended, so the last call is made without any.
   while (true) {
     if (piece_ < payload_.pieces().size()) {
       data = payload_.pieces()[piece_].data + offset_;

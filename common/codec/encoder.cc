@@ -64,17 +64,21 @@ Encoder::Step Encoder::EncodeBucket(const float* entries, int64_t count, char* o
   int64_t taken = size - bucket_done_;
   TESSERA_CHECK(count >= taken);
   if (head + BytesOfEntries(taken, s.bits) > room) {
+    // A bucket may be cut only between groups of kRandomGroup entries, which share their random numbers and whole
+    // bytes.
     taken = std::max<int64_t>(0, (room - head) * 8 / s.bits) / kRandomGroup * kRandomGroup;
     taken = std::min(taken, (size - bucket_done_) / kRandomGroup * kRandomGroup);
   }
   if (taken == 0) return {};
   if (begins) {
     bucket_size_ = size;
+    // The scale is that of the bucket's first call, whose entries are all of it; later parts must not change it.
     scale_ = s.form->scale(s, entries, size, path_);
     std::memcpy(out, &scale_.header, kHeaderBytes);
   }
   char* const codes_out = out + head;
   const int64_t bytes = BytesOfEntries(taken, s.bits);
+  // A bucket of zeros, or of values too small to code, is written as zeros without random numbers.
   if (scale_.inverse == 0) {
     std::memset(codes_out, 0, bytes);
     if (decoded != nullptr) std::fill_n(decoded, taken, UncodedEntry(scale_));

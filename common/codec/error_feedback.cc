@@ -35,6 +35,8 @@ Encoder::Step FeedbackEncoder::Encode(const float* entries, int64_t count, char*
       sum_.resize(size);
       decoded_.resize(size);
     }
+    // Seide et al. (2014) and Karimireddy et al. (2019): the sum of entry and residual is coded, and what the code
+    // loses of it becomes the residual.
     residual_.Read(size, sum_.data());
     AddOnto(entries + all.entries, size, sum_.data());
     const Encoder::Step step =
@@ -43,6 +45,7 @@ Encoder::Step FeedbackEncoder::Encode(const float* entries, int64_t count, char*
     residual_.Write(step.entries, sum_.data());
     all.entries += step.entries;
     all.bytes += step.bytes;
+    // There was no room for a whole tile; what was not coded still has its residual.
     if (step.entries < size) break;
   }
   return all;
