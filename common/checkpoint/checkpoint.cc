@@ -30,8 +30,7 @@ std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard) {
   for (int64_t state = -1; state < manifest.states; ++state) {
     for (const CheckpointParameter& parameter : manifest.parameters) {
       const ShardRows rows = ShardRowsOf(parameter.rows, shard, shards);
-      // A shard that owns no rows of a parameter has no tensor of it: safetensors would allow it, and readers trip over
-      // it.
+      // A shard that owns no values of a parameter has no tensor of it.
       if ((rows.end - rows.begin) * parameter.columns == 0) continue;
       TensorSpec tensor;
       tensor.name = state < 0 ? parameter.name : StateName(state, parameter.name);

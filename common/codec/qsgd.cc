@@ -25,6 +25,7 @@ void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
     const int64_t tile = std::min(kTile, run.count - begin);
     char* const tile_out = out + begin * bits / 8;
     int8_t unpacked[kTile];
+    // Codes of whole bytes are written where they belong; smaller ones take a detour through the stack to be packed.
     int8_t* const codes = bits == 8 ? reinterpret_cast<int8_t*>(tile_out) : unpacked;
     loops.round_at_random(run.entries + begin, tile, run.scale.inverse,
                           static_cast<int>(run.stretch.divisor), run.random, run.first + begin,
@@ -48,9 +49,11 @@ class Qsgd final : public CodecDefinition {
         l2_norm_(l2_norm) {}
 
   Stretch Write(const ParameterRows& rows) const override {
+    // Small parameters, such as biases, save little and lose much; they are sent as f32.
     if (rows.parameter_entries < kQsgdEntriesMin) {
       return PlainStretch(kF32Form, sizeof(float), rows.entries);
     }
+    // Codes are signed: with b bits there are 2^(b-1) - 1 levels besides 0 on each side.
     const int levels = (1 << (bits_ - 1)) - 1;
     Stretch stretch;
     stretch.form = &kQsgdForm;

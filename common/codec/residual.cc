@@ -11,6 +11,7 @@ Residual::Residual(const ModelShape& shape)
 
 Residual::Residual(const ModelShape& shape, const ParameterRange& layers) {
   for (int p = 0; p < static_cast<int>(shape.parameters.size()); ++p) {
+    // Layers outside the range are held by somebody else and take no memory.
     const ParameterSpec& spec = shape.parameters[p];
     values_.emplace_back(p >= layers.begin && p < layers.end ? spec.size() : 0);
     rows_.push_back(spec.rows);
@@ -41,10 +42,13 @@ ResidualCursor::Place ResidualCursor::Walk(int64_t count, Move move) const {
       taken = std::min(count, slice.row_end * slice.columns - begin);
       move(held.data() + begin, taken);
     } else {
+      // A subnet's entries lie scattered in the whole parameter, whose residual is kept in full: what a worker
+      // withholds of an entry goes on counting when a later round gives it that entry again.
       const int64_t row = subnet_->rows(slice.parameter)[slice.row_begin + at.row];
       if (subnet_->groups.uses[slice.parameter].columns < 0) {
         move(held.data() + row, 1);
       } else {
+        // The width of the whole parameter, not the subnet's.
         const int64_t width = static_cast<int64_t>(held.size()) / residual_->rows(slice.parameter);
         const std::vector<int32_t>& columns = subnet_->columns(slice.parameter);
         taken = std::min(count, slice.columns - at.column);

@@ -21,6 +21,7 @@ ThresholdRun RunScalar(const float* update, float* residual, int64_t begin, int6
     std::memcpy(&bits, &v, sizeof(bits));
     const uint32_t magnitude = bits & 0x7fffffffu;
     run.largest = magnitude > run.largest ? magnitude : run.largest;
+    // A NaN is not >= tau and stays in the residual; `largest` tells of it.
     const bool sent = std::fabs(v) >= tau;
     residual[i] = sent ? v - std::copysign(tau, v) : v;
     if (sent) marks[run.marks++] = static_cast<uint32_t>(i) << 1 | bits >> 31;
@@ -54,6 +55,8 @@ TESSERA_CODEC_AVX512 ThresholdRun RunAvx512(const float* update, float* residual
     const __m512i mark =
         _mm512_or_si512(_mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(i << 1)), lanes),
                         _mm512_srli_epi32(bits, 31));
+    // The whole register is stored, sent lanes first; the next one overwrites the others. kThresholdSlack is their
+    // room.
     _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(sent, mark));
     out += __builtin_popcount(sent);
   }

@@ -37,6 +37,7 @@ class Ssp final : public ConsistencyPolicy {
     awake_.Clear();
     for (const PlanMember& m : plan.members) {
       const auto known = before.find(m.member);
+      // A new member's clock is just before its first exchange, so that it holds nobody back.
       const Member& member = members_[m.member] =
           known != before.end() ? known->second : Member{m.first_exchange.value() - 1, false};
       all_.Add(member.clock);
@@ -63,6 +64,7 @@ class Ssp final : public ConsistencyPolicy {
   void SetResting(MemberId id, bool resting) override {
     const auto found = members_.find(id);
     if (found == members_.end() || found->second.resting == resting) return;
+    // A resting member makes no pushes until it wakes; counting it would stop all others at the bound.
     Member& member = found->second;
     member.resting = resting;
     if (resting) {
@@ -73,6 +75,7 @@ class Ssp final : public ConsistencyPolicy {
   }
 
   Exchange FirstExchange(Exchange wanted) const override {
+    // A newcomer begins behind the slowest, or all that wait for the slowest would wait for it as well.
     const Clocks& clocks = awake_.empty() ? all_ : awake_;
     if (clocks.empty()) return wanted;
     return std::max(wanted, Exchange(clocks.least() + 1));
@@ -87,6 +90,7 @@ class Ssp final : public ConsistencyPolicy {
 
   std::vector<MemberId> WaitsFor() const override {
     std::vector<MemberId> slowest;
+    // Nobody waits while the fastest is within the bound of the slowest.
     if (awake_.empty() || all_.most() <= awake_.least() + bound_) return slowest;
     for (const auto& [id, member] : members_) {
       if (!member.resting && member.clock == awake_.least()) slowest.push_back(id);

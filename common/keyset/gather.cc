@@ -14,6 +14,7 @@
 namespace tessera {
 namespace {
 
+// Columns are taken by groups of 16, a register of AVX-512.
 constexpr int64_t kGroup = 16;
 // With fewer columns than one in so many, most groups would be read for nothing.
 constexpr int64_t kSparse = 32;
@@ -34,6 +35,7 @@ __attribute__((target("avx512f,popcnt"))) int64_t GatherRoomy512(const uint16_t*
   return out - begin;
 }
 
+// The last groups store just what they take: there is no room behind them.
 __attribute__((target("avx512f,popcnt"))) void GatherRest512(const uint16_t* masks, int64_t groups,
                                                              const float* row, float* out) {
   for (int64_t g = 0; g < groups; ++g) {
@@ -62,7 +64,7 @@ __attribute__((target("avx512f,popcnt"))) void Scatter512(const uint16_t* masks,
   }
 }
 
-// By mask of 8: its set bits' places in order.
+// By mask of 8 bits, the places of its set bits in ascending order: what vpermps needs to move them to the front.
 using Permutations = std::array<std::array<int32_t, 8>, 256>;
 constexpr Permutations MakePermutations() {
   Permutations table{};
@@ -109,6 +111,7 @@ GatherPath BestGatherPath() {
 ColumnSet::ColumnSet(const std::vector<int32_t>& columns, int64_t width, GatherPath path)
     : width_(width), size_(static_cast<int64_t>(columns.size())), path_(path), columns_(columns) {
   TESSERA_CHECK(columns.empty() || (columns.front() >= 0 && columns.back() < width));
+  // Columns without gaps, as of a whole parameter, are one copy.
   is_run_ = columns.empty() || columns.back() - columns.front() + 1 == size_;
   if (is_run_ || size_ * kSparse < width) path_ = GatherPath::kScalar;
   if (path_ == GatherPath::kScalar) return;
@@ -117,6 +120,7 @@ ColumnSet::ColumnSet(const std::vector<int32_t>& columns, int64_t width, GatherP
     masks_[column / kGroup] |= static_cast<uint16_t>(1 << column % kGroup);
   }
   const int64_t whole_groups = width / kGroup;
+  // Groups behind which at least a register of output follows: these may store more than they take.
   for (int64_t before = 0; roomy_groups_ < whole_groups && before + kGroup <= size_;) {
     before += __builtin_popcount(masks_[roomy_groups_++]);
   }
