@@ -77,7 +77,6 @@ void OnFatal(int number) {
     [[maybe_unused]] const ssize_t written =
         write(STDERR_FILENO, lines[number].text, lines[number].bytes);
   }
-  // The handler is reset by SA_RESETHAND, so that this ends the process with the signal's own status.
   raise(number);  // Which ends it once this returns (SA_RESETHAND).
 }
 

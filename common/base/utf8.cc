@@ -13,8 +13,8 @@ size_t Utf8CharacterBytes(absl::string_view text) {
   if (first < 0x80) return 1;
   if (first < 0xC2 || first > 0xF4) return 0;
   const size_t bytes = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  // Overlong forms, surrogates and code points beyond U+10FFFF differ from valid ones in their second byte alone.
   if (text.size() < bytes) return 0;
+  // Overlong forms, surrogates and code points beyond U+10FFFF differ from valid ones in their second byte alone.
   uint8_t second_min = 0x80, second_max = 0xBF;
   if (first == 0xE0) second_min = 0xA0;
   if (first == 0xED) second_max = 0x9F;

@@ -120,8 +120,8 @@ absl::Status MakeFolder(const std::string& path) {
 }
 
 absl::Status SyncFolder(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // The entry of a new file is durable only when its folder is synced, too.
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return FileError(errno, path, "read");
   const int error = fsync(fd) == 0 ? 0 : errno;
   close(fd);

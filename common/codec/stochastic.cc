@@ -61,11 +61,9 @@ constexpr uint32_t kMultiplier1 = 0xCD9E8D57u;
 constexpr uint32_t kWeyl0 = 0x9E3779B9u;
 constexpr uint32_t kWeyl1 = 0xBB67AE85u;
 
-// Corrects the codes of the lanes in `ties`.
+// Corrects the codes of the lanes in `ties`, whose random number equals the sixteen bits of the fraction that were
+// compared. More bits decide then. It happens once in 65536 entries.
 __attribute__((noinline)) void SettleTies(uint32_t ties, const float* in, int64_t entry,
-                                          // The random number equals the sixteen bits of the fraction that were
-                                          // compared, once in 65536 entries. More bits decide then, for these few lanes
-                                          // alone.
                                           float inverse, int levels, const BucketRandom& random,
                                           int8_t* codes) {
   for (; ties != 0; ties &= ties - 1) {
@@ -119,8 +117,8 @@ TESSERA_CODEC_AVX512 inline void Blocks512(const PayloadRandom& payload, uint64_
   words[0] = _mm512_mask_blend_epi32(odds, e.c0, _mm512_slli_epi64(o.c0, 32));
   words[1] = _mm512_mask_blend_epi32(odds, e.c1, _mm512_slli_epi64(o.c1, 32));
   words[2] = _mm512_mask_blend_epi32(odds, e.c2, _mm512_slli_epi64(o.c2, 32));
+  // Odd lanes were computed in registers of their own and are put back beside the even ones.
   words[3] = _mm512_mask_blend_epi32(odds, e.c3, _mm512_slli_epi64(o.c3, 32));
-// Odd lanes were computed in registers of their own and are put back beside the even ones.
 }
 
 // Rounds 16 entries with the random numbers in r's lower halves; returns the lanes that are tied.

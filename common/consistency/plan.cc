@@ -78,7 +78,7 @@ std::vector<MemberId> SitesOf(const Plan& plan, Exchange round) {
 std::vector<uint32_t> SharesOf(const Plan& plan, Exchange round,
                                const std::vector<MemberId>& sites) {
   const PartShares* in_force = nullptr;
-  // Of all shares that apply by this round, those that were set last.
+  // The shares in force are those that were set last of all that apply by this round.
   for (const PartShares& shares : plan.shares) {
     if (shares.first <= round && (in_force == nullptr || shares.first > in_force->first)) {
       in_force = &shares;

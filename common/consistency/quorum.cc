@@ -151,8 +151,8 @@ class Quorum final : public ConsistencyPolicy {
   bool Missing(const Member& m) const { return !m.resting && !InRound(m); }
 
   bool Closes(absl::Time now) const {
+    // The quorum is complete and its grace over, or nobody is missing, which also covers fewer members than the quorum.
     return missing_ == 0 || (members_in_ >= pushes_ && now >= enough_since_ + grace_);
-  // The quorum is complete and its grace over, or nobody is missing, which also covers fewer members than the quorum.
   }
 
   float Close() {

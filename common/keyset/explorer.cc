@@ -54,8 +54,8 @@ Words Draw(const ExplorerPlace& place, int64_t size, int64_t count) {
       // Robert Floyd's sampling: draw j is among [0, j], and j itself is taken where what was drawn is taken already.
       // Each set of `count` is equally likely, in `count` draws and no retries.
       wanted[i] = Below(wanted[i], last + static_cast<uint64_t>(i) + 1);
+      // The bits of all draws are fetched ahead, as they lie anywhere in a set of megabytes.
       __builtin_prefetch(&drawn[wanted[i] / 64], 1);
-    // The bits of all draws are fetched ahead, as they lie anywhere in a set of megabytes.
     }
     for (int64_t i = 0; i < draws; ++i) {
       const bool is_taken = (drawn[wanted[i] / 64] >> wanted[i] % 64 & 1) != 0;

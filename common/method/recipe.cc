@@ -42,6 +42,7 @@ void TakeCodecs(const v1::Job& job, Recipe* recipe) {
   if (pair.pull().kind_case() != v1::Codec::KIND_NOT_SET) codecs.pull = CodecOf(pair.pull());
   codecs.error_feedback = pair.error_feedback();
   codecs.flush = pair.flush();
+  // Whoever moves plain f32 both ways needs no words about it.
   if (codecs.push == Codec() && codecs.pull == Codec()) return;
   absl::StrAppend(&recipe->description, "; ", DescribeCodecs(job.model(), *recipe));
 }
@@ -62,6 +63,7 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
 std::vector<float> InitialFactors(const v1::Job& job, const Recipe& recipe,
                                   const ModelShape& shape) {
   if (!recipe.subnets) return {};
+  // Evaluation divides sums over cut inputs by the number of sites; values of a whole network are multiplied first.
   return FactorsOfWhole(shape, GroupsOf(shape, recipe.subnet_rules), job.cluster().workers());
 }
 
@@ -70,6 +72,7 @@ Recipe TailOf(const Recipe& recipe) {
   Recipe tail = recipe;
   tail.subnets = false;
   tail.parts_by_speed = false;
+  // The tail exchanges changes of the whole model, as local SGD does.
   tail.tail_steps = 0;
   tail.payload = PayloadKind::kDelta;
   return tail;
@@ -77,6 +80,7 @@ Recipe TailOf(const Recipe& recipe) {
 
 std::vector<std::string> ServerStates(const Recipe& recipe) {
   if (recipe.subnets) return {};
+  // Subnets assign values as they come, and no rule keeps a state.
   std::vector<std::string> names = recipe.rule_states;
   // The core, or what the next one is selected from, where servers are at the same exchange.
   if (recipe.core && recipe.lockstep) names.push_back("core");
@@ -101,9 +105,12 @@ absl::StatusOr<ModelShape> ExchangedShape(const v1::Model& model, const Recipe& 
   TESSERA_ASSIGN_OR_RETURN(ModelShape shape, ShapeOf(model));
   const size_t count = shape.parameters.size();
   for (const std::string& state : recipe.averaged_states) {
+    // States lie behind the parameters, one copy of their shapes for each, so that everything which moves parameters
+    // moves them, too.
     for (size_t i = 0; i < count; ++i) {
       ParameterSpec spec = shape.parameters[i];
       absl::StrAppend(&spec.name, ".", state);
+      // States begin at 0 on every worker; only parameters are drawn.
       spec.initial_bound = 0;
       spec.initial_constant = 0;
       shape.size += spec.size();

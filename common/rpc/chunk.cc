@@ -12,6 +12,7 @@
 namespace tessera {
 namespace {
 
+// Number 15 has a tag of one byte. Every message with a payload has it in this field.
 constexpr uint64_t kPayloadField = 15;
 
 enum WireType : uint64_t {
@@ -108,12 +109,14 @@ class Reader {
     TESSERA_ASSIGN_OR_RETURN(const uint64_t tag, in_.Varint("a field's tag", 5));
     const uint64_t number = tag >> 3;
     if (number == 0 || tag > 0xffffffffu) {
+      // protobuf's limits: numbers from 1, and a tag within 32 bits.
       return absl::InvalidArgumentError(absl::StrCat("message: field number at byte ", begin,
                                                      " is ", number, ", want 1 to 536870911"));
     }
     if (number == kPayloadField && (tag & 7) == kLength && groups_.empty()) {
       TESSERA_ASSIGN_OR_RETURN(const int64_t length, Length(number));
       *payload = Payload();
+      // The last payload counts where there are several, as with protobuf.
       in_.Take(length, [&](const char* data, int64_t size) {
         payload->Append({data, size}, owner_);
       });
@@ -142,6 +145,7 @@ class Reader {
                                                        kGroupDepthMax, " at byte ", begin));
       case kGroupEnd:
         if (!groups_.empty() && groups_.back() == number) {
+          // Groups are read for the sake of unknown fields only; an end must match the last beginning.
           groups_.pop_back();
           return absl::OkStatus();
         }
@@ -156,6 +160,7 @@ class Reader {
 
   absl::StatusOr<int64_t> Length(uint64_t number) {
     const int64_t begin = in_.position();
+    // A length is compared with what is left before anything is taken, so that no sender can ask for memory.
     TESSERA_ASSIGN_OR_RETURN(const uint64_t length, in_.Varint("a length", 5));
     if (length <= static_cast<uint64_t>(in_.left())) return static_cast<int64_t>(length);
     return absl::InvalidArgumentError(absl::StrCat("message: field ", number, " at byte ", begin,
@@ -205,6 +210,7 @@ grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head,
   }
   AppendVarint(kPayloadField << 3 | kLength, &front);
   AppendVarint(payload_bytes, &front);
+  // The payload's field follows the others without being copied: the message is this front and the caller's slices.
   std::vector<grpc::Slice> slices;
   slices.reserve(1 + payload.size());
   slices.emplace_back(front);

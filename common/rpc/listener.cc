@@ -83,6 +83,7 @@ int ListenOn(const sockaddr_storage& address, socklen_t size, bool is_dual) {
       listen(fd, SOMAXCONN) == 0) {
     return fd;
   }
+  // close may change errno, which says why listening failed.
   const int error = errno;
   close(fd);
   errno = error;
@@ -96,6 +97,7 @@ std::string HostOf(const sockaddr_storage& peer) {
     inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&peer)->sin_addr, text, sizeof(text));
     return text;
   }
+  // Half of the descriptors at least, and all but kFilesKept where there are many.
   const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(&peer)->sin6_addr;
   if (IN6_IS_ADDR_V4MAPPED(&address)) {
     inet_ntop(AF_INET, address.s6_addr + 12, text, sizeof(text));
@@ -178,6 +180,8 @@ absl::Status Listener::Open(const std::string& host, int port) {
       port_ = PortOf(fd);
     }
   }
+  // A connection that waits for its turn is looked at every kTurnMs; without one the thread sleeps until something
+  // comes.
   if (!sockets_.empty() && error != EADDRINUSE) return absl::OkStatus();
   if (error == EADDRINUSE) {
     return absl::FailedPreconditionError(
@@ -200,6 +204,7 @@ void Listener::Start(std::unique_ptr<grpc::experimental::ExternalConnectionAccep
         "programs that are linked with gRPC");
   }
   acceptor_ = std::move(acceptor);
+  // An error that lasts is logged once per second, not once per connection.
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -218,6 +223,7 @@ void Listener::Run() {
   for (const int fd : sockets_) polled.push_back({fd, POLLIN, 0});
   polled.push_back({wake_, POLLIN, 0});
   while (true) {
+    // Who comes while others of its host wait queues behind them.
     const int ready = poll(polled.data(), polled.size(), waiting_.empty() ? -1 : kTurnMs);
     TESSERA_CHECK(ready >= 0 || errno == EINTR);
     if (polled.back().revents != 0) return;
@@ -270,6 +276,7 @@ bool Listener::Accept(int listening) {
 }
 
 void Listener::HandOver(const Connection& connection, int listening) {
+  // The gate must know the descriptor before gRPC reads from it.
   WatchConnection(connection.fd, connection.host, is_tls_);
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters given;
   given.listener_fd = listening;
@@ -295,12 +302,14 @@ void Listener::HandOverWaiting() {
 bool Listener::TakeTurn(const std::string& host) {
   const absl::Time now = SteadyNow();
   const double most = connections_per_host_max_;
+  // Tokens that came since the last look, up to as many connections as a host may have.
   const auto left = [&](const Pace& pace) {
     return std::min(
         most, pace.left + absl::ToDoubleSeconds(now - pace.refilled) * new_per_host_per_second_);
   };
   if (paces_.size() >= kPacesMax && paces_.count(host) == 0) {
     for (auto it = paces_.begin(); it != paces_.end();) {
+      // Hosts whose bucket is full have been quiet and are as good as new.
       it = left(it->second) >= most ? paces_.erase(it) : std::next(it);
     }
     if (paces_.size() >= kPacesMax) paces_.clear();
@@ -319,6 +328,8 @@ bool Listener::IsTooMany(const std::string& host) {
     return of_host < connections_per_host_max_ && static_cast<int>(open_.size()) < connections_max_;
   };
   if (has_room()) return false;
+  // Connections are closed by gRPC, which tells nobody: descriptors that are another file by now are found by a sweep,
+  // once per round at most.
   if (!std::exchange(has_swept_, true)) Sweep();
   if (has_room()) return false;
   if (SteadyNow() >= next_log_) {

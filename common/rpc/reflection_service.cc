@@ -25,6 +25,7 @@ using Response = v1::ServerReflectionResponse;
 // Adds `file` and all files that it imports, each once.
 void AddFiles(const FileDescriptor& file, std::set<const FileDescriptor*>* seen,
               v1::FileDescriptorResponse* response) {
+  // Imports form a graph: each file is sent once, however many others import it.
   if (!seen->insert(&file).second) return;
   google::protobuf::FileDescriptorProto proto;
   file.CopyTo(&proto);
@@ -82,6 +83,7 @@ class Conversation final : public grpc::ServerBidiReactor<Request, Response> {
     StartRead(&request_);
   }
   void OnReadDone(bool ok) override {
+    // The client is done: the conversation ends well.
     if (!ok) {
       Finish(grpc::Status::OK);
       return;

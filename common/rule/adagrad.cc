@@ -29,6 +29,7 @@ class Adagrad final : public UpdateRule {
 
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
              float* const* state, int64_t count) const override {
+    // Without an epsilon an entry whose gradients were all 0 would be 0 / 0.
     const float epsilon = std::max(options_.epsilon, std::numeric_limits<float>::min());
     AdagradRun(u, update.scale, options_.learning_rate * update.rate, epsilon,
                options_.weight_decay, w_in, w_out, state[0], count);

@@ -47,6 +47,7 @@ class RmsProp final : public UpdateRule {
 
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
              float* const* state, int64_t count) const override {
+    // Without an epsilon an entry whose gradients were all 0 would be 0 / 0.
     const Coefficients c{
         update.scale,          options_.learning_rate * update.rate,
         options_.weight_decay, static_cast<float>(options_.alpha),

@@ -14,6 +14,7 @@ double Decay(const v1::RateDecay& decay, double before) {
   if (decay.has_cosine()) {
     const double done = std::min(1.0, before / decay.cosine().examples());
     const double floor = decay.cosine().floor();
+    // From 1 down to the floor along half a cosine (Loshchilov and Hutter, SGDR, 2017).
     return floor + (1 - floor) * (1 + std::cos(M_PI * done)) / 2;
   }
   if (decay.has_milestones()) {
@@ -39,6 +40,7 @@ bool RateSchedule::is_constant() const {
 
 double RateSchedule::Factor(uint64_t before, uint64_t own) const {
   double factor = Decay(schedule_.decay(), static_cast<double>(before));
+  // The warm-up rises linearly and reaches 1 with the update that completes it.
   if (schedule_.warmup() > 0) {
     factor *= std::min(1.0, static_cast<double>(before + own) / schedule_.warmup());
   }

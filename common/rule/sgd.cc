@@ -28,7 +28,8 @@ void MomentumRun(const float* u, float scale, float eta, float mu, float decay, 
   }
 }
 
-// Reads 12n bytes, writes 8n.
+// Reads 12n bytes, writes 8n. Nesterov's step looks ahead by one more momentum step: Sutskever et al. (2013), in the
+// form that PyTorch has.
 TESSERA_VECTOR_CLONES
 void NesterovRun(const float* u, float scale, float eta, float mu, float decay, const float* w_in,
                  float* w_out, float* __restrict m, int64_t count) {

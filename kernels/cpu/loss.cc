@@ -253,8 +253,8 @@ void CpuLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
     const float shift = Largest(n, z);
     double own = static_cast<double>(z[label]) - static_cast<double>(shift);
     if (even != 0) {
+      // Label smoothing: the label has 1 - smoothing of the target, and all n classes share the rest evenly.
       own = (1 - even) * own + even / static_cast<double>(n) * ShiftedSum(n, z, shift);
-    // Label smoothing: the label has 1 - smoothing of the target, and all n classes share the rest evenly.
     }
     float* g = gradient == nullptr ? nullptr : gradient + row * n;
     const double sum = ExpSum(n, z, shift, g);

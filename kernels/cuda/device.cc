@@ -365,8 +365,8 @@ bool Device::BeginRecording() {
   if (!s.status.ok()) return false;
   if (s.launch_blocks) {
     s.SayNotRecorded("CUDA_LAUNCH_BLOCKING is 1");
+    // The mode is the thread's own: other threads may allocate meanwhile, which a global capture would forbid.
     return false;
-  // The mode is the thread's own: other threads may allocate meanwhile, which a global capture would forbid.
   }
   const cudaError_t error =
       cudaStreamBeginCapture(s.stream(Stream::kCompute), cudaStreamCaptureModeThreadLocal);

@@ -45,10 +45,9 @@ class CudaOptimizer final : public OptimizerKernel {
     }
   }
 
+  // One kernel forms the gradient and steps the weight, so that the gradient of a large layer is never stored. It takes
+  // plain SGD only, few rows, and matrices large enough to be worth it (DeviceOptions has the limits).
   bool StepByProduct(const OptimizerNumbers* numbers, const LinearShape& shape, const Bf16* x,
-                     // One kernel forms the gradient and steps the weight, so that the gradient of a large layer is
-                     // never stored. It takes plain SGD only, few rows, and matrices large enough to be worth it
-                     // (DeviceOptions has the limits).
                      const Bf16* dy, float* weight, Bf16* rounded) override {
     if (!optimizer_.has_sgd()) return false;
     const SgdOptions sgd = SgdOptionsOf(optimizer_.sgd());
