@@ -368,9 +368,9 @@ std::string PartialFolderName(uint64_t step) {
 
 bool ParseStepFolderName(absl::string_view name, uint64_t* step) {
   absl::string_view digits = name;
-  // Formatting what was read refuses other spellings, such as fewer digits or a sign.
   uint64_t read = 0;
   if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &read)) return false;
+  // Formatting what was read refuses other spellings, such as fewer digits or a sign.
   if (StepFolderName(read) != name) return false;
   *step = read;
   return true;

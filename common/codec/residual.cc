@@ -11,8 +11,8 @@ Residual::Residual(const ModelShape& shape)
 
 Residual::Residual(const ModelShape& shape, const ParameterRange& layers) {
   for (int p = 0; p < static_cast<int>(shape.parameters.size()); ++p) {
-    // Layers outside the range are held by somebody else and take no memory.
     const ParameterSpec& spec = shape.parameters[p];
+    // Layers outside the range are held by somebody else and take no memory.
     values_.emplace_back(p >= layers.begin && p < layers.end ? spec.size() : 0);
     rows_.push_back(spec.rows);
   }

@@ -108,16 +108,16 @@ TESSERA_CODEC_AVX512 inline void Blocks512(const PayloadRandom& payload, uint64_
     const __m512i key0 = _mm512_set1_epi64(k0);
     const __m512i key1 = _mm512_set1_epi64(k1);
     Round512(&e, key0, key1);
-    // Philox bumps its key by the Weyl constants from round to round.
     Round512(&o, key0, key1);
+    // Philox bumps its key by the Weyl constants from round to round.
     k0 += kWeyl0;
     k1 += kWeyl1;
   }
   const __mmask16 odds = 0xAAAA;
+  // Odd lanes were computed in registers of their own and are put back beside the even ones.
   words[0] = _mm512_mask_blend_epi32(odds, e.c0, _mm512_slli_epi64(o.c0, 32));
   words[1] = _mm512_mask_blend_epi32(odds, e.c1, _mm512_slli_epi64(o.c1, 32));
   words[2] = _mm512_mask_blend_epi32(odds, e.c2, _mm512_slli_epi64(o.c2, 32));
-  // Odd lanes were computed in registers of their own and are put back beside the even ones.
   words[3] = _mm512_mask_blend_epi32(odds, e.c3, _mm512_slli_epi64(o.c3, 32));
 }
 

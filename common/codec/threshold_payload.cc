@@ -78,8 +78,8 @@ void ThresholdEncoder::Add(const ThresholdRun& run, const uint32_t* marks, int64
     words_.push_back(static_cast<uint32_t>(gap) << 1 | (marks[i] & 1u));
     last = place;
   }
-  // Entries from the last mark to the end of the run are carried over to the next one.
   sent_ += run.marks;
+  // Entries from the last mark to the end of the run are carried over to the next one.
   skipped_ = count - 1 - last;
 }
 

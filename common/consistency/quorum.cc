@@ -92,8 +92,8 @@ class Quorum final : public ConsistencyPolicy {
   }
 
   bool MayRead(MemberId id, Exchange after) const override {
-    // A member that has never pushed has no round to wait for: it reads what there is.
     if (after < collecting_) return true;
+    // A member that has never pushed has no round to wait for: it reads what there is.
     const auto found = members_.find(id);
     return found != members_.end() && found->second.round == 0;
   }

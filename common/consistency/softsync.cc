@@ -33,8 +33,8 @@ class Softsync final : public ConsistencyPolicy {
     SetResting(push.member, false);
     ++folded_;
     Verdict verdict;
-    verdict.weight = weight_(push.now.value() - push.base.value());
     // The version's lag behind the pull sets the weight: Zhang et al. (IJCAI 2016) divide the step by it.
+    verdict.weight = weight_(push.now.value() - push.base.value());
     verdict.commit = folded_ >= Enough();
     if (verdict.commit) verdict.commit_scale = Finish();
     return verdict;

@@ -75,9 +75,9 @@ EncodedKeys EncodeKeys(const EntrySet& set) {
     keys.form = KeyForm::kGaps;
     keys.bytes.reserve(bitmap_bytes + 8);
     int64_t next = 0;
+    // Gives up once the gaps have reached the bitmap's size.
     for (size_t w = 0; w < set.words().size() && keys.bytes.size() < bitmap_bytes; ++w) {
       for (uint64_t word = set.words()[w]; word != 0; word &= word - 1) {
-        // Gives up once the gaps have reached the bitmap's size.
         const int64_t place = static_cast<int64_t>(w) * 64 + __builtin_ctzll(word);
         AppendGap(static_cast<uint64_t>(place - next), &keys.bytes);
         next = place + 1;

@@ -142,8 +142,8 @@ auto BitByBit(Bits bits) {
 
 EntrySet::EntrySet(int64_t size, std::vector<uint64_t> words)
     : size_(size), words_(std::move(words)) {
-  // Bits beyond the size would be counted and never visited.
   TESSERA_CHECK(static_cast<int64_t>(words_.size()) == (size + kWord - 1) / kWord);
+  // Bits beyond the size would be counted and never visited.
   TESSERA_CHECK(size % kWord == 0 || words_.back() >> size % kWord == 0);
   for (const uint64_t word : words_) count_ += CountBits(word);
 }

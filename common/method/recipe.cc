@@ -72,15 +72,15 @@ Recipe TailOf(const Recipe& recipe) {
   Recipe tail = recipe;
   tail.subnets = false;
   tail.parts_by_speed = false;
-  // The tail exchanges changes of the whole model, as local SGD does.
   tail.tail_steps = 0;
+  // The tail exchanges changes of the whole model, as local SGD does.
   tail.payload = PayloadKind::kDelta;
   return tail;
 }
 
 std::vector<std::string> ServerStates(const Recipe& recipe) {
-  if (recipe.subnets) return {};
   // Subnets assign values as they come, and no rule keeps a state.
+  if (recipe.subnets) return {};
   std::vector<std::string> names = recipe.rule_states;
   // The core, or what the next one is selected from, where servers are at the same exchange.
   if (recipe.core && recipe.lockstep) names.push_back("core");

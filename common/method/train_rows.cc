@@ -29,8 +29,8 @@ absl::StatusOr<int64_t> StepsOfEpoch(const v1::Job& job, int64_t workers, int64_
   // Linear workers have no rows.
   int64_t with_data =
       std::max<int64_t>(1, workers - job.method().layer_separation().linear_workers());
-  // Each worker of a local partition has as many rows as this one, which is all that it knows.
   if (IsCutForRankZero(job, rows)) with_data = 1;
+  // Each worker of a local partition has as many rows as this one, which is all that it knows.
   const int64_t of_all = job.data().partition() == "local" ? with_data * rows : rows;
   return EpochSteps(of_all, with_data, job.train().batch_size());
 }

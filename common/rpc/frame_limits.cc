@@ -93,8 +93,8 @@ const char* ConnectionFrames::OnClientFrame(const Frame& frame) {
     case kData:
       if (frame.flags & kEndStream) {
         EndStream(frame.stream, true);
-      // DATA without bytes and without an end does nothing but cost.
       } else {
+        // DATA without bytes and without an end does nothing but cost.
         is_control = frame.length == 0;
       }
       break;

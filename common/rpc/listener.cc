@@ -97,7 +97,6 @@ std::string HostOf(const sockaddr_storage& peer) {
     inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&peer)->sin_addr, text, sizeof(text));
     return text;
   }
-  // Half of the descriptors at least, and all but kFilesKept where there are many.
   const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(&peer)->sin6_addr;
   if (IN6_IS_ADDR_V4MAPPED(&address)) {
     inet_ntop(AF_INET, address.s6_addr + 12, text, sizeof(text));
@@ -133,6 +132,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const Options& options)
   setrlimit(RLIMIT_NOFILE, &files);
   TESSERA_CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
   const rlim_t most = std::min<rlim_t>(files.rlim_cur, 1 << 20);
+  // Half of the descriptors at least, and all but kFilesKept where there are many.
   listener->connections_max_ =
       static_cast<int>(std::max<rlim_t>(most / 2, most > kFilesKept ? most - kFilesKept : 0));
   return listener;
@@ -180,8 +180,6 @@ absl::Status Listener::Open(const std::string& host, int port) {
       port_ = PortOf(fd);
     }
   }
-  // A connection that waits for its turn is looked at every kTurnMs; without one the thread sleeps until something
-  // comes.
   if (!sockets_.empty() && error != EADDRINUSE) return absl::OkStatus();
   if (error == EADDRINUSE) {
     return absl::FailedPreconditionError(
@@ -204,7 +202,6 @@ void Listener::Start(std::unique_ptr<grpc::experimental::ExternalConnectionAccep
         "programs that are linked with gRPC");
   }
   acceptor_ = std::move(acceptor);
-  // An error that lasts is logged once per second, not once per connection.
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -223,7 +220,6 @@ void Listener::Run() {
   for (const int fd : sockets_) polled.push_back({fd, POLLIN, 0});
   polled.push_back({wake_, POLLIN, 0});
   while (true) {
-    // Who comes while others of its host wait queues behind them.
     const int ready = poll(polled.data(), polled.size(), waiting_.empty() ? -1 : kTurnMs);
     TESSERA_CHECK(ready >= 0 || errno == EINTR);
     if (polled.back().revents != 0) return;
@@ -248,6 +244,7 @@ bool Listener::Accept(int listening) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       const bool has_none =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      // An error that lasts is logged once per second, not once per connection.
       if (has_none && SteadyNow() >= next_log_) {
         next_log_ = SteadyNow() + kLogInterval;
         Log(LogLevel::kWarning,
@@ -263,6 +260,8 @@ bool Listener::Accept(int listening) {
     }
     open_.push_back({fd, InodeOf(fd), host});
     ++by_host_[host];
+    // Who comes while others of its host wait queues behind them. A connection that waits for its turn is looked at
+    // every kTurnMs; without one the thread sleeps until something comes.
     const bool is_waiting =
         std::any_of(waiting_.begin(), waiting_.end(),
                     [&host](const Waiting& one) { return one.connection.host == host; });

@@ -121,9 +121,9 @@ class Watched {
   void Begin(std::shared_ptr<Connection> connection, bool is_tls) {
     absl::MutexLock lock(&mutex_);
     Forget();
-    is_over_.store(false, std::memory_order_relaxed);
     // Relaxed is enough: the connection is set under the lock, and nothing reads the descriptor before it is handed
     // over.
+    is_over_.store(false, std::memory_order_relaxed);
     connection_ = std::move(connection);
     is_tls_ = is_tls;
   }
@@ -196,8 +196,8 @@ bool ForPieces(const msghdr& message, size_t size, Look look) {
 
 // Ends a connection on both sides, and says what a reader or writer is told then.
 ssize_t End(int fd) {
-  shutdown(fd, SHUT_RDWR);
   // shutdown and not close: gRPC owns the descriptor, and another file could get its number meanwhile.
+  shutdown(fd, SHUT_RDWR);
   errno = ECONNRESET;
   return -1;
 }

@@ -314,7 +314,6 @@ absl::StatusOr<std::shared_ptr<const Security>> Security::Load(const SecurityFil
     TESSERA_RETURN_IF_ERROR(CheckPair(security->certificate_, security->private_key_));
   }
   if (files.token_file.empty()) return security;
-  // A token in clear text could be read by anybody on the way.
   if (!security->calls_tls()) {
     return absl::InvalidArgumentError(
         "security.token_file: got a file without certificate or authority, want TLS beside it: "

@@ -202,7 +202,6 @@ bool CudnnLibrary::State::ChooseAnother(Plan* plan) const {
       handle, plan->x, plan->weights, plan->convolution, plan->y, kOther, &workspace);
   if (status != CUDNN_STATUS_SUCCESS || workspace > plan->workspace) return false;
   plan->forward = kOther;
-  // All plans are dropped at once. Only a job with very many shapes comes here, and plans are cheap to make.
   return true;
 }
 
@@ -238,6 +237,7 @@ CudnnLibrary::State::Plan& CudnnLibrary::State::PlanOf(const ConvolutionPass& pa
   for (Plan& plan : plans) {
     if (IsSame(plan.pass, pass)) return plan;
   }
+  // All plans are dropped at once. Only a job with very many shapes comes here, and plans are cheap to make.
   if (plans.size() == kPlansMax) {
     for (Plan& plan : plans) Drop(&plan);
     plans.clear();

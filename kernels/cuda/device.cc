@@ -77,8 +77,8 @@ struct Device::State {
 
   cudaStream_t stream(Stream which) const { return streams[static_cast<int>(which)]; }
   void Note(cudaError_t error, absl::string_view what) {
-    // CUDA keeps the last error until it is asked for it: without this the next call would report it as its own.
     if (error == cudaSuccess) return;
+    // CUDA keeps the last error until it is asked for it: without this the next call would report it as its own.
     cudaGetLastError();
     status.Update(absl::InternalError(
         absl::StrCat("cuda:", ordinal, ": ", what, ": ", cudaGetErrorString(error))));
@@ -365,9 +365,9 @@ bool Device::BeginRecording() {
   if (!s.status.ok()) return false;
   if (s.launch_blocks) {
     s.SayNotRecorded("CUDA_LAUNCH_BLOCKING is 1");
-    // The mode is the thread's own: other threads may allocate meanwhile, which a global capture would forbid.
     return false;
   }
+  // The mode is the thread's own: other threads may allocate meanwhile, which a global capture would forbid.
   const cudaError_t error =
       cudaStreamBeginCapture(s.stream(Stream::kCompute), cudaStreamCaptureModeThreadLocal);
   if (error == cudaSuccess) return true;
