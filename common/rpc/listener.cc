@@ -220,6 +220,8 @@ void Listener::Run() {
   for (const int fd : sockets_) polled.push_back({fd, POLLIN, 0});
   polled.push_back({wake_, POLLIN, 0});
   while (true) {
+    // Connections that wait for their turn are looked at every kTurnMs; without any the thread sleeps until something
+    // comes.
     const int ready = poll(polled.data(), polled.size(), waiting_.empty() ? -1 : kTurnMs);
     TESSERA_CHECK(ready >= 0 || errno == EINTR);
     if (polled.back().revents != 0) return;
@@ -260,8 +262,7 @@ bool Listener::Accept(int listening) {
     }
     open_.push_back({fd, InodeOf(fd), host});
     ++by_host_[host];
-    // Who comes while others of its host wait queues behind them. A connection that waits for its turn is looked at
-    // every kTurnMs; without one the thread sleeps until something comes.
+    // Who comes while others of its host wait queues behind them.
     const bool is_waiting =
         std::any_of(waiting_.begin(), waiting_.end(),
                     [&host](const Waiting& one) { return one.connection.host == host; });

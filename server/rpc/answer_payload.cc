@@ -29,6 +29,7 @@ class Borrowed final : public AnswerPayload {
     left_ -= entries;
     while (entries > 0) {
       const int64_t run = std::min(entries, walk_.run());
+      // The slice holds the block: it stays as long as gRPC has not sent it, whatever the shard rewrites meanwhile.
       slices.push_back(BorrowSlice(walk_.data(), run * kEntryBytes, walk_.block()));
       walk_.Skip(run);
       entries -= run;
@@ -64,6 +65,7 @@ class Gathered final : public AnswerPayload {
  private:
   void Take(int64_t entries, float* out) {
     left_ -= entries;
+    // The source may have the values in one piece elsewhere, and then leaves the copy to us.
     const float* const values = source_->Next(entries, out);
     if (values != out) std::copy_n(values, entries, out);
   }
@@ -82,6 +84,7 @@ class CodedAnswer final : public AnswerPayload {
 
   int64_t left() const override { return encoder_.left(); }
   std::vector<grpc::Slice> Next(int64_t room) override {
+    // A chunk ends where the room ends, or where an entry does not fit any more.
     room = std::min(room, encoder_.left());
     // Room that is not written is not touched either.
     const std::shared_ptr<char> bytes(new char[room], std::default_delete<char[]>());

@@ -12,6 +12,7 @@ using Entries = std::shared_ptr<const ExchangedEntries>;
 
 const NamedCore* CoreIn(const NamedKeys& keys) { return std::get_if<NamedCore>(&keys); }
 
+// The policy collects an exchange only where all members make the same ones: in lockstep.
 CoreExchange::Options OptionsOf(const FormContext& context, const CoreShare& share) {
   const ShardTraits& traits = *context.traits;
   return {&traits.shape,
@@ -31,12 +32,14 @@ absl::StatusOr<Entries> CoreJobKeys::OfPush(const NamedKeys& keys, uint64_t summ
   return Entries();
 }
 
+// Core and explorer together have at most all entries, and no codec here writes more than f32 does.
 int64_t CoreJobKeys::coded_bytes_max(const CodedKeys& all) const {
   return all.entries() * static_cast<int64_t>(sizeof(float));
 }
 
 CoreForm::CoreForm(const FormContext& context, const CoreShare& share)
     : ExchangeForm(context), cores_(OptionsOf(context, share), context.store) {
+  // A rule with state would have to apply to all entries, whether they were pushed or not.
   TESSERA_CHECK(context.rule->state_count() == 0);
 }
 

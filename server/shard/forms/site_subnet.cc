@@ -52,11 +52,13 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
     part.rows = subnet_.rows(slice.parameter).data() + slice.row_begin;
     part.row_count = slice.row_end - slice.row_begin;
     part.width = whole->columns;
+    // The position of row r is base + r * width, though the server's rows do not begin with row 0.
     part.base = whole->offset - whole->row_begin * whole->columns;
     const int group = groups.uses[slice.parameter].columns;
     if (group >= 0) {
       const int list = subnet_.column_list_of[slice.parameter];
       const std::vector<int32_t>& own_columns = subnet_.columns(slice.parameter);
+      // Parameters that are cut alike share one set of columns, which takes memory by the width of the model.
       std::unique_ptr<ColumnSet>& set =
           columns_[list < 0 ? group : static_cast<int>(groups.widths.size()) + list];
       if (set == nullptr) set = std::make_unique<ColumnSet>(own_columns, whole->columns);
@@ -75,6 +77,7 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
 }
 
 std::string SiteSubnet::Describe(const ModelShape& full, const ShardSlices&, int64_t entry) const {
+  // The entry's number counts the site's own entries, part after part.
   for (const Part& part : parts_) {
     if (entry >= part.size()) {
       entry -= part.size();

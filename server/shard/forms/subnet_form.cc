@@ -34,6 +34,7 @@ absl::StatusOr<Entries> SubnetJobKeys::OfPush(const NamedKeys& keys, uint64_t su
 SubnetForm::SubnetForm(const FormContext& context, NeuronGroups groups)
     : ExchangeForm(context),
       rounds_(traits().shape, traits().slices, std::move(groups), traits().seed, traits().codecs) {
+  // Subnets have rounds, which need a barrier, and no residual: an entry goes to another site in the next round.
   TESSERA_CHECK(context.collecting() != Exchange(0) && !traits().codecs.holds_back());
   if (context.whole_kind) tail_.emplace(context);
 }
@@ -41,6 +42,7 @@ SubnetForm::SubnetForm(const FormContext& context, NeuronGroups groups)
 void SubnetForm::OpenRound() {
   const Plan& plan = *context().plan;
   const Exchange round = context().collecting();
+  // A newer plan may have changed the open round's sites or shares, in which case its subnets are cut anew.
   if (round == opened_round_ && plan.generation == opened_plan_) return;
   opened_round_ = round;
   opened_plan_ = plan.generation;
@@ -61,6 +63,7 @@ absl::StatusOr<ExchangeForm::Found> SubnetForm::EntriesOf(const ReceivedPush& pu
 absl::StatusOr<std::shared_ptr<const SiteSubnet>> SubnetForm::SiteOf(const ReceivedPush& push,
                                                                      const SubnetPlace& place) {
   const Exchange open = context().collecting();
+  // A push of another round is refused and not kept: its subnet was cut from other values.
   if (place.round != push.exchange.value() || push.exchange != open) {
     return absl::FailedPreconditionError(absl::StrCat(Where(push), ": subnet is of round ",
                                                       place.round, ", want round ", open.value(),
@@ -123,7 +126,9 @@ absl::StatusOr<std::optional<Entries>> SubnetForm::EntriesOfRead(const PlanMembe
     return ExchangeForm::EntriesOfRead(member, after, keys);
   }
   const Exchange round = after.Next();
+  // The round after the open one is not cut yet: the read waits.
   if (round != context().collecting()) return std::optional<Entries>();
+  // The last rounds are of the whole model; the answer has no subnet and says so.
   if (tail_ && tail_->exchanges.IsWhole(round)) return std::make_optional(Entries());
   OpenRound();
   std::shared_ptr<const SiteSubnet> site = rounds_.Of(member.member);
