@@ -11,6 +11,7 @@
 
 namespace tessera {
 
+// Both ends must train the same job, or their layouts and numbers would mean different things.
 absl::Status DataPlane::CheckJob(absl::string_view where, const v1::Caller& caller) const {
   if (caller.job_digest() == job_digest_) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -30,6 +31,7 @@ absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& c
         absl::StrCat(where, ": member is 0, want the number that JoinReply gave; join first"));
   }
   const uint64_t generation = generation_.load(std::memory_order_relaxed);
+  // A worker of before the restore would push an update of values that are gone.
   if (caller.generation() < generation) {
     return absl::FailedPreconditionError(
         absl::StrCat(where, ": generation is ", caller.generation(), ", want ", generation,
@@ -86,6 +88,7 @@ void DataPlanes::SetGeneration(Generation generation) {
   for (const auto& [shard, plane] : planes_) plane->SetGeneration(generation);
 }
 
+// `life` is drawn anew by each process, which tells two processes at one address apart.
 void DataPlanes::SetLife(uint64_t life) {
   absl::MutexLock lock(&mutex_);
   life_ = life;

@@ -47,6 +47,7 @@ v1::LoggedPush ToMessage(ReceivedPush push, Payload* payload) {
     *header.mutable_keys() = tessera::ToMessage(push.keys);
   }
   if (std::holds_alternative<ParameterRange>(push.keys)) header.set_summed(push.summed);
+  // Keys of a core go in front of the push's values, as they came.
   if (auto* core = std::get_if<NamedCore>(&push.keys); core != nullptr && core->keys) {
     const auto bytes = std::make_shared<const std::string>(*std::move(core->keys));
     payload->Append({bytes->data(), static_cast<int64_t>(bytes->size())}, bytes);
@@ -77,6 +78,7 @@ absl::StatusOr<ReceivedPush> FromMessage(const v1::LoggedPush& message, Payload 
   push.summed = std::max<uint64_t>(1, header.summed());
   if (auto* core = std::get_if<NamedCore>(&push.keys); core != nullptr && core->keys) {
     const uint64_t bytes = header.keys().sparse().keys_bytes();
+    // The log comes over the network: sizes are checked though a leader has checked them.
     if (bytes > static_cast<uint64_t>(payload.size())) {
       return absl::InvalidArgumentError("push has fewer bytes than its keys");
     }
@@ -174,6 +176,7 @@ absl::StatusOr<CoresImage> FromMessage(const v1::CoresImage& message, int64_t by
   CoresImage cores;
   for (const v1::SparseKeys& keys : message.known()) {
     TESSERA_ASSIGN_OR_RETURN(const CoreName name, CoreOf(keys));
+    // The keys of all cores lie within the image's bytes.
     if (keys.keys_bytes() > static_cast<uint64_t>(bytes)) {
       return absl::InvalidArgumentError("image has fewer bytes than its keys");
     }
@@ -205,6 +208,7 @@ v1::ShardImage ToMessage(ImageEvent image, Payload* payload) {
     member.set_folded(m.folded.value());
     if (m.rests_after) member.set_rests_after(m.rests_after->value());
     member.set_rest_number(m.rest_number);
+    // Policies keep a number for each member, such as its clock, beside their own.
     const auto own = image.policy.members.find(m.member);
     if (own != image.policy.members.end()) member.set_policy(own->second);
   }
@@ -247,6 +251,7 @@ absl::StatusOr<ImageEvent> FromMessage(const v1::ShardImage& message, Version ve
   counters.version = version;
   counters.examples = message.examples();
   counters.pushes = message.pushes();
+  // Another build may have histograms of another length.
   const int kept = std::min<int>(message.staleness_histogram_size(), counters.staleness.size());
   std::copy_n(message.staleness_histogram().begin(), kept, counters.staleness.begin());
   counters.staleness_sum = message.staleness_sum();
@@ -300,6 +305,7 @@ v1::LogEntry ToMessage(ShardEvent event, Payload* payload) {
   } else {
     *entry.mutable_image() = ToMessage(std::get<ImageEvent>(std::move(event)), payload);
   }
+  // The values follow the entry, in chunks of their own.
   entry.set_payload_bytes(static_cast<uint64_t>(payload->size()));
   return entry;
 }

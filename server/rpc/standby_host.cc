@@ -32,6 +32,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&mutex_);
     writing_ = false;
+    // What was applied while the last acknowledgement was written is acknowledged by one.
     if (ok && !finished_ && acknowledged_ != applied_) WriteNext();
   }
 
@@ -58,6 +59,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   void Acknowledge() {
     absl::MutexLock lock(&mutex_);
     applied_ = position_;
+    // The first chunk is acknowledged even without an entry: the leader learns that somebody is here.
     if (!writing_ && (acknowledged_ != applied_ || !has_begun_)) WriteNext();
   }
 
