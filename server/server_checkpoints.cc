@@ -174,7 +174,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ServerCheckpoints::Read(
                                                       checkpoint->manifest().step, ", want ",
                                                       order.step()));
   }
-  // The same step of another run would pass all checks but this one.
+  // A checkpoint of this step, but of another run, would pass all checks but this one.
   TESSERA_RETURN_IF_ERROR(CheckSum(checkpoint->manifest(), order.manifest_sum(), path));
   std::unique_ptr<Shard> fresh = make();
   TESSERA_RETURN_IF_ERROR(LoadShard(*checkpoint, goes_on, fresh.get()));

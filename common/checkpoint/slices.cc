@@ -5,8 +5,8 @@
 namespace tessera {
 
 ShardRows ShardRowsOf(int64_t rows, int64_t shard, int64_t shard_count) {
-  // The same rule on all servers: consecutive rows, as evenly as whole rows allow. Products of 2^44 rows and 256
-  // servers fit 64 bits.
+  // One rule for all servers: consecutive rows, as evenly as whole rows allow. Products of 2^44 rows and 256 servers
+  // fit 64 bits.
   return {rows * shard / shard_count, rows * (shard + 1) / shard_count};
 }
 

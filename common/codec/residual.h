@@ -20,7 +20,7 @@ namespace tessera {
 class Residual {
  public:
   explicit Residual(const ModelShape& shape);
-  // Of these layers only: of() of other parameters is empty.
+  // Holds the residual of `layers` alone: of() of any other parameter is empty.
   Residual(const ModelShape& shape, const ParameterRange& layers);
 
   // All entries of a parameter, row by row.

@@ -35,7 +35,7 @@ class EntrySet {
   bool is_whole() const { return count_ == size_; }
   bool Contains(int64_t place) const { return (words_[place / 64] >> place % 64 & 1) != 0; }
   const std::vector<uint64_t>& words() const { return words_; }
-  // Of the places [begin, end), those in the set.
+  // The number of places in [begin, end) that are in the set.
   int64_t CountIn(int64_t begin, int64_t end) const;
   // Ascending.
   std::vector<int64_t> places() const;

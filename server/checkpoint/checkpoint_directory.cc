@@ -115,7 +115,7 @@ bool CheckpointDirectory::Has(const Manifest& manifest) const {
   const std::string folder = PathOf(StepFolderName(manifest.step));
   if (!Exists(folder)) return false;
   const absl::StatusOr<std::unique_ptr<Checkpoint>> there = Checkpoint::Open(folder);
-  // The same step may be of another run's past: only an equal manifest is this checkpoint.
+  // A folder of this step may be of another run's past: only an equal manifest is this checkpoint.
   return there.ok() && FormatManifest((*there)->manifest()) == FormatManifest(manifest);
 }
 

@@ -26,7 +26,7 @@ namespace tessera {
 // Views, row-major.
 struct ActivationBatch {
   uint64_t step = 0;
-  // Of its sender: see Next.
+  // The plan that its sender goes by: see Next.
   Generation plan;
   int64_t rows = 0;
   absl::Span<const float> activations;  // rows x features
@@ -72,7 +72,7 @@ class ActivationReceiver {
   // before this worker knows the members of `plan`.
   //   kCancelled     this worker is to end
   virtual absl::StatusOr<const Batch*> Next(uint64_t step, Generation plan) = 0;
-  // Of the batch that Next has returned last. The gradient's bytes are copied.
+  // Answers the batch that Next has returned last. The gradient's bytes are copied.
   virtual void Answer(double loss, absl::Span<const float> gradient) = 0;
 };
 

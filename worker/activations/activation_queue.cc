@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Of classes, or of a value.
+// Bytes of a class, or of a value.
 constexpr uint64_t kWord = 4;
 
 uint64_t BytesOf(const ComingBatch& batch, const ActivationQueue::Options& options) {

@@ -63,7 +63,7 @@ class ActivationQueue {
   struct Options {
     MemberId member;
     LayerSplit split;
-    // Of a batch: its most rows, the values of a row at the cut, and the model's outputs.
+    // The most rows of a batch, the values of a row at the cut, and the model's outputs.
     int64_t rows_max = 0;
     int64_t features = 0;
     int64_t outputs = 0;
@@ -89,7 +89,7 @@ class ActivationQueue {
   //   kInvalidArgument     sizes are not the job's
   //   kFailedPrecondition  the sender is no member with data that this worker knows of
   absl::Status Check(const ComingBatch& batch) const;
-  // Of one that Check has let through: it, ready to be delivered.
+  // Unpacks a batch that Check has let through, so that it is ready to be delivered.
   //   kInvalidArgument     the payload has another size, a class that the model does not have, or a value that is
   //                        not finite
   static absl::StatusOr<std::unique_ptr<Waiting>> Unpack(const Options& options,
@@ -107,7 +107,7 @@ class ActivationQueue {
   // `step` is collected from now on, once the members of `plan` are known.
   Turn Take(uint64_t step, Generation plan);
   const ActivationReceiver::Batch& batch() const { return current_->batch; }
-  // Of the batch that was taken last.
+  // Answers the batch that was taken last.
   DueAnswer Answer(double loss, absl::Span<const float> gradient);
   std::vector<DueAnswer> TakeLate();
   // All that wait, for no answer.

@@ -152,7 +152,7 @@ class ArrayReader {
   const ArrayFormat& format_;
   const TableSpec& spec_;
   std::vector<OpenArray> files_;
-  // Of all files of features.
+  // Rows of all files of features together.
   int64_t rows_ = 0;
   // Values stay in their files.
   bool stays_ = false;

@@ -23,7 +23,7 @@ namespace tessera {
 enum class ValueType { kBool, kU8, kI8, kU16, kI16, kU32, kI32, kU64, kI64, kF16, kF32, kF64 };
 
 int64_t ValueBytes(ValueType type);
-// So is bool, whose values are 0 and 1.
+// Whether values are whole numbers; bool counts, whose values are 0 and 1.
 bool IsInteger(ValueType type);
 
 struct ArrayHeader {

@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-// So many fields or more that count 0, 1, 2 and so on are no row.
+// A first row with this many fields that count 0, 1, 2 and so on is taken for names.
 constexpr int64_t kCountedNamesMin = 5;
 
 // The field before the next comma; `rest` loses both.

@@ -42,7 +42,7 @@ absl::string_view NameIn(absl::string_view field) {
   return field;
 }
 
-// Of any size: also one that is not finite.
+// Whether the name reads as a number of any size, also one that is not finite.
 bool IsNumber(absl::string_view name) {
   absl::ConsumePrefix(&name, "+");
   double value = 0;

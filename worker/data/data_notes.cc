@@ -29,7 +29,8 @@ float MostOf(const F32Values& values) {
   return most;
 }
 
-// Of one class each.
+// Notes what is odd about the classes of the rows: training rows of one class alone, labels that begin with 1, and test
+// rows of classes that training has not.
 void NoteClasses(const std::vector<bool>& trained, const std::vector<bool>& tested,
                  std::vector<std::string>* notes) {
   const auto classes = static_cast<int64_t>(trained.size());

@@ -57,7 +57,7 @@ struct SparseBatch {
 struct BatchView {
   // [B, inputs]
   float* features = nullptr;
-  // The same without the zeros, for data sets that can_be_sparse(). Replaced; keeps its capacity.
+  // The features without their zeros, for data sets that can_be_sparse(). Replaced; keeps its capacity.
   SparseBatch* sparse = nullptr;
   // [B]: the class of each row, for softmax. Of tokens [B, places]: for each place, the token that comes next.
   int32_t* classes = nullptr;
@@ -70,7 +70,7 @@ struct BatchView {
 class Dataset {
  public:
   struct Options {
-    // Of rows that train.
+    // How training rows are changed at random before they are trained on.
     Augmentation augmentation = {};
     // Where values stay on disk: so many rows are read ahead, by so many threads.
     int64_t rows_ahead = 0;

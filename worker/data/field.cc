@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kQuotedBytesMax = 40;
-// So many digits are exact in a float.
+// A number of this many decimal digits is exact in a float.
 constexpr size_t kExactDigits = 7;
 // Whole numbers below are exact in a double.
 constexpr double kExactMax = 0x1p53;

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// So much of a file's beginning tells all kinds.
+// The bytes at a file's beginning that tell all kinds apart.
 constexpr size_t kFileHeadBytes = 512;
 
 struct FileKind {

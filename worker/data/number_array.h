@@ -98,7 +98,7 @@ class NumberArray {
   size_t capacity_ = 0;
 };
 
-// Also against a std::vector.
+// Compares with any list of numbers, such as a std::vector.
 template <typename T, typename Values>
 bool operator==(const NumberArray<T>& a, const Values& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());

@@ -23,7 +23,8 @@ struct Rows {
   LabelRange range;
   // What ended the reading is a label that the range may explain.
   bool range_may_explain = false;
-  // Of the file that is read: a row of the second class has label 0, one of the first none.
+  // Whether the file that is read has labels of one class: a row of the second class has label 0, one of the first
+  // none.
   bool one_label = false;
 
   int64_t count() const { return static_cast<int64_t>(values.begin.size()) - 1; }

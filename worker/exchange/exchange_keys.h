@@ -37,7 +37,7 @@ class ExchangeKeys {
   explicit ExchangeKeys(const Options& options);
   ~ExchangeKeys();
 
-  // Of the next exchange. All entries until there is a core: so is the first pull.
+  // The keys of the next exchange's push. All entries until there is a core, as in the first pull.
   const KeySet& update_keys();
   const KeySet& value_keys();
   // The next push is of all entries in any case.

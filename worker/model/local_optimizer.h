@@ -92,7 +92,7 @@ class LocalOptimizer final : public GradientWork {
   // Moves parameter i by its matrix.
   void StepMatrix(int i, float rate);
 
-  // Of muon its AdamW.
+  // The job's optimizer; where that is muon, the AdamW beside it.
   const v1::Optimizer optimizer_;
   const std::vector<std::string> state_names_;
   const std::unique_ptr<OptimizerKernel> kernel_;

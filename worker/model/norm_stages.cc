@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Of one row. The places of a sequence are normalised each by itself.
+// The groups of one row. The places of a sequence are normalised each by itself.
 GroupsShape GroupsOfRow(const StagePlan& plan) {
   const Image& image = plan.map.from;
   if (image.is_sequence) return {image.places(), 1, image.channels, 1};

@@ -12,8 +12,8 @@ namespace {
 // Evaluation goes through the rows in batches of at least this many, as it has no minibatch to respect, or of so many
 // places of sequences, unless the job says that memory is too small for a minibatch.
 constexpr int64_t kEvaluationBatchMin = 128;
-// Of images so many that they have this many values: large ones keep a machine busy without more, and their activations
-// would take gigabytes.
+// For images the least batch of an evaluation is as many rows as have this many values in all: large images keep a
+// machine busy without more, and their activations would take gigabytes.
 constexpr int64_t kEvaluationImageValues = int64_t{1} << 20;
 
 int64_t EvaluationRowsMin(const v1::Model& model) {

@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-// Of a batch: so many, and one more for each so many bytes.
+// The chunks that a batch may have, and one more for each kChunkBytesLeast bytes.
 constexpr int64_t kSmallChunksMax = 64;
 constexpr int64_t kChunkBytesLeast = 1024;
 

@@ -69,7 +69,7 @@ class CoordinatorCalls {
     }
   }
 
-  // Of an attempt that has ended with `failed`: OK where there is to be another one, else the call's error.
+  // Judges an attempt that has ended with `failed`: OK where there is to be another one, else the call's error.
   static absl::Status Judge(const absl::Status& failed, Retry* retry);
   // kCancelled: Cancel was called.
   absl::Status PauseUntil(absl::Time end) const;

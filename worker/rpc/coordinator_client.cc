@@ -31,7 +31,7 @@ constexpr absl::Duration kTellWhyInterval = absl::Seconds(30);
 constexpr absl::Duration kRenewPause = absl::Milliseconds(50);
 constexpr absl::Duration kRenewInterval = absl::Seconds(1);
 constexpr absl::Duration kLeavePatience = absl::Seconds(3);
-// Of one that has nothing to report.
+// How long a worker that has nothing to report tries to say that it leaves.
 constexpr absl::Duration kFarewellPatience = absl::Seconds(1);
 
 // What numbers of an admission may be: others go by them to where there is nothing.

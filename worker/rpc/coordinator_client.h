@@ -53,7 +53,7 @@ class CoordinatorClient {
     std::optional<Rank> rank;
     // host:pid, for people.
     std::string description;
-    // Of the worker's training data.
+    // The number of rows of the worker's training data.
     uint64_t rows = 0;
     // Dataset::Sum of training and test rows.
     uint64_t train_sum = 0;

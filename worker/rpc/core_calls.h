@@ -31,7 +31,7 @@ class CoreFromServer final : public ServerCall {
   CoreFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
                  int64_t entries);
   void Start(grpc::GenericStub* stub);
-  // Of a successful call.
+  // The core that a successful call has brought.
   const std::shared_ptr<const Core>& core() const { return core_; }
 
   void OnReadDone(bool ok) override;

@@ -142,7 +142,7 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
     }
     FetchPart(s);
     if (!holds_back) continue;
-    // Of what is sent the codec's own losses stay.
+    // What the codec loses of the entries that are sent stays in the residual.
     for (const Slice& slice : keys_->slices[s].slices) {
       device_.exchange().Scatter(set, slice.offset, slice.offset + slice.size(), lost_.data(),
                                  HeldAt(slice));

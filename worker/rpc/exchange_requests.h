@@ -29,7 +29,7 @@ class ExchangeRequests {
   void AskValues(const KeySet& keys, Exchange after, RestWord word);
   // As they are in mid-training, f32: no part of any exchange.
   void AskOutside(const KeySet& keys, Exchange after, RestWord word);
-  // So, and of these rows alone.
+  // Asks for `rows` alone as they are in mid-training, f32: no part of any exchange.
   void AskRows(const KeySet& dense_keys, const RowRange& rows);
 
   v1::PushHeader* push() { return &push_; }

@@ -37,7 +37,7 @@ class LayerExchange {
     bool has_classes = true;
   };
 
-  // Of one life as a member.
+  // What belongs to one membership: a worker that joins again begins another one.
   struct Life {
     MemberId member;
     Rank rank;

@@ -50,7 +50,7 @@ class PushedUpdate {
 
   const std::unique_ptr<PushCoder> coder_;
   std::vector<Part> parts_;  // by server
-  // Of the push under way, where it is of a core and an explorer; nullptr: of others.
+  // The keys of the push under way, where it is of a core and an explorer; nullptr where it is of others.
   const KeySet* keys_ = nullptr;
 };
 

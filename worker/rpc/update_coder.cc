@@ -132,7 +132,7 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns
   if (!residual_) {
     return codec_ == Codec() ? PlainUpdate(runs) : CodedUpdate(*forms.Find(codec_), random, runs);
   }
-  // Of what is sent the codec's own losses stay, and all of what is not.
+  // What the codec loses of the entries that are sent stays in the residual, and so does all that is not sent.
   Residual lost(VectorShape(done));
   std::unique_ptr<UpdatePayload> payload;
   if (codec_ == Codec()) {

@@ -20,7 +20,7 @@ namespace tessera {
 class UpdatePayload {
  public:
   virtual ~UpdatePayload() = default;
-  // Of all of it, and of what is left.
+  // The bytes of the whole payload, and those that are left.
   virtual int64_t bytes() const = 0;
   virtual int64_t left() const = 0;
   virtual void Rewind() = 0;
@@ -36,8 +36,8 @@ std::unique_ptr<UpdatePayload> PlainUpdate(UpdateRuns* runs);
 // bytes that were taken stay while a slice of them does.
 std::unique_ptr<UpdatePayload> CodedUpdate(CodedKeys keys, const PayloadRandom& random,
                                            UpdateRuns* runs);
-// The same with error feedback: made once, and kept to be sent again. `residual` stands where the
-// entries of `runs` begin; what it refers to must outlive this, too.
+// An update's payload with error feedback: made once, and kept to be sent again. `residual` stands where the entries of
+// `runs` begin; what it refers to must outlive the payload.
 std::unique_ptr<UpdatePayload> FeedbackUpdate(CodedKeys keys, const PayloadRandom& random,
                                               UpdateRuns* runs, const ResidualCursor& residual);
 // Bytes that are there.

@@ -70,7 +70,7 @@ TESSERA_HOST_DEVICE inline double NormSum(const double* lanes) {
   return sum;
 }
 
-// Of buckets that are longer than a tile: a block for each finds its scale, and writes its header.
+// A block for each bucket that is longer than a tile: it finds the bucket's scale and writes its header.
 struct ScaleBuckets {
   static constexpr int kThreads = 256;
   static constexpr int kPhases = 2;

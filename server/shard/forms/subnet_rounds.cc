@@ -59,7 +59,7 @@ SubnetRounds::SubnetRounds(const ModelShape& shape, const ShardSlices& slices, N
 
 void SubnetRounds::Open(Exchange round, const std::vector<MemberId>& sites,
                         const std::vector<uint32_t>& shares) {
-  // The same sites and shares: subnets that were cut stay valid.
+  // With equal sites and shares the subnets that were cut stay valid.
   if (round == round_ && sites == sites_ && shares == shares_) return;
   TESSERA_CHECK(shares.size() == sites.size());
   round_ = round;

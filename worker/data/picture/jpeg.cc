@@ -44,7 +44,7 @@ Decoder& DecoderOf(j_common_ptr jpeg) { return *static_cast<Decoder*>(jpeg->clie
   std::longjmp(decoder.failed, 1);
 }
 
-// Of warnings, these mean that pixels are missing. All others leave the picture what it is.
+// These warnings mean that pixels are missing; any other one leaves the picture what it is.
 void Emit(j_common_ptr jpeg, int level) {
   if (level >= 0) return;
   switch (jpeg->err->msg_code) {
