@@ -46,6 +46,7 @@ absl::Status NetworkEvaluation::CheckConstants(absl::string_view what,
 }
 
 const float* NetworkEvaluation::Forward(const Batch& staged, absl::Span<const float> constants) {
+  // Constants are sent anew each time: they belong to the evaluated parameters, not to the network.
   backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
   const float* own = constants_.data();
   const int count = static_cast<int>(plan_.stages.size());
@@ -60,11 +61,13 @@ const float* NetworkEvaluation::Forward(const Batch& staged, absl::Span<const fl
     own += plan_.stages[i].constants();
   }
   const float* const last = activations_.output(count - 1);
+  // A model whose layers are all off in evaluation predicts what it reads.
   return last == nullptr ? staged.inputs : last;
 }
 
 absl::Status NetworkEvaluation::Predict(const Batch& batch, absl::Span<const float> constants,
                                         absl::Span<float> scores) {
+  // Evaluations share their buffers with steps of training, so that none may be under way.
   TESSERA_CHECK(steps_ == nullptr || steps_->begun() == 0);
   TESSERA_RETURN_IF_ERROR(CheckWhole());
   TESSERA_RETURN_IF_ERROR(CheckConstants("predict", constants));
@@ -76,6 +79,7 @@ absl::Status NetworkEvaluation::Predict(const Batch& batch, absl::Span<const flo
   }
   TESSERA_ASSIGN_OR_RETURN(const Batch staged, input_.TakeInputs(batch));
   const float* const last = Forward(staged, constants);
+  // The copy waits for the kernels, and Finish reports what failed among them.
   backend_.memory().CopyOut(last, values * static_cast<int64_t>(sizeof(float)), scores.data());
   return backend_.Finish();
 }
@@ -100,6 +104,7 @@ absl::StatusOr<std::vector<float>> NetworkEvaluation::Calibrate(ExampleSource* s
     return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
   }
   Calibration calibration(plan_, options_, input_, stages_, constants_.data(), backend_);
+  // Constants are found in the place where Forward reads them, and are brought to the host once.
   TESSERA_RETURN_IF_ERROR(calibration.Run(sample));
   std::vector<float> result(plan_.constants);
   backend_.memory().CopyOut(constants_.data(), constants_.bytes(), result.data());
