@@ -33,6 +33,7 @@ std::optional<ValueType> TypeOf(uint8_t code) {
   }
 }
 
+// IDX counts with the most significant byte first.
 uint32_t BigEndian(const uint8_t* p) {
   return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | uint32_t{p[3]};
 }
@@ -62,6 +63,7 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
   uint8_t sizes[4 * kIdxDimensionsMax];
   TESSERA_RETURN_IF_ERROR(source.ReadExactly(sizes, 4 * rank, "the IDX sizes"));
   for (int i = 0; i < rank; ++i) {
+    // Sizes are bounded one by one, so that their product fits.
     const int64_t size = BigEndian(sizes + 4 * i);
     const int64_t size_max = i == 0 ? kRowsMax : kFeaturesMax / header.row_values;
     if (size < 1 || size > size_max) {
@@ -69,6 +71,7 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
                                                      " is ", size, ", want 1 to ", size_max));
     }
     header.sizes.push_back(size);
+    // The first size is the number of rows, whatever the rank.
     if (i == 0) {
       header.rows = size;
     } else {

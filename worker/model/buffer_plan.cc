@@ -167,9 +167,9 @@ ForwardBuffers PlanForward(absl::Span<const GraphNode> nodes, int64_t input_widt
   for (int i = 0; i < count; ++i) {
     const GraphNode& node = nodes[i];
     const int first = node.reads[0] == kNetworkInput ? plan.input : plan.outputs[node.reads[0]];
+    // Only where this node is the last reader may its output take the place of what it reads.
     if (node.is_identity) {
       plan.outputs.push_back(first);
-    // Only where this node is the last reader may its output take the place of what it reads.
     } else if (node.in_place && first != kNetworkInput && used_until[first] == i) {
       plan.outputs.push_back(put(first, last_reader[i + 1]));
     } else {
