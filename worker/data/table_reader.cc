@@ -115,6 +115,7 @@ absl::Status CheckFiles(const v1::DataFiles& files, const DataFormat& format,
 // An empty file gets one message, whatever its format wants at its beginning.
 absl::Status CheckNotEmpty(const std::string& path) {
   struct stat about;
+  // A file that is not there, or a pipe, has no size to go by.
   // The reader that opens the file says what else is wrong with it.
   if (stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size > 0) {
     return absl::OkStatus();
@@ -140,6 +141,7 @@ ImageOptions ImageOptionsOf(const v1::Data& data) {
   return {data.resize(), data.crop(), std::max(1, static_cast<int>(data.threads()))};
 }
 
+// A function's try block: allocations anywhere in a reader end here.
 absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files,
                                 absl::string_view key, const TableSpec& spec,
                                 TrainingConventions* conventions) try {
@@ -152,6 +154,7 @@ absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files
     TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths.labels.back()));
   }
   absl::StatusOr<Table> table = ReaderOf(data.format()).read(paths, spec, conventions);
+  // A file of blank lines, for one.
   if (table.ok() && table->rows == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(paths.features[0], ": has no rows, want at least one"));

@@ -64,6 +64,7 @@ absl::Status TokenReader::Take(const std::string& path, int64_t first,
   }
   table_.Count(tokens_);
   if (stays_) return absl::OkStatus();
+  // A file's bytes are checked against the room as they come, since compressed ones do not say how many there are.
   const int64_t held = table_.count() * TokenValues::TokenBytes(spec_.classes);
   if (held > spec_.held_bytes_max) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -81,6 +82,7 @@ absl::Status TokenReader::AppendFile(const std::string& path) {
   for (bool ends = false; !ends;) {
     TESSERA_ASSIGN_OR_RETURN(const size_t got, source->Read(chunk.data(), chunk.size()));
     ends = got < chunk.size();
+    // Only the last chunk may be of any length.
     if (got % static_cast<size_t>(bytes_) != 0) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": content is ", source->offset(),
                                                      " bytes, want a multiple of ", bytes_,
@@ -105,6 +107,7 @@ absl::StatusOr<Table> TokenReader::Finish(const std::vector<std::string>& paths)
 // Whether the tokens are more than may be held, and no file is compressed.
 absl::StatusOr<bool> Stays(const std::vector<std::string>& paths, const TableSpec& spec,
                            TokenType type) {
+  // No limit was given: everything is held.
   if (spec.held_bytes_max == TableSpec().held_bytes_max) return false;
   int64_t tokens = 0;
   for (const std::string& path : paths) {
