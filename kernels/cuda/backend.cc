@@ -56,10 +56,12 @@ class CudaBackend final : public Backend {
         loss_(device_.get(), &scratch_),
         vector_(device_.get(), &scratch_, &shortcuts_, options),
         exchange_(device_.get(), &scratch_) {
+    // Events are made once, as a step must not allocate.
     for (cuda::Device::Event& each : marked_) each = device_->MakeEvent();
   }
 
   std::string description() const override {
+    // The library's name is there once it has been looked for.
     const std::string& library = device_->convolutions_name();
     return absl::StrCat("cuda:", ordinal_, " (", gpu(), ", ", device_->memory_total() >> 20, " MiB",
                         library.empty() ? "" : ", ", library, ")");
@@ -69,6 +71,7 @@ class CudaBackend final : public Backend {
 
   Memory& memory() override { return memory_; }
   LinearKernel<float>& linear() override { return linear_; }
+  // Every GPU that CheckGpu admits multiplies bf16 and tf32 (compute capability 8.0).
   absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return &linear_bf16_; }
   absl::StatusOr<LinearKernel<float>*> linear_tf32() override { return &linear_tf32_; }
   ConvolutionKernel<float>& convolution() override { return convolution_; }

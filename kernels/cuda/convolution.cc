@@ -39,7 +39,8 @@ int64_t ItemsOf(const ImageMap& map) {
   return std::max({map.from.size(), map.to.positions(), ColumnsOf(map)});
 }
 
-// A window of one place, without strides or padding, sees each place once: the images are their own patches.
+// A window of one place, without strides or padding, sees each place once: the images are their own patches, and a 1 x
+// 1 convolution is a product of them.
 bool AreImagesPatches(const ImageMap& map) {
   return map.window == Window() && map.from.positions() == map.to.positions();
 }
@@ -60,7 +61,8 @@ ImageSizes SizesOf(Kind kind, const ImageMap& map) {
           kind == Kind::kWeightGradient ? map.to.size() : 0};
 }
 
-// The bytes of the pass's images as f32, where those of T have to be widened.
+// The bytes of the pass's images as f32, where those of T have to be widened: cuDNN has no convolution of bf16 whose
+// result is f32.
 template <typename T>
 int64_t WidenedBytes(Kind kind, const ImagesShape& shape) {
   if (std::is_same_v<T, float>) return 0;
@@ -115,6 +117,7 @@ int64_t CudaConvolution<T>::ImagesOf(Kind kind, const ImagesShape& shape) const 
   if (std::is_same_v<T, float> || !MayConvolve(shape.map)) return shape.rows;
   const ImageSizes sizes = SizesOf(kind, shape.map);
   const int64_t bytes = (sizes.a + sizes.b) * static_cast<int64_t>(sizeof(float));
+  // At least one image, whatever it takes.
   int64_t images = std::max<int64_t>(1, options_.widened_bytes / bytes);
   // The results behind so many are aligned, too.
   constexpr int64_t kAligned = cuda::ConvolutionPass::kAlignment / sizeof(float);
@@ -139,6 +142,7 @@ int64_t CudaConvolution<T>::ScratchBytes(const ImagesShape& shape) const {
   if (!MayConvolve(map)) return bytes;
   // One scratch serves all three passes, as they run one after the other.
   for (const Kind kind : {Kind::kForward, Kind::kWeightGradient, Kind::kInputGradient}) {
+    // Workspace for the largest that cuDNN is allowed, as its size is known only when a plan is made.
     bytes =
         std::max(bytes, WeightsBytes(map) + WidenedBytes<T>(kind, {ImagesOf(kind, shape), map}) +
                             cuda::ConvolutionPass::kWorkspaceBytesMax);
@@ -158,6 +162,7 @@ template <typename T>
 bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* a, const T* b,
                                   float beta, float* c) {
   const ImageMap& map = shape.map;
+  // A gradient of weights is turned in the scratch, which is aligned.
   const bool to_weights = kind == Kind::kWeightGradient;
   if (!MayConvolve(map) || !(to_weights || IsAligned(c))) return false;
   // Widened values lie in the scratch, which is aligned; values of f32 are read where the caller has them.
@@ -190,6 +195,7 @@ bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* 
   if (!device_.Convolve(pass, room)) return false;
   ++shortcuts_.convolutions;
   if (!to_weights) return true;
+  // cuDNN's sum cannot be added to a gradient in another layout: it is turned and added.
   if (beta == 0) {
     Turn<false>(map, places, channels, turned, c, &device_);
   } else {
@@ -206,6 +212,7 @@ void CudaConvolution<T>::ForParts(const ImagesShape& shape, const F& f) {
   const Part part = PartOf<V>(shape);
   V* const patches = static_cast<V*>(scratch_.Of(part.bytes));
   if (patches == nullptr) return;
+  // The same patches' memory for each part: parts run one after the other on the stream.
   for (int64_t first = 0; first < shape.rows; first += part.images) {
     f(first, std::min(part.images, shape.rows - first), patches);
   }
@@ -231,6 +238,7 @@ void CudaConvolution<T>::ForPatches(const ImagesShape& shape, const T* x, const 
 template <typename T>
 template <typename F>
 void CudaConvolution<T>::MultiplyGroups(const ImageMap& map, const F& of_group) {
+  // One product for each group, as its factors lie with strides between them.
   for (int64_t group = 0; group < map.groups; ++group) device_.Multiply(of_group(group));
 }
 
@@ -279,6 +287,7 @@ void CudaConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, co
   const Image& to = shape.map.to;
   const int64_t channels = to.channels / shape.map.groups, columns = shape.map.weight_columns();
   const bool adds = mode == WriteMode::kAdd;
+  // No rows: the gradient is 0.
   if (shape.rows == 0) {
     if (adds) return;
     return device_.Zero(cuda::Stream::kCompute, dweight,
@@ -316,6 +325,7 @@ void CudaConvolution<T>::InputGradient(const ImagesShape& shape, const T* dy, co
   if (shape.rows == 0) return;
   const ImageMap& map = shape.map;
   const int64_t channels = map.to.channels / map.groups, columns = map.weight_columns();
+  // dpatches = dy W. A place of the image then sums what the patches have of it.
   const auto multiply = [&](const T* first_dy, int64_t images, float* dpatches) {
     MultiplyGroups(map, [&](int64_t group) {
       return cuda::Product{factors_,

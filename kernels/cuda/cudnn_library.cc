@@ -48,6 +48,7 @@ struct Calls {
 #undef TESSERA_CUDNN_CALL
 };
 
+// The major version is part of the name: another one has other functions.
 constexpr const char* kFile = "libcudnn.so.9";
 // Loaded by the former at the first calls that need them; where it cannot, it aborts the process.
 constexpr const char* kParts[] = {"libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9"};
@@ -76,6 +77,7 @@ absl::StatusOr<Calls> Load() {
 }
 
 bool IsSame(const ConvolutionPass& a, const ConvolutionPass& b) {
+  // Addresses are not part of a plan.
   const ImageMap &m = a.shape.map, &n = b.shape.map;
   return a.kind == b.kind && a.tf32 == b.tf32 && a.shape.rows == b.shape.rows && m.from == n.from &&
          m.to == n.to && m.window == n.window && m.groups == n.groups;
@@ -139,6 +141,7 @@ cudnnStatus_t CudnnLibrary::State::Describe(Plan* plan) const {
   const auto n = [](int64_t extent) { return static_cast<int>(extent); };
   const int rows = n(plan->pass.shape.rows);
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  // The first failure is the one to report.
   const auto then = [&](cudnnStatus_t next) {
     if (status == CUDNN_STATUS_SUCCESS) status = next;
     return status == CUDNN_STATUS_SUCCESS;
@@ -161,7 +164,7 @@ cudnnStatus_t CudnnLibrary::State::Describe(Plan* plan) const {
       plan->convolution, n(w.padding_y), n(w.padding_x), n(w.stride_y), n(w.stride_x),
       n(w.dilation_y), n(w.dilation_x), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
   then(calls.cudnnSetConvolutionGroupCount(plan->convolution, n(map.groups)));
-  // cuDNN may round factors of f32 to tf32 by default.
+  // cuDNN may round factors of f32 to tf32 by default, for tensor cores. FMA_MATH forbids that.
   then(calls.cudnnSetConvolutionMathType(plan->convolution,
                                          plan->pass.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
   return status;
@@ -183,10 +186,12 @@ cudnnStatus_t CudnnLibrary::State::Choose(Plan* plan) const {
       return status;
     }
     case ConvolutionPass::Kind::kWeightGradient:
+      // Deterministic: ALGO_0 and ALGO_3 add atomically.
       return calls.cudnnGetConvolutionBackwardFilterWorkspaceSize(
           handle, plan->x, plan->y, plan->convolution, plan->weights,
           CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, &plan->workspace);
     case ConvolutionPass::Kind::kInputGradient:
+      // Deterministic, unlike ALGO_0.
       return calls.cudnnGetConvolutionBackwardDataWorkspaceSize(
           handle, plan->weights, plan->y, plan->convolution, plan->x,
           CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, &plan->workspace);
@@ -200,6 +205,7 @@ bool CudnnLibrary::State::ChooseAnother(Plan* plan) const {
   size_t workspace = 0;
   const cudnnStatus_t status = calls.cudnnGetConvolutionForwardWorkspaceSize(
       handle, plan->x, plan->weights, plan->convolution, plan->y, kOther, &workspace);
+  // The caller's scratch has the workspace of the first choice.
   if (status != CUDNN_STATUS_SUCCESS || workspace > plan->workspace) return false;
   plan->forward = kOther;
   return true;
@@ -242,6 +248,7 @@ CudnnLibrary::State::Plan& CudnnLibrary::State::PlanOf(const ConvolutionPass& pa
     for (Plan& plan : plans) Drop(&plan);
     plans.clear();
   }
+  // A plan that is refused is kept, too: it answers from then on.
   plans.emplace_back();
   Plan& plan = plans.back();
   plan.pass = pass;
@@ -290,6 +297,7 @@ absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void* stream) {
   // The object is made here so that its destructor cleans up from now on.
   std::unique_ptr<CudnnLibrary> library(new CudnnLibrary(std::move(state)));
   if (status == CUDNN_STATUS_SUCCESS) {
+    // On the stream of all other kernels, so that order needs no events.
     status = calls.cudnnSetStream(library->state_->handle, static_cast<cudaStream_t>(stream));
   }
   if (status != CUDNN_STATUS_SUCCESS) {

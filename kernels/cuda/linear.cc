@@ -22,6 +22,7 @@ void CudaLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weigh
     MapColumns({shape.rows, shape.outputs}, op, &device_);
   }
   if (shape.inputs == 0) {
+    // A product of no terms is 0, which cuBLAS would refuse.
     if (bias == nullptr) Zero(y, shape.rows * shape.outputs);
     return;
   }

@@ -27,6 +27,7 @@ void CudaLoss::Run(const MatrixShape& shape, const LossPiece& piece, Rows rows, 
   rows.rows = {losses, reinterpret_cast<uint32_t*>(losses + shape.rows)};
   rows.columns = shape.columns;
   rows.share = piece.ShareOf(shape.rows);
+  // A block for each row.
   device_.Launch(shape.rows, rows);
   device_.Launch(1, cuda::AddRows{rows.rows, shape.rows, piece.sums == WriteMode::kAdd,
                                   reinterpret_cast<RowLoss*>(sums)});

@@ -46,6 +46,7 @@ void CudaMemory::CopyIn(const void* host, int64_t bytes, void* device) {
   while (bytes > 0) {
     Slot& slot = slots_[next_slot_];
     next_slot_ = (next_slot_ + 1) % kSlots;
+    // Slots are made at first use, as not every job copies from ordinary memory.
     if (slot.bytes == nullptr) {
       const absl::StatusOr<void*> made = device_.AllocateHost(kSlotBytes);
       if (!made.ok()) {
@@ -56,6 +57,7 @@ void CudaMemory::CopyIn(const void* host, int64_t bytes, void* device) {
       }
       slot.bytes = static_cast<char*>(*made);
     }
+    // The slot's last copy must have left it.
     device_.HostWait(slot.sent);
     const int64_t piece = std::min(bytes, kSlotBytes);
     std::memcpy(slot.bytes, from, static_cast<size_t>(piece));
@@ -110,6 +112,7 @@ void CudaMemory::Fetch(const void* device, int64_t bytes, void* host) {
 void CudaMemory::Send(const void* host, int64_t bytes, void* device) {
   if (bytes == 0) return;
   // Kernels queued from now on see what was sent.
+  // A Send does not wait for kernels: Backend::Mark says when it must (kernels/memory.h).
   device_.Copy(Stream::kCopy, host, 0, 1, bytes, device, 0);
   KernelsFollowCopies();
 }

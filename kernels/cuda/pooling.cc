@@ -21,6 +21,7 @@ void CudaPooling::Launch(const ImagesShape& shape, const Image& cut, const Image
                          const float* x, const float* dy, float* out) {
   const Image &from = shape.map.from, &to = shape.map.to;
   TESSERA_CHECK(to.channels == from.channels && cut.size() <= cuda::ImageWindows::kItemsMax);
+  // Four channels at a time, where all arrays hold fours.
   const bool wide = from.channels % 4 == 0 && cuda::HoldsFours(x) && cuda::HoldsFours(dy) &&
                     cuda::HoldsFours(out);
   const int64_t part = ImagesWithin(shape.rows, cut.size(), cuda::ImageWindows::kItemsMax);
@@ -54,6 +55,7 @@ void CudaPooling::MaxBackward(const ImagesShape& shape, const float* x, const fl
   if (HasPlacesInTwoWindows(shape.map)) {
     return Launch<cuda::MaxPoolBackward>(shape, from, from, x, dy, dx);
   }
+  // Places that are no window's largest have no gradient.
   device_.Zero(cuda::Stream::kCompute, dx,
                shape.rows * from.size() * static_cast<int64_t>(sizeof(float)));
   Launch<cuda::MaxPoolScatter>(shape, to, from, x, dy, dx);

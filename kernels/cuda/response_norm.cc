@@ -11,6 +11,7 @@ cuda::ResponseArrays ArraysOf(const MatrixShape& shape, const ResponseWindow& wi
   arrays.channels = shape.columns;
   arrays.front = window.front();
   arrays.behind = window.behind();
+  // alpha / size, as in Krizhevsky et al. 2012 and PyTorch.
   arrays.share = static_cast<float>(window.alpha / static_cast<double>(window.size));
   arrays.k = static_cast<float>(window.k);
   arrays.beta = window.beta;

@@ -12,6 +12,7 @@ void CudaSequence::Run(absl::FunctionRef<void()> queue) {
   const bool is_known = prepared_ && scratch_moves_ == scratch_.moves();
   if (is_known && graph_ != cuda::Device::kNoGraph) return device_.Replay(graph_);
   Forget();
+  // The first run allocates scratch, which a record may not do.
   if (!is_known || refused_) {
     queue();
     prepared_ = true;

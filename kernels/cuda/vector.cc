@@ -80,6 +80,7 @@ class CudaOptimizer final : public OptimizerKernel {
       op.in[s + 2] = arrays.state[s];
       op.out[s + 1] = arrays.state[s];
     }
+    // Two kernels, so that steps without rounding do not pay for the test.
     if (arrays.rounded == nullptr) return LaunchElements(op, arrays.n, &device_);
     LaunchElements(cuda::RoundsToo<Op>{op, arrays.rounded}, arrays.n, &device_);
   }
@@ -92,6 +93,7 @@ class CudaOptimizer final : public OptimizerKernel {
       op.decay = options.weight_decay;
       return op;
     };
+    // Without momentum there is no state to read or write.
     if (options.momentum == 0) return Launch(set(cuda::PlainSgdOp()), arrays);
     const auto launch = [&](auto op) {
       op.mu = options.momentum;
@@ -159,6 +161,7 @@ void CudaVector::Blend(int64_t n, float a, const float* x, float b, float* y) {
 
 void CudaVector::NormFactor(int64_t n, const float* x, const NormLimit& limit, float* factor) {
   cuda::SumSquares squares{x, n, nullptr};
+  // A sum for each block, which one block then adds up in order.
   const int64_t parts = squares.blocks();
   squares.parts = static_cast<double*>(
       scratch_.Of(std::max<int64_t>(1, parts) * static_cast<int64_t>(sizeof(double))));

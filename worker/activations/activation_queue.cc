@@ -271,7 +271,7 @@ DueAnswer ActivationQueue::Answer(double loss, absl::Span<const float> gradient)
 std::vector<DueAnswer> ActivationQueue::TakeLate() {
   std::vector<DueAnswer> late;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    // Of later steps: their turn comes.
+    // A batch of a later step waits for its turn.
     if (it->second->facts.step > *step_) {
       ++it;
       continue;

@@ -90,7 +90,7 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
       SubnetKeys(shape_, subnet, place, static_cast<int>(job_.cluster().servers().count()));
   // Before the first round has been trained an evaluation reckons with the cut that is expected.
   if (!update_keys_.subnet.has_value()) sites_ = place.sites();
-  // The same sizes as before: arrays stay, and only keys change.
+  // Where sizes are as before the arrays stay, and only keys change.
   if (!values_.empty() && SameSizes(subnet.shape, next_plan_.shape)) return absl::OkStatus();
   next_model_ = SubnetModel(job_.model(), subnet);
   TESSERA_ASSIGN_OR_RETURN(next_plan_, PlanOf(next_model_));

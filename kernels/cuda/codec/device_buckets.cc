@@ -16,6 +16,7 @@ BucketGrid GridOf(const Stretch& s) {
   grid.entries = s.entries;
   grid.row = s.row;
   grid.bucket = s.bucket;
+  // A row's bytes are those of a stretch of one row.
   Stretch part = s;
   part.entries = s.row;
   grid.row_buckets = part.buckets();
@@ -42,6 +43,7 @@ void EncodeTiles(const DeviceCoding& coding, const BucketGrid& grid, const float
 template <bool kRandom>
 void EncodeLong(const DeviceCoding& coding, const BucketGrid& grid, const float* entries,
                 float* residual, char* out) {
+  // The first kernel leaves a scale for each bucket, which the second one reads.
   auto* const scales = static_cast<BucketScale*>(
       coding.scratch.Of(grid.buckets * static_cast<int64_t>(sizeof(BucketScale))));
   if (scales == nullptr) return;
@@ -57,6 +59,7 @@ void EncodeLong(const DeviceCoding& coding, const BucketGrid& grid, const float*
 template <int kSteps>
 bool EncodeShortRows(const DeviceCoding& coding, const BucketGrid& grid, const float* entries,
                      float* residual, char* out) {
+  // A stretch shorter than a bucket has one short bucket.
   if (std::min(grid.bucket, grid.entries) > cuda::EncodeRows<kSteps>::kEntriesMax) return false;
   coding.device.Launch(grid.buckets, cuda::EncodeRows<kSteps>{grid, entries, residual, out});
   return true;
