@@ -164,7 +164,7 @@ void ServerControl::StandForElection(Stand stand) {
   options.on_elected = [this](int64_t revision) { return OnElected(revision); };
   options.on_deposed = [this](absl::string_view why) { OnDeposed(why); };
   election_ = std::make_unique<ServerElection>(std::move(options));
-  // What cannot be written in this stay is for another server to decide.
+  // What this server could not write while it was elected is for another server to decide.
   live_.SetOnVacated([this](absl::Status why) { election_->Resign(); });
   election_->Start();
 }

@@ -16,7 +16,8 @@
 
 namespace tessera {
 
-// As large as the model, or as its layers. One thread.
+// What a codec has held back of a worker's updates: as many values as the model has, or the worker's layers. One
+// thread.
 class Residual {
  public:
   explicit Residual(const ModelShape& shape);

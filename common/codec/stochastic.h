@@ -35,7 +35,7 @@ struct PayloadRandom {
   static PayloadRandom OfValues(uint64_t seed, Version version, ShardId shard);
 };
 
-// And of which bucket of the payload.
+// Names the random numbers of one bucket of a payload.
 struct BucketRandom {
   PayloadRandom payload;
   uint64_t bucket = 0;

@@ -26,7 +26,7 @@ class EntrySet {
   // beyond `size` are 0.
   EntrySet(int64_t size, std::vector<uint64_t> words);
   static EntrySet All(int64_t size);
-  // Those in either, which have the same size and no place in common.
+  // Returns the set of the places that are in either. Both have the same size and no place in common.
   static EntrySet Joined(const EntrySet& a, const EntrySet& b);
 
   // Places that there are, and those in the set.

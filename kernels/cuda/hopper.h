@@ -35,7 +35,8 @@ __device__ __forceinline__ void ArriveExpecting(uint32_t barrier, uint32_t bytes
                : "memory");
 }
 
-// For the end of the phase of that parity: of the present one or the one before, nothing else can be told apart.
+// Waits for the end of the phase of that parity: of the present one or the one before, as nothing else can be told
+// apart.
 __device__ __forceinline__ void Wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   do {

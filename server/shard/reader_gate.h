@@ -10,7 +10,7 @@ namespace tessera {
 
 class ReaderGate {
  public:
-  // How often it is looked whether they are gone.
+  // The time after which it is looked again whether readers are gone.
   static constexpr absl::Duration kInterval = absl::Milliseconds(2);
   // Work that has been put off for so long is done all the same.
   static constexpr absl::Duration kPatience = absl::Seconds(30);

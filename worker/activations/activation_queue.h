@@ -82,7 +82,7 @@ class ActivationQueue {
 
   explicit ActivationQueue(const Options& options) : options_(options) {}
 
-  // Those of an older plan are passed over.
+  // Takes up who takes part. A list of an older plan is passed over.
   void SetWorkers(const v1::WorkerList& list);
 
   // Before the payload comes.
@@ -115,7 +115,7 @@ class ActivationQueue {
   bool Has(Generation plan) const { return workers_.generation() >= plan; }
   // Batches that have come and are not taken yet, of all steps.
   size_t waiting() const { return waiting_.size(); }
-  // For whom Take waits, by rank.
+  // The workers for whom Take waits, by rank.
   std::vector<Rank> Missing() const;
   // This worker is to leave: it waits for nobody if nobody has data.
   void Leave() { leaves_ = true; }
@@ -125,7 +125,7 @@ class ActivationQueue {
  private:
   bool HasCome(MemberId member) const;
   void Begin(uint64_t step);
-  // Those that are waited for in step_, by rank.
+  // The workers that are waited for in step_, by rank.
   std::vector<LayerWorker> Expected() const;
   Turn TakeFrom(MemberId member, Rank rank);
 
@@ -134,7 +134,7 @@ class ActivationQueue {
   // The step that is collected, and those whose batches of it were taken.
   std::optional<uint64_t> step_;
   std::set<MemberId> taken_;
-  // Those that have sent batches, and the step of the first one since they sent elsewhere.
+  // The members that have sent batches, and the step of the first one since they sent elsewhere.
   std::map<MemberId, uint64_t> adopted_;
   bool is_over_ = false;
   bool leaves_ = false;

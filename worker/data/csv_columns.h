@@ -20,7 +20,7 @@ bool IsCsvHeader(absl::string_view line);
 // order.
 class CsvColumns {
  public:
-  // As data.label_column has it; empty: the last field, where no header says otherwise.
+  // `label_column` is data.label_column; empty: the last field, where no header says otherwise.
   explicit CsvColumns(std::string label_column = "") : label_column_(std::move(label_column)) {}
 
   // A file begins whose lines have `fields` fields; `header` is its first line, or empty where that is a row.

@@ -33,7 +33,7 @@ class LabelMap {
   // The labels that have a class, for messages: "0 to 9", "one of -1, 1".
   std::string Wanted() const;
 
-  // As Of takes them.
+  // The labels of the classes, ascending; empty where a label is its class.
   const std::vector<int64_t>& labels() const { return labels_; }
 
  private:

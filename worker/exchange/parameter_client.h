@@ -129,12 +129,12 @@ class ParameterClient : public RowSource {
     return PushPull(begun_.push, *begun_.update_keys, *begun_.update, *begun_.value_keys,
                     *begun_.values);
   }
-  // In place of EndPushPull: what has not gone does not go, and nothing is in use any more.
+  // To be called in place of EndPushPull: what has not gone does not go, and nothing is in use any more.
   virtual void DropPushPull() {}
 
-  // All committed values, outside any exchange, by a worker that has finished exchange `after`;
-  // answered at once. Their versions become the base of the next push. `word`: it rests from now
-  // on, or no longer.
+  // Reads all committed values, outside any exchange, for a worker that has finished exchange `after`; answered at
+  // once. Their versions become the base of the next push. `word`: others need not wait for this worker from now on, or
+  // have to again.
   virtual absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                               const ParameterArrays& values) = 0;
 

@@ -148,7 +148,7 @@ class CoordinatorClient {
   // False: the answer is of an earlier term, and not to be believed.
   bool Heed(const v1::CoordinatorWord& word);
   void SetAway(bool away, absl::Duration silence);
-  // As CoordinatorContact's.
+  // What CoordinatorContact says, under the mutex.
   absl::Duration lease() const;
   void SetLease(absl::Duration lease);
   absl::Duration patience() const;
@@ -158,7 +158,7 @@ class CoordinatorClient {
   CoordinatorCalls calls_;
   std::atomic<uint64_t> drain_exchange_{0};
   std::atomic<int64_t> step_budget_{0};
-  // Set by Join, before there is another thread; the member while it waits, too.
+  // Both are set by Join, before there is another thread; the member already while it waits.
   MemberId member_;
   Rank rank_;
   uint64_t evaluation_ = 0;  // the train loop's

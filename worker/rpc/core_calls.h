@@ -56,7 +56,7 @@ class CoreCalls {
   struct Options {
     v1::Caller caller;
     uint64_t layout_hash = 0;
-    // By server.
+    // The entries of each server.
     std::vector<int64_t> entries;
     // How long a server that cannot be reached is tried again, from the first failure on that is seen while
     // the answer is waited for.

@@ -59,13 +59,13 @@ class LayerExchange {
   void Begin(Life life);
   ActivationSender* sender() const;
   ActivationInbox* receiver() const;
-  // At any time: a list that comes before Begin is not said again.
+  // May be called at any time: a list that comes before Begin is not said again.
   void SetWorkers(const v1::WorkerList& list);
-  // As ActivationClient's.
+  // The coordinator is away, or is back (ActivationClient::SetAway).
   void SetAway(bool away);
-  // This worker is to leave, in this life or the next: it waits for none of a half that has nobody left.
+  // This worker is to leave, in this membership or the next: it waits for none of a half that has nobody left.
   void Leave();
-  // Ends what waits in this life.
+  // Ends what waits in this membership.
   void Cancel();
   void End();
 

@@ -53,7 +53,7 @@ class Retry {
   Verdict OnFailure(absl::StatusCode code, absl::Time now);
   // When the next attempt may begin; before the first failure: at once.
   absl::Time due() const { return due_; }
-  // In a row.
+  // Failures in a row.
   int failures() const { return failures_; }
   const RetryPolicy& policy() const { return policy_; }
 

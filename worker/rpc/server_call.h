@@ -31,7 +31,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   // `board` is told whenever the call has moved on.
   explicit ServerCall(Wakeup* board) : board_(board) {}
 
-  // The starting thread's, as LetGo.
+  // Ends the call before its time. Called by the thread that started it, as LetGo is.
   void Cancel() {
     if (context_ != nullptr) context_->TryCancel();
   }

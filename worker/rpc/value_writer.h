@@ -22,7 +22,7 @@ class ValueWriter {
     if (keys != nullptr && !(keys->codec() == Codec())) decoder_.emplace(*keys);
   }
 
-  // As they come, to be read by somebody else. `to` must outlive this.
+  // Writes the bytes to `to` as they come, to be decoded by somebody else. `to` must outlive this.
   ValueWriter(char* to, int64_t bytes) : to_(to), bytes_(bytes), left_(bytes) {}
 
   // Bytes of the whole payload, and those that are still to come.

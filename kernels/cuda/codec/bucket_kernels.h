@@ -192,7 +192,7 @@ struct EncodeBuckets {
   }
 
  private:
-  // In the tile, of entry k of a thread's.
+  // Returns the place in the tile of a thread's entry k.
   TESSERA_HOST_DEVICE static int Place(int thread, int k) {
     constexpr int kLanes = static_cast<int>(kRandomLanes);
     return thread / kLanes * static_cast<int>(kRandomGroup) + thread % kLanes + kLanes * k;
@@ -274,7 +274,7 @@ struct DecodeBuckets {
   }
 
  private:
-  // In the tile.
+  // Returns the place in the tile of the first entry of a thread's f-th four.
   TESSERA_HOST_DEVICE static int Place(int thread, int f) { return 4 * (f * kThreads + thread); }
 };
 
