@@ -46,7 +46,7 @@ inline int64_t ExplorerCount(const CoreShare& share, int64_t entries, int64_t ow
 inline uint64_t CoreOf(const CoreShare& share, uint64_t exchange) {
   return (exchange - 1) / share.every;
 }
-// A push of it is of all entries.
+// Whether the push of `exchange` is of all entries, from which servers select the next core.
 inline bool PushesAll(const CoreShare& share, uint64_t exchange) {
   return exchange % share.every == 0;
 }

@@ -18,9 +18,9 @@ namespace tessera {
 // Any thread may read it. All paths give the same bits.
 class EntrySet {
  public:
-  // Nothing of nothing.
+  // The set of no entries among none.
   EntrySet() = default;
-  // None of `size` entries.
+  // The empty set among `size` entries.
   explicit EntrySet(int64_t size) : size_(size), words_((size + 63) / 64) {}
   // Place i is in where bit i % 64 of words[i / 64] is set. There are (size + 63) / 64 words; bits
   // beyond `size` are 0.

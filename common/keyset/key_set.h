@@ -44,7 +44,7 @@ KeySet LayerKeys(const ModelShape& shape, int servers, const ParameterRange& ran
 KeySet SubnetKeys(const ModelShape& full, const Subnet& subnet, const SubnetPlace& place,
                   int servers);
 
-// Nothing, in the round of `place`.
+// The keys of a worker that moves nothing in the round of `place`, and waits for its end.
 KeySet NoKeys(const SubnetPlace& place, int servers);
 
 }  // namespace tessera

@@ -31,7 +31,7 @@ class SimulatedCoordinator {
   Coordinator& state() { return *coordinator_; }
   const Coordinator& state() const { return *coordinator_; }
 
-  // Leases, from now on.
+  // Has the coordinator's timer go off from now on, which ends leases.
   void StartTicking();
 
   // --- servers ---

@@ -95,7 +95,7 @@ class Simulation {
 
   // Runs up to `events` events. True once the job has ended.
   bool Run(int64_t events);
-  // Evaluate soon, and end.
+  // Has the job evaluate soon, and end.
   void Drain(absl::string_view reason);
 
   double seconds() const { return ToSeconds(world_->events.now()); }

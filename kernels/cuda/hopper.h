@@ -74,7 +74,7 @@ __device__ __forceinline__ void Prefetch(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// The barrier hears of its bytes.
+// Loads a box into shared memory. The barrier counts its bytes.
 __device__ __forceinline__ void LoadBox(uint32_t to, const CUtensorMap& map, int column, int row,
                                         uint32_t barrier, uint64_t policy) {
   asm volatile(

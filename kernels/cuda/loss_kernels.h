@@ -480,7 +480,7 @@ struct SquareRows {
   }
 };
 
-// All rows, in f64, by one block.
+// Adds up all rows in f64, in one block.
 struct AddRows {
   static constexpr int kThreads = kLossThreads;
   static constexpr int kPhases = 2;

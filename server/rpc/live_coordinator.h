@@ -65,7 +65,7 @@ class LiveCoordinator {
 
   // One that is not kept.  kInvalidArgument as Coordinator::Create.
   static absl::StatusOr<std::unique_ptr<LiveCoordinator>> Create(JobFacts facts);
-  // None yet.
+  // No coordinator is here before Install.
   explicit LiveCoordinator(absl::Duration lease_timeout,
                            absl::Duration state_age_max = kStateAgeMax);
   ~LiveCoordinator();

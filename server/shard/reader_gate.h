@@ -27,7 +27,7 @@ class ReaderGate {
     look_again_ = now + kInterval;
     return false;
   }
-  // Nothing is due.
+  // To be called where nothing is due.
   void Rest() { look_again_.reset(); }
 
   // When work that was put off may be done.

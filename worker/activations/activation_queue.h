@@ -110,7 +110,7 @@ class ActivationQueue {
   // Answers the batch that was taken last.
   DueAnswer Answer(double loss, absl::Span<const float> gradient);
   std::vector<DueAnswer> TakeLate();
-  // All that wait, for no answer.
+  // Takes all that wait for an answer. They get none.
   std::vector<DueAnswer> TakeAll();
   bool Has(Generation plan) const { return workers_.generation() >= plan; }
   // Batches that have come and are not taken yet, of all steps.

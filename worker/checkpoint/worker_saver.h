@@ -90,7 +90,7 @@ class WorkerSaver final : public WorkerStore {
 
   void Write();
   void Tell();
-  // All is written, and told.
+  // Whether all is written, and told.
   bool IsIdle();
   void AwaitIdle();
   // Says how the workers that were saved differ from those of now; empty: they do not.

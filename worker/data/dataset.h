@@ -89,7 +89,7 @@ class Dataset {
   int64_t outputs() const { return outputs_; }
   // Labels of a row, where it has classes.
   int64_t places() const { return places_; }
-  // Rows are tokens.
+  // Whether rows are tokens.
   bool is_tokens() const { return table_.is_tokens(); }
   // Values are bytes, which are divided by 255; all others are what they are.
   bool is_bytes() const { return table_.is_bytes(); }
@@ -112,7 +112,7 @@ class Dataset {
   // Stored entries of the row that has most.
   int64_t row_entries_max() const;
 
-  // Values stay on disk.
+  // Whether values stay on disk.
   bool is_stored() const { return stored_ != nullptr; }
   // These rows will be asked for soon, in this order: reads them ahead, where values stay on disk.
   void Expect(absl::Span<const uint32_t> rows, std::optional<uint64_t> epoch) const;
@@ -144,7 +144,7 @@ class Dataset {
   // Features and classes of rows of tokens; either may be null.
   void FillTokens(absl::Span<const uint32_t> rows, Epoch epoch, float* features,
                   int32_t* classes) const;
-  // One row from its values `x`.
+  // Fills one row from its stored values `x`.
   template <typename Value>
   void FillRow(const Value* x, uint32_t row, Epoch epoch, float* out) const;
   uint32_t StandIn(uint32_t row) const;

@@ -83,7 +83,7 @@ class EpochOrder {
   int64_t steps_ = 0;
   // This worker's rows in the order it reads them.
   RowOrder rows_;
-  // A batch that wraps.
+  // A batch that goes over the end of the order, from its begin on.
   std::vector<uint32_t> wrapped_;
 };
 

@@ -51,7 +51,7 @@ class NetworkInput {
   absl::StatusOr<Batch> Take(const Batch& batch);
   // Take, of rows whose labels and targets nobody reads: they may be null.
   absl::StatusOr<Batch> TakeInputs(const Batch& batch);
-  // What was sent ahead.
+  // Takes the batch that was sent ahead.
   Batch TakeNext();
   // kInvalidArgument: the batch's inputs are not what the network reads.
   absl::Status CheckInputs(const Batch& batch) const;

@@ -89,7 +89,7 @@ class CoordinatorClient {
                      std::function<void(const v1::WorkerList&)> on_workers = nullptr);
   // The next renewal is due now, but for a short pause after the last one. Any thread.
   void RenewSoon();
-  // What the next renewals say.
+  // What the next renewals are to say of this worker's progress.
   void SetProgress(const v1::Progress& progress);
   // The job is to end early: evaluate, as the last time, at the end of this exchange or at once if
   // it has passed; 0: no. Ask at every exchange boundary.

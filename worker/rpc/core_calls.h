@@ -27,7 +27,7 @@ namespace tessera {
 // One server's answer: a single attempt.
 class CoreFromServer final : public ServerCall {
  public:
-  // A core of `entries` entries.
+  // Asks a server that owns `entries` entries for its part of a core.
   CoreFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
                  int64_t entries);
   void Start(grpc::GenericStub* stub);
@@ -92,7 +92,7 @@ class CoreCalls {
   // An attempt has failed. Plans the next one where it may help.
   absl::Status Collect(size_t server, const absl::Status& status);
   void End();
-  // One that has ended.
+  // Counts the traffic of a call that has ended.
   void Count(const CoreFromServer& call);
 
   const Options options_;

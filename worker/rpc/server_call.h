@@ -107,7 +107,7 @@ class PullFromServer final : public ServerCall {
   // of another layout is refused, and one in place of values that was not asked for.
   PullFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
                  ValueWriter values);
-  // The fetch of `asked`.
+  // Fetches the subnet that is at `asked`.
   PullFromServer(Wakeup* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
                  uint64_t layout_hash, ValueWriter values);
   void Start(grpc::GenericStub* stub);

@@ -29,7 +29,7 @@ class ValueWriter {
   int64_t bytes() const { return bytes_; }
   int64_t left() const { return left_; }
 
-  // The next bytes, at most left().
+  // Takes the next bytes, at most left().
   void Write(const char* data, int64_t size) {
     TESSERA_CHECK(size <= left_);
     left_ -= size;
