@@ -193,6 +193,7 @@ absl::Status ReadList(const std::string& where, const char* key, JsonFields* fie
 
 // Names of a checkpoint's files, each once: all the shards', and some workers'.
 absl::Status CheckFiles(const std::string& where, const Manifest& manifest) {
+  // Each name is taken out of its set when it is found, which is why a second one of the same name is refused.
   std::set<std::string> workers, missing;
   for (const CheckpointMember& member : manifest.members) {
     workers.insert(WorkerFileName(member.rank));
@@ -213,6 +214,7 @@ absl::Status CheckFiles(const std::string& where, const Manifest& manifest) {
 
 // Refuses a manifest in which two parameters have one name.
 absl::Status CheckParameters(const std::string& where, const Manifest& manifest) {
+  // A parameter is found by its name when a job goes on, and two of one name would make the first hide the second.
   std::set<std::string> names;
   for (const CheckpointParameter& parameter : manifest.parameters) {
     if (!names.insert(parameter.name).second) {
@@ -226,6 +228,7 @@ absl::Status CheckParameters(const std::string& where, const Manifest& manifest)
 
 std::vector<int64_t> CheckpointParameter::Shape(int64_t row_count) const {
   std::vector<int64_t> shape = {row_count};
+  // A vector has one extent in the file, however the model counts its columns.
   if (is_vector) return shape;
   if (columns_are.empty()) shape.push_back(columns);
   shape.insert(shape.end(), columns_are.begin(), columns_are.end());
@@ -250,6 +253,7 @@ bool Manifest::HasRanks(uint64_t workers) const {
 }
 
 std::string FormatManifest(const Manifest& manifest) {
+  // Keys keep this order in the text, whose sum is taken; a plain object would sort them.
   OrderedJson json = OrderedJson::object();
   json["tessera_checkpoint"] = kFormat;
   json["job"] = manifest.job;

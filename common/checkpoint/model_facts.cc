@@ -87,6 +87,7 @@ absl::Status ReadArray(const SafetensorsReader& file, const char* name, const ch
                        std::vector<T>* values) {
   const TensorSpec* const found = file.Find(name);
   if (found == nullptr) return absl::OkStatus();
+  // The length comes from the file and is bounded before anything is allocated for it.
   if (found->dtype != dtype || found->shape.size() != 1 || found->shape[0] < 1 ||
       found->shape[0] > kFactEntriesMax) {
     return Wrong(file, absl::StrCat("tensor \"", name, "\" is no list of 1 to ", kFactEntriesMax,
@@ -104,6 +105,7 @@ bool Ascend(const std::vector<T>& values) {
 
 // Refuses facts that contradict each other: a reader would otherwise normalise by another feature's constants.
 absl::Status Check(const SafetensorsReader& file, const ModelFacts& facts) {
+  // A mean and its deviation are made together, one of each per input.
   if (facts.mean.empty() || facts.mean.size() != facts.stddev.size()) {
     return Wrong(file, absl::StrCat(kMean, " has ", facts.mean.size(), " entries and ", kStddev,
                                     " ", facts.stddev.size(), ", want as many, and at least one"));
@@ -159,6 +161,7 @@ absl::Status AppendFacts(const ModelFacts& facts, SafetensorsWriter* out) {
 }
 
 absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const SafetensorsReader& file) {
+  // A file without the sum was written by a worker that had no facts, or before there were any, and is no error.
   if (file.metadata().count(kFactsSum) == 0) return std::optional<ModelFacts>();
   ModelFacts facts;
   uint64_t sum = 0;
@@ -192,6 +195,7 @@ absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const Checkpoint& checkpoint
     if (!facts) {
       facts = *std::move(its);
     } else {
+      // Only the constants are taken from a later file; the rest would be the same.
       facts->norm_constants = std::move(its->norm_constants);
     }
     if (!facts->norm_constants.empty()) break;
@@ -220,6 +224,7 @@ std::optional<ModelFacts> FactsToGoOnFrom(const std::string& path) {
   std::sort(folders.rbegin(), folders.rend());
   for (const std::string& folder : folders) {
     const absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(folder);
+    // A folder that is damaged or removed meanwhile is passed over, as an older one has the same facts.
     if (!checkpoint.ok()) continue;
     absl::StatusOr<std::optional<ModelFacts>> facts = ReadFacts(**checkpoint);
     if (facts.ok()) return *std::move(facts);

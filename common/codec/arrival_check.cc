@@ -15,6 +15,7 @@ bool ArrivalCheck::Feed(const char* data, int64_t size) {
     } else {
       FeedPlain(&data, &size);
     }
+    // Codes that are still to come belong to this stretch, though its last bucket was counted with its header.
     if (done_ == s.entries && code_bytes_ == 0) {
       before_ += done_;
       done_ = 0;
@@ -40,6 +41,7 @@ void ArrivalCheck::FeedPlain(const char** data, int64_t* size) {
   const Stretch& s = keys_.stretches()[stretch_];
   const int64_t entry_bytes = s.bits / 8;
   const auto any = s.form->at(path_).any_not_finite;
+  // Whole entries are looked at where they lie; one that two pieces share is put together first.
   const int64_t whole = std::min(s.entries - done_, *size / entry_bytes);
   if (carry_size_ > 0 || whole == 0) {
     if (!Carry(data, size, entry_bytes)) return;
@@ -65,12 +67,15 @@ void ArrivalCheck::FeedBuckets(const char** data, int64_t* size) {
     if (!Carry(data, size, kHeaderBytes)) return;
     float header;
     std::memcpy(&header, carry_, sizeof(header));
+    // A scale below zero or a NaN fails the first comparison; one that only the largest code makes infinite, the
+    // second.
     if (!(header >= 0) || !std::isfinite(header / s.divisor * s.reach)) {
       bad_entry_ = before_ + done_;
       return;
     }
     const int64_t bucket = s.BucketAt(done_);
     code_bytes_ = BytesOfEntries(bucket, s.bits);
+    // A bucket's entries count when its header is there: its codes cannot be wrong any more.
     done_ += bucket;
   }
   const int64_t skipped = std::min(*size, code_bytes_);
@@ -80,6 +85,7 @@ void ArrivalCheck::FeedBuckets(const char** data, int64_t* size) {
 }
 
 int64_t FirstBadEntry(const CodedKeys& keys, const Payload& payload) {
+  // A payload stays in the pieces that the transport delivered, and is checked piece by piece.
   ArrivalCheck check(keys);
   for (const Payload::Piece& piece : payload.pieces()) {
     if (!check.Feed(piece.data, piece.size)) break;

@@ -78,6 +78,7 @@ TESSERA_LOOP double SquareSumLoop(const float* in, int64_t count) {
       sums[k] += x * x;
     }
   }
+  // The rest goes to the first lanes, in every path alike.
   for (int k = 0; i + k < count; ++k) {
     const double x = in[i + k];
     sums[k] += x * x;
@@ -119,6 +120,7 @@ TESSERA_LOOP void PackLoop(const int8_t* codes, int64_t count, int bits, char* o
     const uint64_t packed = squeeze(LoadEight(codes), bits);
     std::memcpy(out, &packed, bits);
   }
+  // The last group is shorter and takes as many bytes as its codes fill.
   if (count == 0) return;
   uint64_t last = 0;
   std::memcpy(&last, codes, count);

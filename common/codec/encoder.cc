@@ -21,6 +21,7 @@ Encoder::Encoder(const CodedKeys& keys, const PayloadRandom& random, CodecPath p
 Encoder::Ahead Encoder::ahead() const {
   if (stretch_ == keys_.stretches().size()) return {};
   const Stretch& s = keys_.stretches()[stretch_];
+  // A bucket that was begun needs only its rest.
   return {s.BucketAt(done_ - bucket_done_) - (s.has_headers() ? bucket_done_ : 0), s.has_headers()};
 }
 
@@ -51,6 +52,7 @@ Encoder::Step Encoder::EncodePlain(const float* entries, int64_t count, char* ou
   if (taken == 0) return {};
   const EntryLoops& loops = s.form->at(path_);
   loops.encode(entries, taken, out);
+  // What a reader will see is read back from the bytes, so that error feedback knows the rounding.
   if (decoded != nullptr) loops.assign(out, taken, 1, 1, decoded);
   return {taken, taken * entry_bytes};
 }
@@ -62,6 +64,7 @@ Encoder::Step Encoder::EncodeBucket(const float* entries, int64_t count, char* o
   const bool begins = bucket_size_ == 0;
   const int64_t head = begins ? kHeaderBytes : 0;
   int64_t taken = size - bucket_done_;
+  // A caller gives all that is left of the bucket, as the scale at its beginning needs every entry.
   TESSERA_CHECK(count >= taken);
   if (head + BytesOfEntries(taken, s.bits) > room) {
     // A bucket may be cut only between groups of kRandomGroup entries, which share their random numbers and whole
@@ -100,6 +103,7 @@ void Encoder::Advance(int64_t entries) {
   if (done_ < keys_.stretches()[stretch_].entries) return;
   done_ = 0;
   ++stretch_;
+  // Each stretch says which bucket it begins with, which a part of a payload takes from the whole.
   if (stretch_ < keys_.stretches().size()) bucket_ = keys_.stretches()[stretch_].first_bucket;
 }
 

@@ -31,6 +31,7 @@ Encoder::Step FeedbackEncoder::Encode(const float* entries, int64_t count, char*
     const int64_t left = count - all.entries;
     TESSERA_CHECK(ahead.entries > 0 && (!ahead.whole || ahead.entries <= left));
     const int64_t size = ahead.whole ? ahead.entries : std::min({ahead.entries, left, kTile});
+    // Buffers grow to the largest bucket or tile and are kept, as a push has thousands of these.
     if (static_cast<int64_t>(sum_.size()) < size) {
       sum_.resize(size);
       decoded_.resize(size);

@@ -58,6 +58,7 @@ TESSERA_CODEC_AVX512 void DecodeAvx512(const char* in, int64_t count, float, flo
 }
 
 TESSERA_CODEC_AVX512 void EncodeAvx512(const float* in, int64_t count, char* out) {
+  // Constants are those of the AVX2 loop, in twice the width.
   const __m512i largest = _mm512_set1_epi32(0x477fe000);  // 65504
   const __m512i infinity = _mm512_set1_epi32(0x7f800000);
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);

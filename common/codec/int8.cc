@@ -6,6 +6,7 @@ namespace tessera {
 namespace {
 
 BucketScale ScaleOf(const Stretch& s, const float* bucket, int64_t size, CodecPath path) {
+  // The scale is the largest magnitude, as a finer one would cut that off; only QSGD may scale by the norm.
   return BucketScaleOf(/*nearest=*/true, s.divisor, BucketLoopsOf(path).largest(bucket, size),
                        /*square_sum=*/-1.0);
 }

@@ -23,6 +23,7 @@ void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
   const int bits = run.stretch.bits;
   for (int64_t begin = 0; begin < run.count; begin += kTile) {
     const int64_t tile = std::min(kTile, run.count - begin);
+    // Tiles are whole groups, so each begins with a byte of its own.
     char* const tile_out = out + begin * bits / 8;
     int8_t unpacked[kTile];
     // Codes of whole bytes are written where they belong; smaller ones take a detour through the stack to be packed.
@@ -31,6 +32,7 @@ void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
                           static_cast<int>(run.stretch.divisor), run.random, run.first + begin,
                           codes);
     if (bits < 8) loops.pack(codes, tile, bits, tile_out);
+    // Only error feedback asks for what the codes decode to.
     if (decoded == nullptr) continue;
     kQsgdForm.at(run.path).assign(reinterpret_cast<const char*>(codes), tile, run.scale.factor, 1,
                                   decoded + begin);
@@ -62,6 +64,8 @@ class Qsgd final : public CodecDefinition {
     stretch.row = rows.columns == 1 ? kVectorRow : rows.columns;
     stretch.bucket = std::min(stretch.row, bucket_);
     stretch.divisor = static_cast<float>(levels);
+    // The lowest code of two's complement reaches one level further than any that is written, and a payload may have
+    // it.
     stretch.reach = static_cast<float>(levels + 1);
     stretch.l2_norm = l2_norm_;
     return stretch;

@@ -51,6 +51,7 @@ class ThresholdDefinition final : public CodecDefinition, public SelectiveCodec 
   // A place and a sign take four bytes, the head of a payload eight.
   PayloadForecast Forecast(int64_t entries) const override {
     PayloadForecast forecast;
+    // With a fixed tau nothing bounds how many entries reach it.
     if (numbers_.tau > 0) {
       forecast.certainty = PayloadForecast::Certainty::kUnknown;
       forecast.sent = "what grows to tau";
