@@ -16,6 +16,7 @@ void AdagradRun(const float* u, float scale, float eta, float epsilon, float dec
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float g = scale * u[i] + decay * w_in[i];
+    // Squares are never forgotten, so the step of an entry only shrinks (Duchi et al., 2011).
     v[i] += g * g;
     w_out[i] = w_in[i] - eta * (g / (std::sqrt(v[i]) + epsilon));
   }

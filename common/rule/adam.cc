@@ -57,7 +57,10 @@ class Adam final : public UpdateRule {
 AdamCoefficients CoefficientsOf(const AdamOptions& o, const Update& update) {
   // The first update has number 1; 1 - beta^0 would be a division by 0.
   TESSERA_CHECK(update.number >= 1);
+  // In f64 until the end, as 1 - beta^number loses most of f32's digits in the first updates.
   const double eta = o.learning_rate * update.rate;
+  // Decoupled decay is scaled by the rate, since w shrinks by it directly; the other goes through g, which the rate
+  // scales.
   const double decay = o.decoupled ? eta * o.weight_decay : o.weight_decay;
   AdamCoefficients c;
   c.scale = update.scale;

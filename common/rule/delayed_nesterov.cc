@@ -55,6 +55,7 @@ class DelayedNesterov final : public UpdateRule {
   int state_count() const override { return 2; }
 
   float divisor(int state) const override {
+    // A buffer that was saved with another interval is scaled to this one, as the momentum step divides by it.
     return state == kBuffer ? static_cast<float>(options_.interval) : 1;
   }
 

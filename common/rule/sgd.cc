@@ -45,6 +45,7 @@ class Sgd final : public UpdateRule {
  public:
   explicit Sgd(SgdOptions options) : options_(options) {}
 
+  // Plain SGD keeps no state, so that neither servers nor checkpoints hold one.
   int state_count() const override { return options_.momentum != 0 ? 1 : 0; }
 
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
@@ -52,6 +53,7 @@ class Sgd final : public UpdateRule {
     const float eta = options_.learning_rate * update.rate;
     const float mu = options_.momentum;
     const float decay = options_.weight_decay;
+    // Each kind has a loop of its own, as reading a state that is not used would cost its traffic.
     if (mu == 0) {
       PlainRun(u, update.scale, eta, decay, w_in, w_out, count);
     } else if (options_.nesterov) {
