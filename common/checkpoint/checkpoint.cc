@@ -27,6 +27,7 @@ std::string CheckpointPath(const std::string& directory, uint64_t step) {
 std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard) {
   const int64_t shards = static_cast<int64_t>(manifest.shards.size());
   std::vector<TensorSpec> tensors;
+  // Parameters come before their states (-1), each in the order of the manifest: a writer appends values in this order.
   for (int64_t state = -1; state < manifest.states; ++state) {
     for (const CheckpointParameter& parameter : manifest.parameters) {
       const ShardRows rows = ShardRowsOf(parameter.rows, shard, shards);
@@ -57,6 +58,7 @@ absl::Status Checkpoint::OpenShards() {
     const CheckpointFile& file = *manifest_.FindFile(ShardFileName(shard, count));
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
                              SafetensorsReader::Open(PathOf(file.name)));
+    // The size alone tells most broken copies, and costs no reading.
     if (reader->file_bytes() != file.bytes) {
       return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": is ",
                                                      reader->file_bytes(), " bytes, want ",
@@ -77,6 +79,7 @@ absl::Status Checkpoint::OpenShards() {
   return absl::OkStatus();
 }
 
+// All bytes are read for the sum, which may take minutes for a large shard; `goes_on` ends it early.
 absl::Status Checkpoint::VerifyFile(const CheckpointFile& file,
                                     const std::function<bool()>& goes_on) const {
   TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(PathOf(file.name), file.bytes, goes_on));
@@ -115,12 +118,14 @@ absl::Status Checkpoint::ReadRows(int64_t parameter, int64_t state, int64_t row_
   const CheckpointParameter& spec = manifest_.parameters[static_cast<size_t>(parameter)];
   TESSERA_CHECK(0 <= row_begin && row_begin <= row_end && row_end <= spec.rows);
   TESSERA_CHECK(-1 <= state && state < manifest_.states);
+  // A parameter without entries has no tensor to be found.
   if (spec.columns == 0) return absl::OkStatus();
   const std::string name = state < 0 ? spec.name : StateName(state, spec.name);
   const int64_t shard_count = static_cast<int64_t>(shards_.size());
   for (const SavedRows& run : SavedRowsOf(spec.rows, shard_count, row_begin, row_end)) {
     const SafetensorsReader& file = *shards_[static_cast<size_t>(run.shard)];
     const TensorSpec* tensor = file.Find(name);
+    // Open compared every tensor, so one that is missing now is a fault of this code.
     TESSERA_CHECK(tensor != nullptr);
     const int64_t entries = run.row_count * spec.columns;
     TESSERA_RETURN_IF_ERROR(

@@ -36,6 +36,7 @@ class Ssp final : public ConsistencyPolicy {
     all_.Clear();
     awake_.Clear();
     for (const PlanMember& m : plan.members) {
+      // Members of the last plan keep their clocks, whatever their ranks are now.
       const auto known = before.find(m.member);
       // A new member's clock is just before its first exchange, so that it holds nobody back.
       const Member& member = members_[m.member] =
@@ -45,6 +46,7 @@ class Ssp final : public ConsistencyPolicy {
     }
   }
 
+  // Pushes count in whatever order they come.
   std::optional<MemberId> NextInOrder() const override { return std::nullopt; }
 
   Verdict OnPush(const PushFacts& push) override {
@@ -53,12 +55,15 @@ class Ssp final : public ConsistencyPolicy {
     Member& member = found->second;
     all_.Remove(member.clock);
     if (!member.resting) awake_.Remove(member.clock);
+    // A member that pushes is awake, whatever it said before.
     member = {push.exchange.value(), /*resting=*/false};
     all_.Add(member.clock);
     awake_.Add(member.clock);
+    // Each push is an update of its own (Ho et al., 2013).
     return {weight_, /*commit=*/true, /*commit_scale=*/1};
   }
 
+  // Nothing is collected, so no time can run out.
   std::optional<float> CommitDue(absl::Time now) override { return std::nullopt; }
 
   void SetResting(MemberId id, bool resting) override {
@@ -86,6 +91,7 @@ class Ssp final : public ConsistencyPolicy {
     return awake_.empty() || after.value() <= awake_.least() + bound_;
   }
 
+  // No exchange is collected: 0 says so.
   Exchange Collecting() const override { return Exchange(0); }
 
   std::vector<MemberId> WaitsFor() const override {
@@ -95,18 +101,21 @@ class Ssp final : public ConsistencyPolicy {
     for (const auto& [id, member] : members_) {
       if (!member.resting && member.clock == awake_.least()) slowest.push_back(id);
     }
+    // By number, so that a report reads the same each time.
     std::sort(slowest.begin(), slowest.end());
     return slowest;
   }
 
   PolicyState State() const override {
     PolicyState state;
+    // Whether a member rests stands with the shard's members.
     for (const auto& [id, member] : members_) state.members[id] = member.clock;
     return state;
   }
   void SetState(const PolicyState& state) override {
     for (const auto& [id, clock] : state.members) {
       const auto found = members_.find(id);
+      // Members that have left since need no clock.
       if (found == members_.end()) continue;
       Member& member = found->second;
       all_.Remove(member.clock);

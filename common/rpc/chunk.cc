@@ -41,6 +41,7 @@ class Cursor {
     while (count > 0) {
       const grpc::Slice& slice = slices_[slice_];
       const int64_t run = std::min(count, static_cast<int64_t>(slice.size()) - offset_);
+      // An empty slice may lie between others.
       if (run > 0) piece(reinterpret_cast<const char*>(slice.begin()) + offset_, run);
       offset_ += run;
       count -= run;
@@ -106,6 +107,7 @@ class Reader {
  private:
   absl::Status Field(Payload* payload) {
     const int64_t begin = in_.position();
+    // A tag has at most 32 bits, which are five groups of seven.
     TESSERA_ASSIGN_OR_RETURN(const uint64_t tag, in_.Varint("a field's tag", 5));
     const uint64_t number = tag >> 3;
     if (number == 0 || tag > 0xffffffffu) {
@@ -113,6 +115,7 @@ class Reader {
       return absl::InvalidArgumentError(absl::StrCat("message: field number at byte ", begin,
                                                      " is ", number, ", want 1 to 536870911"));
     }
+    // Within a group the number means another field.
     if (number == kPayloadField && (tag & 7) == kLength && groups_.empty()) {
       TESSERA_ASSIGN_OR_RETURN(const int64_t length, Length(number));
       *payload = Payload();
@@ -174,6 +177,7 @@ class Reader {
                                                      in_.position(), " is cut off after ",
                                                      in_.left(), " of ", count, " bytes"));
     }
+    // Without a limit a sender could make the head grow to the size of a payload.
     if (count + static_cast<int64_t>(head_.size()) > kHeadBytesMax) {
       return absl::InvalidArgumentError(absl::StrCat(
           "message: fields beside the payload take more than ", kHeadBytesMax, " bytes"));
@@ -204,6 +208,7 @@ grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head,
   for (const grpc::Slice& slice : payload) payload_bytes += static_cast<int64_t>(slice.size());
   std::string front;
   head.AppendToString(&front);
+  // An empty payload is left out, as protobuf leaves out an empty field.
   if (payload_bytes == 0) {
     const grpc::Slice slice(front);
     return grpc::ByteBuffer(&slice, 1);
@@ -234,6 +239,7 @@ absl::Status ReadChunk(const grpc::ByteBuffer& message, google::protobuf::Messag
 
 absl::Status ReadMessage(const grpc::ByteBuffer& message, google::protobuf::MessageLite* out) {
   TESSERA_RETURN_IF_ERROR(CheckSize(message, kHeadBytesMax));
+  // A message without a payload is small, so its slices are joined.
   std::string bytes;
   std::vector<grpc::Slice> slices;
   if (message.Valid()) message.Dump(&slices);

@@ -30,6 +30,7 @@ struct KeySetWriter {
   }
   void operator()(const ParameterRange& layers) { *message->mutable_layers() = ToMessage(layers); }
   void operator()(const RowRange& rows) { *message->mutable_rows() = ToMessage(rows); }
+  // A set that is unknown here leaves its kind unset, and the other end answers that it does not know it.
   void operator()(const UnknownKeys&) { message->clear_kind(); }
 };
 
@@ -83,6 +84,7 @@ absl::StatusOr<NamedKeys> KeysOf(const v1::KeySet& message) {
       return LayersOf(message.layers());
     case v1::KeySet::kRows:
       return NamedKeys(RowsOf(message.rows()));
+    // A newer build may name kinds that this one has never seen.
     default:
       return NamedKeys(UnknownKeys());
   }
@@ -114,6 +116,7 @@ v1::SubnetKeys ToMessage(const SubnetPlace& place) {
 }
 
 v1::SparseKeys ToMessage(const CoreName& core) {
+  // Bytes are copied as they lie in memory, and must mean the same on both ends.
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "signatures are little-endian");
   const uint64_t halves[] = {core.signature.low, core.signature.high};
   v1::SparseKeys message;
@@ -138,6 +141,7 @@ v1::RowKeys ToMessage(const RowRange& rows) {
 }
 
 absl::StatusOr<SubnetPlace> PlaceOf(const v1::SubnetKeys& message) {
+  // Bounds that leave room in all later sums; a job reaches neither.
   constexpr uint64_t kRoundEnd = uint64_t{1} << 40;
   constexpr uint64_t kSharesEnd = uint64_t{1} << 31;
   if (message.shares_size() > static_cast<int>(kSitesMax)) {

@@ -51,6 +51,7 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
         std::memcmp(magic, "\x93NUM", 4) == 0 ? "; it is a NumPy file: set data.format to npy"
                                               : ""));
   }
+  // The file says nothing of its byte order: the format has only one.
   ArrayHeader header;
   header.type = *type;
   header.big_endian = true;
@@ -60,6 +61,7 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": byte 3: rank is ", rank, ", want 1 to ", kIdxDimensionsMax));
   }
+  // Sizes are read in one piece, as the rank says how many there are.
   uint8_t sizes[4 * kIdxDimensionsMax];
   TESSERA_RETURN_IF_ERROR(source.ReadExactly(sizes, 4 * rank, "the IDX sizes"));
   for (int i = 0; i < rank; ++i) {
@@ -82,6 +84,7 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
 }
 
 absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
+  // A label is one integer per row, so files of rank 2 are no labels even if they have one column.
   if (header.sizes.size() == 1 && IsInteger(header.type)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path, ": labels have ", header.type_text,
                                                  " and rank ", header.sizes.size(),

@@ -65,6 +65,7 @@ constexpr TableReader kTableReaders[] = {
      }},
     {"tokens",
      [](const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+       // The job reader has checked the word, which leaves uint16.
        return ReadTokens(files.features, spec,
                          files.data.type() == "uint32" ? TokenType::kUint32 : TokenType::kUint16);
      }},
@@ -80,6 +81,7 @@ const TableReader& ReaderOf(absl::string_view format) {
   const auto* const found =
       std::find_if(std::begin(kTableReaders), std::end(kTableReaders),
                    [format](const TableReader& reader) { return reader.format == format; });
+  // The job reader refuses a format that no row names.
   TESSERA_CHECK(found != std::end(kTableReaders));
   return *found;
 }
@@ -101,6 +103,7 @@ absl::Status CheckFiles(const v1::DataFiles& files, const DataFormat& format,
     return absl::InvalidArgumentError(absl::StrCat(key, ".labels: is given, want none: a ",
                                                    format.name, " file carries its labels"));
   }
+  // Files without labels are found here, before a large file of features is read.
   const int64_t named = CountNamed(files.labels());
   if (named == 0) {
     return absl::InvalidArgumentError(
@@ -127,6 +130,7 @@ absl::Status CheckNotEmpty(const std::string& path) {
 
 std::string DataFilePath(const v1::Data& data, const std::string& file) {
   const std::string& directory = data.directory();
+  // An absolute path stands for itself, as on a command line.
   if (directory.empty() || (!file.empty() && file[0] == '/')) return file;
   return absl::StrCat(directory, directory.back() == '/' ? "" : "/", file);
 }

@@ -18,6 +18,7 @@ class SubnetSource final : public EntrySource {
       : gather_(std::move(site), std::move(snapshot)) {}
 
   const float* Next(int64_t count, float* scratch) override {
+    // The entries of a subnet lie scattered, so there is no place to point into.
     gather_.Next(count, scratch);
     return scratch;
   }
@@ -45,6 +46,7 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
       columns_(groups.widths.size() + subnet_.index_lists.size()) {
   const ShardSlices own = SubnetSlices(subnet_, slices);
   for (const Slice& slice : own.slices) {
+    // A subnet has slices only of parameters of which this server has rows.
     const auto whole = std::find_if(slices.slices.begin(), slices.slices.end(),
                                     [&](const Slice& s) { return s.parameter == slice.parameter; });
     Part part;
@@ -66,6 +68,7 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
       part.column_list = own_columns.data();
       part.row_size = set->size();
     }
+    // Parameters that are not cut are trained by every site, and their sum is kept to take the mean.
     if (subnet_.is_shared(slice.parameter)) {
       part.shared_offset = shared_size_;
       shared_size_ += part.size();
@@ -73,6 +76,7 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
     parts_.push_back(part);
   }
   size_ = own.size;
+  // Whether a parameter is small is asked of the whole one, so that all sites code it alike.
   forms_ = std::make_unique<const CodedForms>(codecs, own, full);
 }
 
@@ -113,6 +117,7 @@ void SubnetGather::Next(int64_t count, float* out) {
   TESSERA_CHECK(count <= left_);
   left_ -= count;
   while (count > 0) {
+    // A row is gathered in pieces where a caller asks for less than it has.
     const SiteSubnet::Part& part = site_->parts()[part_];
     const float* const row = RowAt(part.position(row_));
     const int64_t taken = std::min(count, part.row_size - column_);
@@ -124,6 +129,7 @@ void SubnetGather::Next(int64_t count, float* out) {
     out += taken;
     count -= taken;
     column_ += taken;
+    // The next row, and after the last one the next parameter.
     if (column_ < part.row_size) continue;
     column_ = 0;
     if (++row_ < part.row_count) continue;
