@@ -11,6 +11,7 @@ void SparseColumns::Find(const LinearShape& shape, const SparseRows& x) {
     place_.resize(shape.inputs);
     present_.resize((shape.inputs + 63) / 64);
   }
+  // Presence is a bit per column. Walking the bits yields the columns in ascending order without a sort.
   columns_.clear();
   for (int64_t e = first_; e < first_ + entries_; ++e) {
     const int32_t c = x.column[e];

@@ -13,6 +13,7 @@
 #include "server/server_process.h"
 
 int main(int argc, char** argv) {
+  // A file that grows beyond the limit of the shell is an error to report, not the end of the process.
   tessera::OutliveFileSizeLimit();
   tessera::LogUncaught("server");
   CLI::App app("Serves a slice of one job's parameters.", "tessera-server");
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
       "--report", options.report_path,
       "write the report here at the end, as JSON: the coordinator does, which is rank 0, "
       "or with cluster.coordinator.etcd whichever server is elected");
+  // Hidden, as `tessera run` alone gives it.
   std::string origin;
   app.add_option("--origin", origin,
                  "what the report says of how the job was started; tessera run gives it")

@@ -35,10 +35,12 @@ ServerCheckpoints::ServerCheckpoints(const v1::Job& job, const JobFacts& facts, 
 ServerCheckpoints::~ServerCheckpoints() { Release(); }
 
 absl::Status ServerCheckpoints::Prepare(bool goes_on) {
+  // A coordinator that goes on from its own state restores nothing.
   if (!restore_path_.empty() && !goes_on) {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = OpenForRestore(restore_path_);
     absl::Status status = checkpoint.status();
     if (status.ok()) {
+      // Whether it fits is found out before anybody waits for this job.
       status = CheckRestorable((*checkpoint)->manifest(), model_, weights_of_mean_share_);
     }
     if (!status.ok()) {
@@ -46,6 +48,7 @@ absl::Status ServerCheckpoints::Prepare(bool goes_on) {
     }
     TESSERA_ASSIGN_OR_RETURN(restored_, SavedStateOf(**checkpoint, /*from_restore=*/true));
     const std::vector<std::string> keys = ChangedKeys(restored_->manifest, model_);
+    // One process tells it for all.
     if (!keys.empty() && rank_ == 0) {
       Log(LogLevel::kWarning,
           absl::StrCat("checkpoint: keys of the job have changed since step ",
@@ -80,6 +83,7 @@ absl::Status ServerCheckpoints::TakeDirectory() {
 
 absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on, bool is_elected) {
   if (directory_path_.empty()) return absl::OkStatus();
+  // Elected coordinators share the folder: the election, not the lock, keeps them apart.
   if (!is_elected) TESSERA_RETURN_IF_ERROR(TakeDirectory());
   if (!goes_on) {
     TESSERA_RETURN_IF_ERROR(
@@ -92,6 +96,7 @@ absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on,
   coordinator_ = coordinator;
   keeper_ = std::make_unique<CheckpointKeeper>(
       std::move(directory), [coordinator](const DiskTask& task, const absl::Status& status) {
+        // The coordinator hears of the disk as an event, on its own thread's terms.
         (void)coordinator->Post([&](Coordinator& state, absl::Time now) {
           state.OnDisk(task, ToUtf8(status), now);
           return absl::OkStatus();
@@ -108,6 +113,7 @@ void ServerCheckpoints::Depose() {
 
 void ServerCheckpoints::Release() {
   if (coordinator_ == nullptr) return;
+  // No task comes after this, and the keeper may go.
   coordinator_->SetDisk({});
   coordinator_ = nullptr;
   keeper_.reset();
@@ -143,6 +149,7 @@ void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shar
       done(std::move(part));
     });
   };
+  // The event ends with the plan: a copy that was ordered before a restore is no part of the job's history any more.
   shard->PostOfPlan([wanted, taken = std::move(taken)](ServedShard& served) mutable {
     served.Order(wanted, std::move(taken));
   });
@@ -159,6 +166,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ServerCheckpoints::Read(
   }
   const std::string path =
       CheckpointPath(order.from_restore() ? restore_path_ : directory_path_, order.step());
+  // The manifest is read again here: the folder may be another one than the coordinator sees.
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
   TESSERA_RETURN_IF_ERROR(CheckRestorable(checkpoint->manifest(), model_, weights_of_mean_share_));
   if (checkpoint->manifest().step != order.step()) {
@@ -166,6 +174,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ServerCheckpoints::Read(
                                                       checkpoint->manifest().step, ", want ",
                                                       order.step()));
   }
+  // A checkpoint of this step, but of another run, would pass all checks but this one.
   TESSERA_RETURN_IF_ERROR(CheckSum(checkpoint->manifest(), order.manifest_sum(), path));
   std::unique_ptr<Shard> fresh = make();
   TESSERA_RETURN_IF_ERROR(LoadShard(*checkpoint, goes_on, fresh.get()));

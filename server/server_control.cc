@@ -63,6 +63,7 @@ ServerControl::ServerControl(const v1::Job& job, const JobFacts& facts, bool is_
       away_timeout_(absl::Nanoseconds(job.cluster().coordinator().away_timeout())),
       live_(facts.lease_timeout) {}
 
+// Order matters: the election calls back until it has stopped, and its callbacks use what is destroyed after.
 ServerControl::~ServerControl() {
   if (election_ == nullptr) return;
   election_->Stop();
@@ -78,6 +79,7 @@ absl::Status ServerControl::Open() {
     return absl::OkStatus();
   }
   if (!folder_.empty()) TESSERA_RETURN_IF_ERROR(OpenFolder());
+  // Without a file workers cannot wait for a coordinator that comes back: it would know nothing.
   if (file_ == nullptr) word_.set_away_timeout_ns(0);
   return absl::OkStatus();
 }
@@ -108,6 +110,7 @@ void ServerControl::Take(v1::CoordinatorState state) {
   // Whoever heard the last state being kept waits for so long at most.
   ShiftTimes(StateMomentNow(), kStateAgeMax + away_timeout_, &state);
   absl::StatusOr<std::unique_ptr<Coordinator>> found = Coordinator::Load(facts_, state);
+  // What was kept may be of a job that has ended, or that nobody could go on with.
   const std::string why =
       found.ok() ? WhyNot(**found, is_elected()) : std::string(found.status().message());
   if (!why.empty()) {
@@ -118,11 +121,13 @@ void ServerControl::Take(v1::CoordinatorState state) {
   found_ = *std::move(found);
   word_.set_run(state.run());
   word_.set_server_key(state.server_key() != 0 ? state.server_key() : DrawNumber());
+  // The term grows with each coordinator, so that answers of earlier ones are told apart.
   word_.set_term(state.term() + 1);
   word_.set_changes(state.changes());
 }
 
 absl::Status ServerControl::Install(ServerCheckpoints* checkpoints, StateStore* store) {
+  // Checkpoints are tied to the coordinator before it can begin one.
   TESSERA_RETURN_IF_ERROR(checkpoints->Keep(&live_, goes_on(), is_elected()));
   const absl::Time now = SteadyNow();
   std::unique_ptr<Coordinator> coordinator = std::move(found_);
@@ -130,6 +135,7 @@ absl::Status ServerControl::Install(ServerCheckpoints* checkpoints, StateStore* 
     Log(LogLevel::kWarning,
         absl::StrCat("control: goes on with the job from what was kept term=", word_.term(),
                      " generation=", coordinator->membership().generation().value()));
+    // Members and servers that were there have to come again.
     coordinator->Reconnect(now);
   } else {
     word_.set_run(DrawNumber());
@@ -153,11 +159,12 @@ void ServerControl::StandForElection(Stand stand) {
   options.etcd = etcd_.get();
   options.prefix = EtcdPrefix(facts_.digest);
   options.address = stand_.address;
+  // Shorter than etcd's least lease is not granted, longer would leave the job without a coordinator for long.
   options.ttl = std::clamp(facts_.lease_timeout, kElectionLeaseMin, kElectionLeaseMax);
   options.on_elected = [this](int64_t revision) { return OnElected(revision); };
   options.on_deposed = [this](absl::string_view why) { OnDeposed(why); };
   election_ = std::make_unique<ServerElection>(std::move(options));
-  // What cannot be written in this stay is for another server to decide.
+  // What this server could not write while it was elected is for another server to decide.
   live_.SetOnVacated([this](absl::Status why) { election_->Resign(); });
   election_->Start();
 }
@@ -168,6 +175,7 @@ absl::Status ServerControl::OnElected(int64_t revision) {
   TESSERA_ASSIGN_OR_RETURN(const std::optional<v1::CoordinatorState> state, store_->Read());
   found_.reset();
   if (state) Take(*state);
+  // The elected server's own job has ended: another one must not begin it anew.
   if (found_ == nullptr && state && stand_.run() == state->run()) {
     return absl::FailedPreconditionError("the job has ended, and this server has yet to end");
   }
@@ -175,6 +183,7 @@ absl::Status ServerControl::OnElected(int64_t revision) {
 }
 
 void ServerControl::OnDeposed(absl::string_view why) {
+  // First of all nothing more is answered, as another coordinator may be at work.
   live_.Vacate(why);
   stand_.checkpoints->Depose();
   store_.reset();

@@ -23,6 +23,7 @@ absl::StatusOr<ServerPlace> FindPlace(const v1::Job& job, const PlaceFlags& flag
   ServerPlace found;
   found.listen = flags.listen;
   const bool is_listed = flags.rank < addresses.size();
+  // The address that the job file lists for this rank.
   if (found.listen.empty() && is_listed) found.listen = addresses[flags.rank];
   if (found.listen.empty() && !addresses.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -33,6 +34,7 @@ absl::StatusOr<ServerPlace> FindPlace(const v1::Job& job, const PlaceFlags& flag
         "--listen: not given, and cluster.servers is only a count; list the servers' host:port "
         "there, or use `tessera run`");
   }
+  // 0.0.0.0 is no address that others can call: they are told the listed one.
   if (IsAnyAddress(found.listen)) {
     if (!is_listed) {
       return absl::InvalidArgumentError(
@@ -43,6 +45,7 @@ absl::StatusOr<ServerPlace> FindPlace(const v1::Job& job, const PlaceFlags& flag
     found.announced = addresses[flags.rank];
   }
   found.coordinator = flags.coordinator;
+  // Without etcd server 0 is the coordinator.
   if (found.coordinator.empty() && !addresses.empty()) found.coordinator = addresses[0];
   if (found.coordinator.empty() && !MayCoordinate(job, flags.rank)) {
     return absl::InvalidArgumentError(

@@ -25,6 +25,7 @@ ShardHost::ShardHost(Options options)
           ShardId(options_.is_replica ? 0 : options_.rank), options_.job_digest,
           options_.half_open_pushes_per_host, options_.unread_bytes_per_host)),
       roles_(options_.shard_count) {
+  // A replica may be started again at the same address, with the same rank: its life tells the two apart.
   if (options_.is_replica) {
     std::random_device device;
     life_ = (uint64_t{device()} << 32) | device() | 1;
@@ -34,6 +35,7 @@ ShardHost::ShardHost(Options options)
   FollowedShards::Options followed;
   followed.job_digest = options_.job_digest;
   followed.layout_hash = options_.layout_hash;
+  // Standbys are made beforehand, as initial values of a large shard take long.
   followed.make_shard = [this](ShardId shard) {
     return MakeShard(static_cast<uint32_t>(shard.value()));
   };
@@ -62,6 +64,7 @@ std::vector<grpc::Service*> ShardHost::services() {
 void ShardHost::Start(const std::string& coordinator, const std::string& address) {
   coordinator_ = coordinator;
   address_ = address;
+  // Without standbys every server leads its own shard from the start, and no order says so.
   if (!options_.keeps_standbys) {
     std::unique_ptr<Shard> own = MakeShard(options_.rank);
     if (!own->initial().ok()) return;
@@ -84,6 +87,7 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
   link.on_order = [this](const v1::HostOrder& order) { OnOrder(order); };
   link.message = [this] { return Message(); };
   link.on_end = [this](absl::Status status) { End(std::move(status)); };
+  // The preparer must run before an order comes that wants a standby.
   preparer_ = std::thread([this] { PrepareStandbys(); });
   absl::MutexLock lock(&mutex_);
   host_link_ = std::make_unique<HostLink>(std::move(link));
@@ -117,7 +121,7 @@ void ShardHost::Disconnect() {
   // What they read has nowhere to go.
   loaders.clear();
   absl::MutexLock lock(&mutex_);
-  // What waits for a standby is not said: that may lead by now, without it.
+  // Answers that wait for a standby are refused: the standby may lead by now, and has not got what they tell of.
   const absl::Status gone =
       absl::UnavailableError("the server ends, and another may lead its shard");
   for (auto& [rank, led] : led_) {
@@ -130,6 +134,7 @@ void ShardHost::Disconnect() {
 void ShardHost::End(absl::Status status) {
   {
     absl::MutexLock lock(&mutex_);
+    // Several links may end at once: the first one speaks for the process.
     if (ended_ || disconnected_) return;
     ended_ = true;
     // Others have its shards by now, and it has not heard that it may end.
@@ -165,7 +170,7 @@ void ShardHost::OnLinkEnded(uint32_t rank, absl::Status status) {
   {
     absl::MutexLock lock(&mutex_);
     led_[rank].ended = true;
-    // All have last words to say.
+    // The process ends when all of its links have sent their last counters.
     for (const auto& [other, led] : led_) {
       if (status.ok() && !led.ended) return;
     }
@@ -183,6 +188,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   link.life = life_;
   link.find_coordinator = options_.find_coordinator;
   link.open_channel = options_.open_coordinator;
+  // Away means that no data is served, though workers may still be connected.
   link.on_away = [this, shard](bool is_away) {
     service_->SetAway(shard->traits().slices.shard, is_away);
   };
@@ -214,6 +220,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   if (!options_.keeps_standbys && led->copier == nullptr) {
     link.begins_from = checkpoints->restore_path();
   }
+  // Only a process with a folder can save.
   if (checkpoints->writes()) {
     link.save = [checkpoints, shard](const v1::CheckpointOrder& order,
                                      std::function<void(v1::CheckpointPart)> done) {
@@ -241,6 +248,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
 
 absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term) {
   std::unique_ptr<ServerCheckpoints> checkpoints;
+  // A shard of another server is saved under that one's rank.
   if (rank != options_.rank) {
     TESSERA_ASSIGN_OR_RETURN(checkpoints, options_.make_checkpoints(rank));
   }
@@ -250,6 +258,7 @@ absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64
   led.checkpoints =
       led.own_checkpoints != nullptr ? led.own_checkpoints.get() : options_.checkpoints;
   const bool is_there = shard != nullptr;
+  // A shard that is not there yet is made on the loader's thread, so that the link can say hello at once.
   led.shard = is_there ? std::make_unique<ShardThread>(std::move(shard))
                        : std::make_unique<ShardThread>(TraitsOf(options_.shard_options(rank)));
   led.loader = std::make_unique<ShardLoader>(led.shard.get());
@@ -276,6 +285,7 @@ void ShardHost::SetServerKey(uint64_t key) {
 }
 
 void ShardHost::OnOrder(const v1::HostOrder& order) {
+  // The key comes with the word, before any role.
   if (order.word().server_key() != 0) SetServerKey(order.word().server_key());
   if (order.has_leave()) {
     OnLeave(order.leave());
@@ -287,7 +297,7 @@ void ShardHost::OnOrder(const v1::HostOrder& order) {
     absl::MutexLock lock(&mutex_);
     if (disconnected_ || ended_) return;
     if (order.end()) {
-      // Where this host leads, its links have last words to say.
+      // Where this host leads shards, their links send the last counters and end the process.
       if (!led_.empty()) return;
       is_over = true;
       if (!order.failure().empty()) {
@@ -296,6 +306,7 @@ void ShardHost::OnOrder(const v1::HostOrder& order) {
     }
   }
   if (!is_over) {
+    // Orders repeat all roles; only what has changed is carried out.
     const absl::StatusOr<RoleChanges> changes = roles_.Take(order);
     if (changes.ok() && changes->is_same) return;
     status = changes.ok() ? Obey(*changes) : changes.status();
@@ -312,6 +323,7 @@ void ShardHost::SaySoon() {
 void ShardHost::PrepareStandbys() {
   while (true) {
     prepare_.WaitUntil(absl::InfiniteFuture());
+    // Standbys are made one after the other, and each is told of at once.
     do {
       SaySoon();
       absl::MutexLock lock(&mutex_);
@@ -324,6 +336,7 @@ absl::Status ShardHost::Obey(const RoleChanges& changes) {
   for (const auto& [shard, term] : changes.follow) followed_->Follow(shard, term);
   for (const auto& [shard, lead_term] : changes.lead) {
     const auto rank = static_cast<uint32_t>(shard.value());
+    // The copy that this host has followed becomes the shard that it leads.
     std::unique_ptr<Shard> mine = followed_->TakeOver(shard);
     Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", rank, " term=", lead_term,
                                       mine != nullptr ? " as its standby" : ""));
@@ -331,6 +344,7 @@ absl::Status ShardHost::Obey(const RoleChanges& changes) {
     if (disconnected_) return absl::OkStatus();
     TESSERA_RETURN_IF_ERROR(Lead(rank, std::move(mine), lead_term));
   }
+  // Shards that were followed and are no more are dropped after those that are led were taken over.
   followed_->Keep(changes.followed);
   prepare_.Notify();
   absl::MutexLock lock(&mutex_);
@@ -341,6 +355,7 @@ absl::Status ShardHost::Obey(const RoleChanges& changes) {
 
 void ShardHost::Feed(const RoleChanges::Feed& feed) {
   Led& led = led_[static_cast<uint32_t>(feed.shard.value())];
+  // The stream to the former standby ends before the next one begins, as both would append to one gate.
   if (led.replicator != nullptr) led.replicator->End();
   led.replicator.reset();
   if (feed.standby.empty()) {
@@ -354,6 +369,7 @@ void ShardHost::Feed(const RoleChanges::Feed& feed) {
   options.header.set_layout_hash(options_.layout_hash);
   options.header.set_server_key(service_->server_key());
   options.shard = led.shard.get();
+  // Twice the shard: one image on its way, and what has happened since.
   options.queue_bytes_max = 2 * led.shard->traits().slices.bytes() + kQueueBytes;
   options.silence_max = options_.lease_timeout;
   options.payload_bytes = led.replicated;
@@ -371,6 +387,7 @@ v1::HostMessage ShardHost::Message() {
   message.set_leaves(leaving_);
   for (const auto& [rank, led] : led_) {
     if (led.replicator == nullptr) continue;
+    // Progress is looked at with every message, four times a lease.
     led.replicator->CheckProgress(SteadyNow());
     *message.add_leads() = led.replicator->report();
   }
@@ -381,6 +398,7 @@ v1::HostMessage ShardHost::Message() {
 void ShardHost::Leave() {
   absl::ReleasableMutexLock lock(&mutex_);
   leaving_ = true;
+  // A host says in its next message that it leaves; a single server says so on its link.
   if (options_.keeps_standbys) {
     lock.Release();
     return SaySoon();
@@ -390,6 +408,7 @@ void ShardHost::Leave() {
 }
 
 const AttachLink* ShardHost::AnyLink() const {
+  // All links of a process hear the same coordinator.
   for (const auto& [rank, led] : led_) {
     if (led.link != nullptr) return led.link.get();
   }

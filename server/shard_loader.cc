@@ -21,6 +21,7 @@ void ShardLoader::Load(uint64_t number, const absl::Status& why, Make make,
   // The shard is told before this returns, so that what the caller does next finds the shard that awaits another.
   shard_->AwaitReplacement(number, why);
   absl::MutexLock lock(&mutex_);
+  // A later request replaces one that has not begun; one that is being made finds out by goes_on.
   if (number < wanted_) return;
   wanted_ = number;
   next_ = Task{number, std::move(make), std::move(done)};
@@ -45,6 +46,7 @@ void ShardLoader::Run() {
     }
     const auto goes_on = [this, number = task.number] { return Wants(number); };
     absl::StatusOr<std::unique_ptr<Shard>> made = task.make(goes_on);
+    // The shard that was made for an older request is dropped here.
     if (goes_on()) shard_->Replace(task.number, std::move(made), std::move(task.done));
   }
 }

@@ -17,7 +17,7 @@ class ActivationSender;
 // Any thread.
 class LayerPartners {
  public:
-  // Of one life as a member.
+  // What belongs to one membership: a worker that joins again begins another one.
   struct Life {
     MemberId member;
     Rank rank;
@@ -35,13 +35,13 @@ class LayerPartners {
   virtual void Begin(Life life) = 0;
   virtual ActivationSender* sender() const = 0;
   virtual ActivationReceiver* receiver() const = 0;
-  // At any time: a list that comes before Begin is not said again.
+  // May be called at any time: a list that comes before Begin is not said again.
   virtual void SetWorkers(const v1::WorkerList& list) = 0;
   // Whether the coordinator, which says whom this worker may call, is away.
   virtual void SetAway(bool away) = 0;
-  // This worker is to leave, in this life or the next: it waits for none of a half that has nobody left.
+  // This worker is to leave, in this membership or the next: it waits for none of a half that has nobody left.
   virtual void Leave() = 0;
-  // Ends what waits in this life.
+  // Ends what waits in this membership.
   virtual void Cancel() = 0;
   virtual void End() = 0;
 };

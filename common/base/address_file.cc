@@ -33,6 +33,7 @@ absl::Status WriteAddressFile(const std::string& path, const ServerAddresses& ad
   return WriteOutput("address file", path, text);
 }
 
+// A file that is still being waited for is no error: whoever started the server looks again.
 std::optional<ServerAddresses> ReadAddressFile(const std::string& path) {
   std::ifstream file(path);
   ServerAddresses addresses;

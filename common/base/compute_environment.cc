@@ -57,6 +57,7 @@ std::vector<std::string> ComputeEnvironment(const std::vector<std::string>& give
     says_how_to_wait = says_how_to_wait || name == kSpinCount || name == kWaitPolicy;
     wanted.push_back(variable);
   }
+  // OpenMP's default lets idle threads spin for milliseconds, in which other workers on the machine want the cores.
   if (!says_how_to_wait) wanted.push_back(absl::StrCat(kSpinCount, "=1000"));
   return wanted;
 }
@@ -66,6 +67,7 @@ void StartInComputeEnvironment(char** argv) {
   for (char** variable = environ; *variable != nullptr; ++variable) given.push_back(*variable);
   std::vector<std::string> wanted = ComputeEnvironment(given);
   if (wanted == given) return;
+  // execve keeps the process's id, so the mark names this process; a child that inherits it has another id.
   const std::string own = absl::StrCat(getpid());
   const char* const started = getenv(kStartedAnew);
   if (started != nullptr && started == own) return;
@@ -75,6 +77,7 @@ void StartInComputeEnvironment(char** argv) {
   char program[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
   if (size <= 0) return;
+  // Whatever preloaded code or a wrapper put there, the mark appears once.
   program[size] = '\0';
   const auto is_mark = [](const std::string& variable) { return NameOf(variable) == kStartedAnew; };
   wanted.erase(std::remove_if(wanted.begin(), wanted.end(), is_mark), wanted.end());
@@ -82,6 +85,7 @@ void StartInComputeEnvironment(char** argv) {
   std::vector<char*> pointers;
   for (std::string& variable : wanted) pointers.push_back(variable.data());
   pointers.push_back(nullptr);
+  // execve returns only where it failed; the program then computes with the environment it has.
   execve(program, argv, pointers.data());
 }
 

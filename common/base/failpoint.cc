@@ -22,6 +22,7 @@
 namespace tessera {
 namespace {
 
+// Rules are made once and read by every thread; only the two counters change.
 struct Rule {
   std::string place;
   std::string text;
@@ -62,6 +63,7 @@ bool ParseAction(absl::string_view action, Rule* rule) {
 std::deque<Rule>& Rules() {
   static std::deque<Rule>& rules = *[] {
     auto* parsed = new std::deque<Rule>();
+    // Without the variable a place costs a look at an empty list.
     const char* text = getenv("TESSERA_FAILPOINTS");
     if (text == nullptr) return parsed;
     for (absl::string_view part : absl::StrSplit(text, ';', absl::SkipWhitespace())) {
@@ -77,6 +79,7 @@ std::deque<Rule>& Rules() {
           (has_number && (!absl::SimpleAtoi(where.second, &rule.at) || rule.at < 1))) {
         std::fprintf(stderr, "TESSERA_FAILPOINTS: got \"%s\", want PLACE[@N]=ACTION\n",
                      rule.text.c_str());
+        // A mistyped rule would let a test pass without its fault, so the process ends at once.
         _exit(2);
       }
     }
@@ -85,6 +88,7 @@ std::deque<Rule>& Rules() {
   return rules;
 }
 
+// What FailpointScope put in front of this thread's places, so that one process can tell its parts apart.
 thread_local absl::string_view prefix;
 
 bool Matches(absl::string_view rule, absl::string_view place) {
@@ -99,6 +103,7 @@ FailpointScope::~FailpointScope() { prefix = {}; }
 int Failpoint(absl::string_view place) {
   for (Rule& rule : Rules()) {
     if (!Matches(rule.place, place)) continue;
+    // Each rule counts for itself, so that two rules at one place may strike at different times.
     const int64_t passed = ++rule.passed;
     if (rule.at != 0 && rule.at != passed) continue;
     // The log says once that a place was passed, so that a test can see that its place is still there.
@@ -106,6 +111,7 @@ int Failpoint(absl::string_view place) {
       std::fprintf(stderr, "TESSERA_FAILPOINTS: %s at %s\n", rule.text.c_str(),
                    std::string(place).c_str());
     }
+    // SIGKILL and not abort: nothing may be flushed or unlocked, as with a machine that loses power.
     if (rule.kills) kill(getpid(), SIGKILL);
     absl::SleepFor(rule.sleep);
     if (rule.error != 0) return rule.error;

@@ -37,6 +37,7 @@ std::string HostPort::ToString() const {
 }
 
 absl::optional<HostPort> ParseHostPort(absl::string_view address) {
+  // An IPv6 address has colons itself: the last one precedes the port.
   const size_t colon = address.rfind(':');
   if (colon == absl::string_view::npos) return absl::nullopt;
   const absl::string_view port = address.substr(colon + 1);

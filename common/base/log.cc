@@ -69,6 +69,7 @@ void Log(LogLevel level, absl::string_view line) {
                                          " why=\"nobody read stderr, and there was no room\""));
     if (Write(note)) lost = 0;
   }
+  // Lines are lost from the first one that did not fit until the note about them does, so that the order stays true.
   if (lost > 0 || !Write(whole)) ++lost;
 }
 

@@ -15,6 +15,7 @@ std::optional<uint64_t> LogThrottle::Pass(absl::Time now) {
     return std::nullopt;
   }
   ++passed_;
+  // The first line of an interval tells how many were held back before it.
   return std::exchange(held_back_, 0);
 }
 

@@ -50,6 +50,7 @@ std::vector<MemoryGroup> MemoryGroups(const std::string& root) {
   for (const Hierarchy& hierarchy :
        HierarchiesOf(KernelText(root + "/proc/self/cgroup"), root + "/sys/fs/cgroup")) {
     std::string group = hierarchy.group;
+    // Limits of all enclosing groups apply: the path is shortened folder by folder, down to the mount itself.
     while (true) {
       groups.push_back({absl::StrCat(hierarchy.mount, group), hierarchy.is_unified});
       if (group.empty()) break;

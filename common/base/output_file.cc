@@ -141,6 +141,7 @@ OutputFile::OutputFile(const std::string& path) {
   const bool is_there = stat(place_.c_str(), &there) == 0;
   // A file that may not be written is not replaced either: writing to it says why.
   if (is_there && access(place_.c_str(), W_OK) != 0) return;
+  // A random name: two processes that write to one place must not share their unfinished files.
   std::random_device device;
   const uint64_t drawn = (uint64_t{device()} << 32) | device();
   const std::string part = absl::StrCat(place_, ".", absl::Hex(drawn, absl::kZeroPad16), ".part");
@@ -151,6 +152,7 @@ OutputFile::OutputFile(const std::string& path) {
     if (errno == ENOSPC || errno == EDQUOT) error_ = errno;
     return;
   }
+  // Rights are given before any text is written, so that nobody reads a private file's successor meanwhile.
   if (is_there) TakeAfter(there, file);
   close(file);
   part_ = part;

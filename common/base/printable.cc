@@ -13,6 +13,8 @@ namespace {
 uint32_t CodePoint(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (text.size() == 1) return byte(0);
+  // The first byte of n has n leading ones and a zero; what is left of it, and six bits of each other byte, is the
+  // code.
   uint32_t code = byte(0) & (0x7fu >> text.size());
   for (size_t i = 1; i < text.size(); ++i) code = code << 6 | (byte(i) & 0x3fu);
   return code;

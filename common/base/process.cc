@@ -10,6 +10,7 @@
 
 namespace tessera {
 std::string ProcessDescription() {
+  // One byte less than there is room for, as gethostname need not end a name that it cuts.
   char host[256] = "?";
   gethostname(host, sizeof(host) - 1);
   return absl::StrCat(host, ":", getpid());

@@ -15,6 +15,7 @@
 namespace tessera {
 namespace {
 
+// More than this is not tried: starting the threads takes time, and limits that matter are met well before.
 constexpr int64_t kChildrenThreadsTried = 1000;
 // A stack has the thread-local data of all libraries in it: the smallest one that has room for them is taken.
 constexpr size_t kSmallStackBytes = size_t{64} << 10;
@@ -46,6 +47,7 @@ class WaitingThreads {
     int64_t had = 0;
     pthread_t thread;
     while (had < wanted) {
+      // A stack that is too small for the libraries' thread-local data is EINVAL.
       const int error = pthread_create(&thread, &attributes, AwaitEnd, &ends_);
       if (error == 0) {
         threads_.push_back(thread);

@@ -38,6 +38,7 @@ sigset_t Signals() {
 
 Termination::Termination(OnSignal on_signal, absl::Duration one_signal) {
   const sigset_t set = Signals();
+  // Every thread that starts later inherits the mask, so that only taker_ gets these signals.
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   taker_ = std::thread([this, one_signal] { Take(one_signal); });
@@ -54,6 +55,7 @@ void Termination::Take(absl::Duration one_signal) {
     absl::MutexLock lock(&mutex_);
     // Anybody may send this signal: it counts only once the destructor has run.
     if (signal == kEnd && ends_) return;
+    // A process group and a parent may both pass the same Ctrl-C on; within `one_signal` that counts as one.
     if (signal == kEnd || SteadyNow() - counted < one_signal) continue;
     counted = SteadyNow();
     signals_.push_back(signal);
@@ -95,6 +97,7 @@ void EndBySignal(int number) {
   signal(number, SIG_DFL);
   sigset_t set;
   sigemptyset(&set);
+  // The signal must be unblocked, or raise would leave it pending and the process would end with another status.
   sigaddset(&set, number);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   raise(number);

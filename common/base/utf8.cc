@@ -11,9 +11,12 @@ size_t Utf8CharacterBytes(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
   if (first < 0x80) return 1;
+  // 80 to BF only continue a character, C0 and C1 could only begin overlong forms, F5 and above lie beyond the last
+  // code point.
   if (first < 0xC2 || first > 0xF4) return 0;
   const size_t bytes = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
   if (text.size() < bytes) return 0;
+  // Overlong forms, surrogates and code points beyond U+10FFFF differ from valid ones in their second byte alone.
   uint8_t second_min = 0x80, second_max = 0xBF;
   if (first == 0xE0) second_min = 0xA0;
   if (first == 0xED) second_max = 0x9F;
@@ -37,6 +40,7 @@ int32_t CodePointOf(absl::string_view character) {
 
 void AppendUtf8(int32_t code_point, std::string* out) {
   const bool is_surrogate = code_point >= 0xD800 && code_point < 0xE000;
+  // What is no character writes nothing, as it could not be read back.
   if (code_point < 0 || code_point >= kCodePointEnd || is_surrogate) return;
   if (code_point < 0x80) {
     out->push_back(static_cast<char>(code_point));
@@ -54,6 +58,7 @@ size_t Utf8PrefixBytes(absl::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     const size_t bytes = Utf8CharacterBytes(text.substr(at));
+    // Text up to here is valid, and nothing after it is looked at.
     if (bytes == 0) break;
     at += bytes;
   }
@@ -64,6 +69,7 @@ std::string CutText(absl::string_view text, size_t bytes_max) {
   if (text.size() <= bytes_max) return std::string(text);
   const auto continues = [&](size_t i) { return (static_cast<uint8_t>(text[i]) & 0xC0) == 0x80; };
   size_t end = bytes_max;
+  // A character has at most three bytes after its first.
   for (int back = 0; back < 3 && end > 0 && continues(end); ++back) --end;
   // A text whose bytes are no characters at all is cut anywhere.
   if (continues(end)) end = bytes_max;
@@ -77,6 +83,7 @@ std::string ToUtf8(absl::string_view text) {
     clean.append(text.data(), valid);
     if (valid == text.size()) return clean;
     const auto byte = static_cast<uint8_t>(text[valid]);
+    // The byte itself is shown, so that a reader can find it in the file.
     absl::StrAppend(&clean, "\\x", absl::Hex(byte, absl::kZeroPad2));
     text.remove_prefix(valid + 1);
   }

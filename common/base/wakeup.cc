@@ -25,6 +25,7 @@ bool Wakeup::WaitUntil(absl::Time deadline) {
                             absl::ToChronoNanoseconds(deadline - absl::UnixEpoch())),
                         notified);
   }
+  // The notice is consumed under the lock: one that comes from here on wakes the next wait.
   const bool was = notified_;
   notified_ = false;
   return was;

@@ -19,6 +19,7 @@ constexpr int64_t kFloatBytes = sizeof(float);
 
 std::string CheckpointPath(const std::string& directory, uint64_t step) {
   struct stat info;
+  // A folder with a manifest is a checkpoint itself; any other one holds a folder for each step.
   const bool is_one = stat(absl::StrCat(directory, "/", kManifestName).c_str(), &info) == 0;
   return is_one ? directory : absl::StrCat(directory, "/", StepFolderName(step));
 }
@@ -26,9 +27,11 @@ std::string CheckpointPath(const std::string& directory, uint64_t step) {
 std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard) {
   const int64_t shards = static_cast<int64_t>(manifest.shards.size());
   std::vector<TensorSpec> tensors;
+  // Parameters come before their states (-1), each in the order of the manifest: a writer appends values in this order.
   for (int64_t state = -1; state < manifest.states; ++state) {
     for (const CheckpointParameter& parameter : manifest.parameters) {
       const ShardRows rows = ShardRowsOf(parameter.rows, shard, shards);
+      // A shard that owns no values of a parameter has no tensor of it.
       if ((rows.end - rows.begin) * parameter.columns == 0) continue;
       TensorSpec tensor;
       tensor.name = state < 0 ? parameter.name : StateName(state, parameter.name);
@@ -55,11 +58,13 @@ absl::Status Checkpoint::OpenShards() {
     const CheckpointFile& file = *manifest_.FindFile(ShardFileName(shard, count));
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
                              SafetensorsReader::Open(PathOf(file.name)));
+    // The size alone tells most broken copies, and costs no reading.
     if (reader->file_bytes() != file.bytes) {
       return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": is ",
                                                      reader->file_bytes(), " bytes, want ",
                                                      file.bytes, " as the manifest says"));
     }
+    // Everything is compared before a value is read, so that a checkpoint is either usable as a whole or refused.
     const std::vector<TensorSpec> wanted = ShardTensors(manifest_, shard);
     if (wanted.size() != reader->tensors().size()) {
       return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": has ",
@@ -74,6 +79,7 @@ absl::Status Checkpoint::OpenShards() {
   return absl::OkStatus();
 }
 
+// All bytes are read for the sum, which may take minutes for a large shard; `goes_on` ends it early.
 absl::Status Checkpoint::VerifyFile(const CheckpointFile& file,
                                     const std::function<bool()>& goes_on) const {
   TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(PathOf(file.name), file.bytes, goes_on));
@@ -93,6 +99,7 @@ absl::Status Checkpoint::VerifySums() const {
 absl::Status Checkpoint::VerifyRows(const std::vector<Rows>& rows,
                                     const std::function<bool()>& goes_on) const {
   const auto count = static_cast<int64_t>(shards_.size());
+  // A shard's file is verified once, however many runs of rows lie in it: its sum takes in all of its bytes.
   std::set<int64_t> shards;
   for (const Rows& wanted : rows) {
     const CheckpointParameter& spec = manifest_.parameters[static_cast<size_t>(wanted.parameter)];
@@ -111,12 +118,14 @@ absl::Status Checkpoint::ReadRows(int64_t parameter, int64_t state, int64_t row_
   const CheckpointParameter& spec = manifest_.parameters[static_cast<size_t>(parameter)];
   TESSERA_CHECK(0 <= row_begin && row_begin <= row_end && row_end <= spec.rows);
   TESSERA_CHECK(-1 <= state && state < manifest_.states);
+  // A parameter without entries has no tensor to be found.
   if (spec.columns == 0) return absl::OkStatus();
   const std::string name = state < 0 ? spec.name : StateName(state, spec.name);
   const int64_t shard_count = static_cast<int64_t>(shards_.size());
   for (const SavedRows& run : SavedRowsOf(spec.rows, shard_count, row_begin, row_end)) {
     const SafetensorsReader& file = *shards_[static_cast<size_t>(run.shard)];
     const TensorSpec* tensor = file.Find(name);
+    // Open compared every tensor, so one that is missing now is a fault of this code.
     TESSERA_CHECK(tensor != nullptr);
     const int64_t entries = run.row_count * spec.columns;
     TESSERA_RETURN_IF_ERROR(
@@ -128,6 +137,7 @@ absl::Status Checkpoint::ReadRows(int64_t parameter, int64_t state, int64_t row_
 
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> Checkpoint::OpenWorker(uint64_t rank) const {
   const std::string name = WorkerFileName(rank);
+  // A worker without state of its own left no file.
   if (manifest_.FindFile(name) == nullptr) return std::unique_ptr<SafetensorsReader>();
   return SafetensorsReader::Open(PathOf(name));
 }

@@ -21,6 +21,7 @@
 namespace tessera {
 namespace {
 
+// Linux writes less than 2 GiB per call, whatever it is asked for.
 constexpr int64_t kWriteBytesMax = int64_t{64} << 20;
 
 }  // namespace
@@ -28,6 +29,7 @@ constexpr int64_t kWriteBytesMax = int64_t{64} << 20;
 absl::Status FileError(int error, absl::string_view path, absl::string_view what) {
   const std::string text =
       ToUtf8(absl::StrCat("checkpoint: \"", path, "\" cannot be ", what, ": ", strerror(error)));
+  // The codes say what may help: room for the caller to wait for, rights for a person to give, or another try.
   switch (error) {
     case ENOSPC:
     case EDQUOT:
@@ -74,6 +76,7 @@ DurableFile::~DurableFile() {
 absl::Status DurableFile::Write(const void* data, int64_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
+    // write may take less than it is given, as when a signal comes or the disk is nearly full.
     const ssize_t written = write(fd_, at, std::min(bytes, kWriteBytesMax));
     if (written < 0) {
       if (errno == EINTR) continue;
@@ -117,6 +120,7 @@ absl::Status MakeFolder(const std::string& path) {
 }
 
 absl::Status SyncFolder(const std::string& path) {
+  // The entry of a new file is durable only when its folder is synced, too.
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return FileError(errno, path, "read");
   const int error = fsync(fd) == 0 ? 0 : errno;
@@ -148,9 +152,11 @@ absl::Status RemoveFile(const std::string& path) {
   return absl::OkStatus();
 }
 
+// Only files are expected inside; a folder in it is an error of unlink, and nothing below it is touched.
 absl::Status RemoveFolder(const std::string& path) {
   DIR* const folder = opendir(path.c_str());
   if (folder == nullptr) return errno == ENOENT ? absl::OkStatus() : FileError(errno, path, "read");
+  // Names are collected first: unlinking while readdir goes on may make it skip entries.
   std::vector<std::string> names;
   while (const dirent* entry = readdir(folder)) {
     const absl::string_view name = entry->d_name;
@@ -189,6 +195,7 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t bytes
       return text;
     }
     text.append(piece, got);
+    // The limit is checked as the file is read, as its size may change while it is open.
     if (static_cast<int64_t>(text.size()) > bytes_max) {
       close(fd);
       return absl::InvalidArgumentError(

@@ -21,6 +21,7 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& 
   int error = 0;
   do {
     error = Failpoint("folder.lock");
+    // flock belongs to the open file, so that the kernel releases it however the process ends.
     if (error == 0) error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
   } while (error == EINTR);
   if (error == 0) return absl::WrapUnique(new FolderLock(fd));
@@ -29,6 +30,7 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& 
     case EWOULDBLOCK:
       return absl::FailedPreconditionError(
           ToUtf8(absl::StrCat("\"", folder, "\" is in use by another process")));
+    // Some network file systems have no locks. The caller decides whether to go on without one.
     case ENOLCK:
     case ENOSYS:
     case EOPNOTSUPP:

@@ -22,11 +22,14 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
+// The format's number, which grows when an older program could misread what is written.
 constexpr int64_t kFormat = 1;
+// More than any update rule has; the limit keeps a forged number from being multiplied.
 constexpr int64_t kStatesMax = 16;
 // A million tensors of a job, and three averaged states of each.
 constexpr int64_t kTensorsMax = 4'000'000;
 constexpr int64_t kEntriesMax = int64_t{1} << 44;
+// [channels, height, width] of a convolution; a tensor of a safetensors file has up to 16 extents.
 constexpr size_t kColumnExtentsMax = 15;
 
 // Keys are written in this order, and FormatManifest's sum depends on it.
@@ -110,6 +113,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
     return Wrong(where, "is_scalar wants a vector of 1 row");
   }
   int64_t size = 0;
+  // A vector has one column, by definition of the format.
   if (__builtin_mul_overflow(parameter->rows, parameter->columns, &size) || size > kEntriesMax ||
       is_vector > 1 || (is_vector == 1 && parameter->columns != 1)) {
     return Wrong(where, absl::StrCat("rows are ", parameter->rows, " and columns ",
@@ -118,6 +122,7 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
   if (!std::isfinite(parameter->export_factor)) return Wrong(where, "export_factor is not finite");
   if (columns_are == nullptr) return absl::OkStatus();
   int64_t product = 1;
+  // Each extent must divide what is left, which also bounds the product.
   for (const Json& extent : *columns_are) {
     if (!extent.is_number_unsigned() || extent == 0 ||
         extent.get<uint64_t>() > static_cast<uint64_t>(parameter->columns / product)) {
@@ -195,12 +200,14 @@ absl::Status ReadList(const std::string& where, const char* key, JsonFields* fie
 
 // Names of a checkpoint's files, each once: all the shards', and some workers'.
 absl::Status CheckFiles(const std::string& where, const Manifest& manifest) {
+  // Each name is taken out of its set when it is found, which is why a second one of the same name is refused.
   std::set<std::string> workers, missing;
   for (const CheckpointMember& member : manifest.members) {
     workers.insert(WorkerFileName(member.rank));
   }
   const int64_t shards = static_cast<int64_t>(manifest.shards.size());
   for (int64_t s = 0; s < shards; ++s) missing.insert(ShardFileName(s, shards));
+  // Workers without state of their own have no file, so only the shards' files must all be there.
   for (const CheckpointFile& file : manifest.files) {
     if (missing.erase(file.name) == 0 && workers.erase(file.name) == 0) {
       return Wrong(where,
@@ -214,6 +221,7 @@ absl::Status CheckFiles(const std::string& where, const Manifest& manifest) {
 
 // Refuses a manifest in which two parameters have one name.
 absl::Status CheckParameters(const std::string& where, const Manifest& manifest) {
+  // A parameter is found by its name when a job goes on, and two of one name would make the first hide the second.
   std::set<std::string> names;
   for (const CheckpointParameter& parameter : manifest.parameters) {
     if (!names.insert(parameter.name).second) {
@@ -227,6 +235,7 @@ absl::Status CheckParameters(const std::string& where, const Manifest& manifest)
 
 std::vector<int64_t> CheckpointParameter::Shape(int64_t row_count) const {
   std::vector<int64_t> shape = {row_count};
+  // A vector has one extent in the file, however the model counts its columns.
   if (is_vector) return shape;
   if (columns_are.empty()) shape.push_back(columns);
   shape.insert(shape.end(), columns_are.begin(), columns_are.end());
@@ -251,6 +260,7 @@ bool Manifest::HasRanks(uint64_t workers) const {
 }
 
 std::string FormatManifest(const Manifest& manifest) {
+  // Keys keep this order in the text, whose sum is taken; a plain object would sort them.
   OrderedJson json = OrderedJson::object();
   json["tessera_checkpoint"] = kFormat;
   json["job"] = manifest.job;
@@ -268,9 +278,11 @@ std::string FormatManifest(const Manifest& manifest) {
   json["shards"] = ListOf(manifest.shards);
   json["members"] = ListOf(manifest.members);
   json["files"] = ListOf(manifest.files);
+  // The coordinator's state is an object that only the coordinator reads; here it is copied whole.
   json["coordinator"] =
       OrderedJson::parse(manifest.coordinator, nullptr, /*allow_exceptions=*/false);
   TESSERA_CHECK(json["coordinator"].is_object());
+  // The sum is computed over zeros in its own place, and then put there.
   json["xxh3"] = Hex64(0);
   std::string text =
       json.dump(1, ' ', /*ensure_ascii=*/false, OrderedJson::error_handler_t::replace) + "\n";
@@ -301,6 +313,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   Manifest manifest;
   int64_t format = 0;
   std::string layout_hash;
+  // The format is checked first: everything else may be different in another version.
   fields.Get("tessera_checkpoint", &format);
   if (json.contains("tessera_checkpoint") && format != kFormat) {
     return Wrong(where, absl::StrCat("tessera_checkpoint is ", format, ", want ", kFormat,
@@ -336,6 +349,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   if (manifest.states > kStatesMax) {
     return Wrong(where, absl::StrCat("states is ", manifest.states, ", want at most ", kStatesMax));
   }
+  // The readers' limit is of tensors, and there is one per parameter and state.
   const int64_t tensors = (manifest.states + 1) * static_cast<int64_t>(manifest.parameters.size());
   if (tensors > kTensorsMax) {
     return Wrong(where, absl::StrCat("parameters and their states are ", tensors,
@@ -348,6 +362,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   }
   TESSERA_RETURN_IF_ERROR(CheckParameters(absl::StrCat(where, ".parameters"), manifest));
   TESSERA_RETURN_IF_ERROR(CheckFiles(absl::StrCat(where, ".files"), manifest));
+  // The sum comes last: of a text that is damaged, a message about the damaged field says more.
   uint64_t sum = 0;
   if (!ParseHex64(sum_digits, &sum) || sum != SumOfText(text)) {
     return Wrong(where,
@@ -366,6 +381,7 @@ bool ParseStepFolderName(absl::string_view name, uint64_t* step) {
   absl::string_view digits = name;
   uint64_t read = 0;
   if (!absl::ConsumePrefix(&digits, "step-") || !absl::SimpleAtoi(digits, &read)) return false;
+  // Formatting what was read refuses other spellings, such as fewer digits or a sign.
   if (StepFolderName(read) != name) return false;
   *step = read;
   return true;

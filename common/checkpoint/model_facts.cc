@@ -87,6 +87,7 @@ absl::Status ReadArray(const SafetensorsReader& file, const char* name, const ch
                        std::vector<T>* values) {
   const TensorSpec* const found = file.Find(name);
   if (found == nullptr) return absl::OkStatus();
+  // The length comes from the file and is bounded before anything is allocated for it.
   if (found->dtype != dtype || found->shape.size() != 1 || found->shape[0] < 1 ||
       found->shape[0] > kFactEntriesMax) {
     return Wrong(file, absl::StrCat("tensor \"", name, "\" is no list of 1 to ", kFactEntriesMax,
@@ -104,11 +105,13 @@ bool Ascend(const std::vector<T>& values) {
 
 // Refuses facts that contradict each other: a reader would otherwise normalise by another feature's constants.
 absl::Status Check(const SafetensorsReader& file, const ModelFacts& facts) {
+  // A mean and its deviation are made together, one of each per input.
   if (facts.mean.empty() || facts.mean.size() != facts.stddev.size()) {
     return Wrong(file, absl::StrCat(kMean, " has ", facts.mean.size(), " entries and ", kStddev,
                                     " ", facts.stddev.size(), ", want as many, and at least one"));
   }
   for (size_t j = 0; j < facts.mean.size(); ++j) {
+    // Rows are multiplied by 1 / stddev in f32, which must not overflow.
     const auto inverse = static_cast<float>(1 / facts.stddev[j]);
     if (std::isfinite(facts.mean[j]) && facts.stddev[j] > 0 && std::isfinite(inverse)) continue;
     return Wrong(file,
@@ -158,6 +161,7 @@ absl::Status AppendFacts(const ModelFacts& facts, SafetensorsWriter* out) {
 }
 
 absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const SafetensorsReader& file) {
+  // A file without the sum was written by a worker that had no facts, or before there were any, and is no error.
   if (file.metadata().count(kFactsSum) == 0) return std::optional<ModelFacts>();
   ModelFacts facts;
   uint64_t sum = 0;
@@ -179,6 +183,7 @@ absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const SafetensorsReader& fil
 
 absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const Checkpoint& checkpoint) {
   std::set<uint64_t> ranks;
+  // Every worker's file has the same facts, but norm constants only where that worker made the last evaluation's.
   for (const CheckpointMember& member : checkpoint.manifest().members) ranks.insert(member.rank);
   std::optional<ModelFacts> facts;
   for (const uint64_t rank : ranks) {
@@ -190,6 +195,7 @@ absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const Checkpoint& checkpoint
     if (!facts) {
       facts = *std::move(its);
     } else {
+      // Only the constants are taken from a later file; the rest would be the same.
       facts->norm_constants = std::move(its->norm_constants);
     }
     if (!facts->norm_constants.empty()) break;
@@ -200,6 +206,7 @@ absl::StatusOr<std::optional<ModelFacts>> ReadFacts(const Checkpoint& checkpoint
 std::optional<ModelFacts> FactsToGoOnFrom(const std::string& path) {
   namespace fs = std::filesystem;
   if (path.empty()) return std::nullopt;
+  // The newest checkpoint first, and an older one where that is damaged: facts are the same in all of a job's.
   std::vector<std::string> folders;
   std::error_code error;
   if (fs::exists(fs::path(path) / kManifestName, error)) {
@@ -213,9 +220,11 @@ std::optional<ModelFacts> FactsToGoOnFrom(const std::string& path) {
       }
     }
   }
+  // Folder names have steps of fixed width, so that the order of names is the order of steps.
   std::sort(folders.rbegin(), folders.rend());
   for (const std::string& folder : folders) {
     const absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::Open(folder);
+    // A folder that is damaged or removed meanwhile is passed over, as an older one has the same facts.
     if (!checkpoint.ok()) continue;
     absl::StatusOr<std::optional<ModelFacts>> facts = ReadFacts(**checkpoint);
     if (facts.ok()) return *std::move(facts);

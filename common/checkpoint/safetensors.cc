@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kMetadataKey[] = "__metadata__";
+// Data begins on a multiple of this, so that a reader may map the file and use the arrays in place.
 constexpr int64_t kDataAlignment = 64;
 constexpr size_t kDimensionsMax = 16;
 
@@ -152,6 +153,7 @@ absl::StatusOr<std::string> FormatTensorHeader(const std::vector<TensorSpec>& te
   }
   std::string text = header.dump(-1, ' ', /*ensure_ascii=*/false,
                                  nlohmann::ordered_json::error_handler_t::replace);
+  // The header's length with its padding, 8 bytes in little-endian order, comes in front of it.
   const size_t padding =
       (kDataAlignment - (kTensorLengthBytes + text.size()) % kDataAlignment) % kDataAlignment;
   text.append(padding, ' ');
@@ -190,6 +192,7 @@ absl::StatusOr<TensorHeader> ParseTensorHeader(absl::string_view path, absl::str
             [](const TensorSpec& a, const TensorSpec& b) {
               return std::make_pair(a.begin, a.bytes()) < std::make_pair(b.begin, b.bytes());
             });
+  // The format forbids holes and overlaps; the sorted tensors must follow each other without either.
   int64_t end = 0;
   for (const TensorSpec& tensor : header.tensors) {
     if (tensor.begin != end) {

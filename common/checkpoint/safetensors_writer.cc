@@ -48,6 +48,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Begin(
     std::unique_ptr<DurableFile> file, std::string part, const std::string& header,
     const std::vector<TensorSpec>& tensors) {
   int64_t data_bytes = 0;
+  // The header promises so many bytes; Finish holds the writer to it.
   for (const TensorSpec& tensor : tensors) data_bytes += tensor.bytes();
   std::unique_ptr<SafetensorsWriter> writer(
       new SafetensorsWriter(std::move(file), std::move(part), data_bytes));
@@ -56,6 +57,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Begin(
 }
 
 absl::Status SafetensorsWriter::Write(const void* data, int64_t bytes) {
+  // The sum covers the header too, so that a damaged shape is found as well as a damaged value.
   XXH3_64bits_update(sum_, data, bytes);
   written_bytes_ += bytes;
   return file_->Write(data, bytes);
@@ -64,6 +66,7 @@ absl::Status SafetensorsWriter::Write(const void* data, int64_t bytes) {
 absl::Status SafetensorsWriter::Append(const void* data, int64_t bytes) {
   TESSERA_CHECK(bytes <= missing_bytes_);
   missing_bytes_ -= bytes;
+  // Small pieces are joined, as a checkpoint has many vectors, and each write is a system call.
   const int64_t collected = static_cast<int64_t>(small_.size());
   if (bytes < kPieceBytes && collected + bytes < kPieceBytes) {
     small_.append(static_cast<const char*>(data), bytes);
@@ -82,7 +85,9 @@ absl::StatusOr<CheckpointFile> SafetensorsWriter::Finish() {
     TESSERA_RETURN_IF_ERROR(Write(small_.data(), static_cast<int64_t>(small_.size())));
     small_.clear();
   }
+  // A file is renamed only after it is durable: its name with the sum in it promises whole contents.
   TESSERA_RETURN_IF_ERROR(file_->Finish());
+  // Both names are without the folder: the manifest lies in the same one, and the folder is renamed when it is whole.
   const size_t name_at = file_->path().rfind('/') + 1;
   CheckpointFile file;
   file.name = part_.empty() ? file_->path().substr(name_at) : part_;

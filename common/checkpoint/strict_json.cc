@@ -22,6 +22,7 @@ class StrictWatch final : public nlohmann::json_sax<Json> {
   // A key that one object has twice; empty: there is none.
   const std::string& twice() const { return twice_; }
 
+  // Values are left to the parser: only nesting and keys are watched.
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
   bool number_integer(number_integer_t) override { return true; }
@@ -47,6 +48,7 @@ class StrictWatch final : public nlohmann::json_sax<Json> {
     --depth_;
     return true;
   }
+  // A text that is no JSON ends the pass; ParseJsonObject then says so.
   bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
     return false;
   }
@@ -67,6 +69,7 @@ class StrictWatch final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 absl::StatusOr<Json> ParseJsonObject(absl::string_view where, absl::string_view text) {
+  // The first pass refuses depth and repeated keys, which nlohmann would accept: of two values it keeps the last.
   StrictWatch watch;
   const bool is_json = Json::sax_parse(text.data(), text.data() + text.size(), &watch);
   if (watch.is_too_deep()) {
@@ -97,12 +100,14 @@ JsonFields::JsonFields(const std::string& where, const Json& object)
 
 const Json* JsonFields::Find(const char* key) {
   if (!object_.is_object()) return nullptr;
+  // Every key that is asked for is noted; Finish refuses those that nobody asked for.
   asked_.push_back(key);
   const auto found = object_.find(key);
   return found == object_.end() ? nullptr : &*found;
 }
 
 void JsonFields::Want(const char* key, const char* kind) {
+  // Only the first error is kept: what comes after it is often its consequence.
   if (!status_.ok()) return;
   const auto found = object_.find(key);
   status_ = absl::InvalidArgumentError(
@@ -151,6 +156,7 @@ void JsonFields::GetBelow(uint64_t end, const char* key, uint64_t* value) {
 }
 
 void JsonFields::Get(const char* key, double* value) {
+  // Integers are numbers, too: JSON has 1 where a factor is whole.
   const Json* found = Find(key);
   if (found != nullptr && found->is_number()) {
     *value = found->get<double>();
@@ -174,6 +180,7 @@ const Json* JsonFields::GetObject(const char* key) {
 }
 
 absl::Status JsonFields::Finish() {
+  // A field that is missing is reported before one that is unknown: a key with a typing error is both.
   if (!status_.ok()) return status_;
   for (const auto& [key, value] : object_.items()) {
     if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) {
@@ -185,6 +192,7 @@ absl::Status JsonFields::Finish() {
 
 std::string Hex64(uint64_t value) { return absl::StrFormat("%016x", value); }
 
+// Upper case is refused, so a sum has one spelling, and texts that are compared byte by byte stay comparable.
 bool ParseHex64(absl::string_view text, uint64_t* value) {
   if (text.size() != 16) return false;
   uint64_t read = 0;

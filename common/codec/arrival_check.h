@@ -42,7 +42,7 @@ class ArrivalCheck {
   int64_t bad_entry_ = -1;
 };
 
-// Of a payload that is complete: the entry, or the first of the bucket, that is wrong; -1: none.
+// Returns the first entry of a complete payload that is wrong, or the first entry of the bucket that is; -1: none is.
 int64_t FirstBadEntry(const CodedKeys& keys, const Payload& payload);
 
 }  // namespace tessera

@@ -18,6 +18,8 @@ class Bf16Definition final : public CodecDefinition {
   }
 
  private:
+  // bf16 keeps f32's exponent: no value overflows, and rounding to nearest loses small changes (biased without
+  // feedback).
   static CodecTraits Traits() {
     CodecTraits traits;
     traits.loss = CodecLoss::kBiased;

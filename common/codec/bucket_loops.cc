@@ -19,6 +19,7 @@ namespace tessera {
 namespace {
 
 // Partial sums that do not depend on the width of a register.
+// Sixteen f64 fill two registers of AVX-512 or four of AVX2, and are added up in the same order everywhere.
 constexpr int kLanes = 16;
 
 TESSERA_LOOP uint64_t LoadEight(const void* data) {
@@ -55,6 +56,7 @@ TESSERA_LOOP void NearestLoop(const float* __restrict in, int64_t count, float i
 TESSERA_PATHS(void, Nearest, (const float* in, int64_t count, float inverse, char* out),
               (in, count, inverse, out))
 
+// Magnitudes are compared as integers: without the sign, f32 bits ascend with the value, and NaNs are the largest.
 TESSERA_LOOP uint32_t LargestLoop(const float* in, int64_t count) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -76,6 +78,7 @@ TESSERA_LOOP double SquareSumLoop(const float* in, int64_t count) {
       sums[k] += x * x;
     }
   }
+  // The rest goes to the first lanes, in every path alike.
   for (int k = 0; i + k < count; ++k) {
     const double x = in[i + k];
     sums[k] += x * x;
@@ -89,8 +92,10 @@ TESSERA_PATHS(double, SquareSum, (const float* in, int64_t count), (in, count))
 // Eight codes of b bits are b bytes.
 constexpr int kPackCount = 8;
 
+// The lowest `bits` bits of each of eight bytes.
 TESSERA_LOOP uint64_t LowBits(int bits) { return 0x0101010101010101u * ((1u << bits) - 1); }
 
+// Moves the lowest `bits` bits of eight bytes together, the first byte's lowest.
 TESSERA_LOOP uint64_t Squeeze(uint64_t codes, int bits) {
   uint64_t packed = 0;
   for (int i = 0; i < kPackCount; ++i) {
@@ -99,6 +104,7 @@ TESSERA_LOOP uint64_t Squeeze(uint64_t codes, int bits) {
   return packed;
 }
 
+// Undoes Squeeze: gives each code a byte of its own, without its sign.
 TESSERA_LOOP uint64_t Spread(uint64_t packed, int bits) {
   uint64_t codes = 0;
   for (int i = 0; i < kPackCount; ++i) {
@@ -114,6 +120,7 @@ TESSERA_LOOP void PackLoop(const int8_t* codes, int64_t count, int bits, char* o
     const uint64_t packed = squeeze(LoadEight(codes), bits);
     std::memcpy(out, &packed, bits);
   }
+  // The last group is shorter and takes as many bytes as its codes fill.
   if (count == 0) return;
   uint64_t last = 0;
   std::memcpy(&last, codes, count);
@@ -153,7 +160,8 @@ void UnpackScalar(const char* in, int64_t count, int bits, int8_t* codes) {
 // The byte-wise deposit and extract instructions do eight codes at once.
 TESSERA_CODEC_AVX2 void PackBmi2(const int8_t* codes, int64_t count, int bits, char* out) {
   const uint64_t mask = LowBits(bits);
-  // Eight bytes are stored, and the next group overwrites those that are too many.
+  // Eight bytes are stored, and the next group overwrites those that are too many. The last groups, with less than
+  // eight bytes of room, are left to the scalar loop.
   for (; count * bits >= 64; count -= kPackCount, codes += kPackCount, out += bits) {
     const uint64_t packed = _pext_u64(LoadEight(codes), mask);
     std::memcpy(out, &packed, sizeof(packed));

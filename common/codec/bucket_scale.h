@@ -29,9 +29,9 @@ TESSERA_HOST_DEVICE inline bool IsFiniteNumber(float x) {
   return (bits & 0x7f800000u) != 0x7f800000u;
 }
 
-// Of a bucket whose largest magnitude has the bits `largest_bits`. `nearest`: int8's; else qsgd's,
-// with `divisor` levels. `square_sum`: its entries' squares, where the norm is theirs; below 0: where
-// the norm is the largest magnitude.
+// Returns the scale of a bucket whose largest magnitude has the bits `largest_bits`. `nearest` is int8's rule, else
+// qsgd's with `divisor` levels. `square_sum` is the sum of the entries' squares where the norm is theirs, and below 0
+// where the norm is the largest magnitude.
 TESSERA_HOST_DEVICE inline BucketScale BucketScaleOf(bool nearest, float divisor,
                                                      uint32_t largest_bits, double square_sum) {
   BucketScale scale;

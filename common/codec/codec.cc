@@ -14,6 +14,7 @@ CodecDefinition::CodecDefinition(absl::string_view kind, absl::string_view numbe
       traits_(traits) {}
 
 Stretch CodecDefinition::Write(const ParameterRows&) const {
+  // A selective codec does not write slices; its caller asks selective() first.
   TESSERA_CHECK(false);
   return {};
 }
@@ -21,6 +22,7 @@ Stretch CodecDefinition::Write(const ParameterRows&) const {
 Codec::Codec() : Codec(F32Codec()) {}
 
 absl::StatusOr<Codec> NamedCodec(absl::string_view name, const Codec& own) {
+  // The name comes from a peer; what of it goes into the message is bounded.
   constexpr size_t kQuotedMax = 64;
   const Codec f32;
   if (name.empty() || name == f32->name()) return f32;

@@ -107,7 +107,7 @@ struct CodecChoice {
   bool holds_back() const { return error_feedback || push->selective() != nullptr; }
 };
 
-// Of both directions: "pushes as int8 with error feedback, pulls as bf16".
+// Describes both directions: "pushes as int8 with error feedback, pulls as bf16".
 std::string Describe(const CodecChoice& codecs);
 
 }  // namespace tessera

@@ -43,6 +43,8 @@ Codec WithoutNumbers(const v1::Codec&) {
   return make();
 }
 
+// The codecs of the product. What makes one from its message, and what may be wrong or idle in that message, stands in
+// its row.
 constexpr CodecEntry kCodecs[] = {
     {v1::Codec::kF32, WithoutNumbers<F32Codec>, nullptr, nullptr},
     {v1::Codec::kBf16, WithoutNumbers<Bf16Codec>, nullptr, nullptr},
@@ -82,6 +84,7 @@ CodecRemark IdleIn(const v1::Codec& message) {
 std::string KindsThat(bool (*is)(const CodecDefinition& codec)) {
   std::vector<std::string> kinds;
   for (const CodecEntry& entry : kCodecs) {
+    // Traits do not depend on the numbers of a message, so an empty one will do.
     const Codec codec = entry.make(v1::Codec());
     if (is(*codec.operator->())) kinds.push_back(codec->kind());
   }

@@ -29,7 +29,7 @@ struct CodecEntry {
 
 absl::Span<const CodecEntry> Codecs();
 
-// As the job says; one that says nothing is f32.
+// Returns the codec that `message` names; f32 where it names none.
 Codec CodecOf(const v1::Codec& message);
 // What the table's wrong and idle say of it.
 CodecRemark WrongIn(const v1::Codec& message);

@@ -7,11 +7,13 @@
 namespace tessera {
 CodedKeys::CodedKeys(const Codec& codec, const ShardSlices& slices, const ModelShape& full)
     : codec_(codec) {
+  // A plain codec treats each entry by itself, so that all slices are one stretch.
   if (IsPlain(codec)) {
     Add(codec->Write({slices.size, 1, slices.size}));
     return;
   }
   for (const Slice& slice : slices.slices) {
+    // Buckets end with a parameter's rows, so each slice is a stretch of its own.
     Add(codec->Write({slice.size(), slice.columns, full.parameters[slice.parameter].size()}));
   }
   TESSERA_CHECK(entries_ == slices.size);
@@ -32,11 +34,14 @@ CodedKeys CodedKeys::OfStretch(const Stretch& stretch) {
 
 void CodedKeys::Add(Stretch stretch) {
   if (stretch.entries == 0) return;
+  // The first stretch begins with bucket 0, unless it was cut out of a larger payload and says otherwise.
   if (!stretches_.empty()) {
+    // Buckets are numbered through the whole payload: the random numbers of each follow from its number.
     const Stretch& last = stretches_.back();
     stretch.first_bucket = last.first_bucket + last.buckets();
   }
   if (stretch.has_headers()) {
+    // Only buckets with a header must be whole in memory when they are coded.
     bucket_max_ = std::max(bucket_max_, std::min(stretch.bucket, stretch.entries));
   }
   entries_ += stretch.entries;
@@ -47,6 +52,7 @@ void CodedKeys::Add(Stretch stretch) {
 CodedForms::CodedForms(const CodecChoice& codecs, const ShardSlices& slices,
                        const ModelShape& full) {
   forms_.reserve(3);
+  // The three may be the same codec; each form is kept once. A selective codec has no form by keys.
   for (const Codec& codec : {Codec(), codecs.push, codecs.pull}) {
     if (Find(codec) == nullptr && codec->selective() == nullptr) {
       forms_.emplace_back(codec, slices, full);
@@ -58,6 +64,7 @@ ShardSlices EntriesAsSlices(int64_t entries) {
   Slice vector;
   vector.row_end = entries;
   ShardSlices slices;
+  // Without entries there is no slice, rather than an empty one.
   if (entries > 0) slices.slices.push_back(vector);
   slices.size = entries;
   return slices;

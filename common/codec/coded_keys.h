@@ -52,7 +52,7 @@ class CodedKeys {
   int64_t bucket_max_ = 1;
 };
 
-// So many entries, wherever they lie, as the rows of one vector.
+// `entries` entries, wherever they lie, as the rows of one vector.
 ShardSlices EntriesAsSlices(int64_t entries);
 // The model that is this vector.
 ModelShape VectorShape(int64_t entries);
@@ -63,8 +63,8 @@ class CodedForms {
  public:
   CodedForms(const CodecChoice& codecs, const ShardSlices& slices, const ModelShape& full);
 
-  // So many entries, wherever they lie: a vector of them. Whether they are few is asked of the `on_all`
-  // that the exchange moves, however many servers have parts of them.
+  // The forms of `entries` entries, wherever they lie, as a vector of them. Codecs that leave few entries as f32 go by
+  // `on_all`, which the exchange moves on all servers together.
   static CodedForms OfEntries(const CodecChoice& codecs, int64_t entries, int64_t on_all);
 
   // nullptr for a selective codec. Another one must be one of the job's.

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Packed codes that are unpacked at a time.
+// Packed codes that are unpacked at a time: few enough for the stack and the first-level cache.
 constexpr int64_t kTile = 1024;
 
 }  // namespace
@@ -29,9 +29,11 @@ Decoder::Step Decoder::Accumulate(const char* data, int64_t size, float weight, 
 
 Decoder::Step Decoder::Read(EntryLoops::Decode EntryLoops::*which, const char* data, int64_t size,
                             float weight, float* sum, int64_t count) {
+  // Asking for more entries than the payload has is a fault of the caller: sizes were checked on arrival.
   TESSERA_CHECK(count <= left_);
   const int64_t size_before = size;
   int64_t entries = 0;
+  // Stops where data end in the middle of something: the rest is kept in carry_, and the next call goes on.
   while (entries < count) {
     if (bucket_left_ == 0 && !BeginBucket(&data, &size)) break;
     const Stretch& s = keys_.stretches()[stretch_];
@@ -46,6 +48,7 @@ Decoder::Step Decoder::Read(EntryLoops::Decode EntryLoops::*which, const char* d
   return {size_before - size, entries};
 }
 
+// Collects bytes of an entry, a header or a group that a piece of data cut in two. True: all `wanted` are in carry_.
 bool Decoder::Carry(const char** data, int64_t* size, int64_t wanted) {
   const int64_t taken = std::min(*size, wanted - carry_size_);
   std::memcpy(carry_ + carry_size_, *data, taken);
@@ -74,6 +77,7 @@ int64_t Decoder::ReadWhole(EntryLoops::Decode decode, const char** data, int64_t
   const int64_t entry_bytes = keys_.stretches()[stretch_].bits / 8;
   if (carry_size_ == 0) {
     const int64_t taken = std::min(count, *size / entry_bytes);
+    // With less than one entry left of this piece, its bytes go to carry_ below.
     if (taken > 0) {
       decode(*data, taken, factor_, weight, sum);
       *data += taken * entry_bytes;
@@ -95,7 +99,10 @@ int64_t Decoder::ReadPacked(EntryLoops::Decode decode, const char** data, int64_
     decode(reinterpret_cast<const char*>(codes), n, factor_, weight, sum);
     return n;
   };
+  // Whole groups are unpacked where they lie; a group that was cut in two, or a bucket's short last one, goes through
+  // carry_, and may be consumed in parts.
   if (group_begin_ == group_end_ && carry_size_ == 0) {
+    // No more groups than fit a tile, so that codes stay in the cache between unpacking and decoding.
     const int64_t groups = std::min({count / kGroup, *size / bits, kTile / kGroup});
     if (groups > 0) {
       int8_t codes[kTile];
@@ -113,6 +120,7 @@ int64_t Decoder::ReadPacked(EntryLoops::Decode decode, const char** data, int64_
     group_begin_ = 0;
     group_end_ = group;
   }
+  // A caller may want fewer entries than the group has; the others wait in group_.
   const int64_t taken = std::min(count, group_end_ - group_begin_);
   group_begin_ += taken;
   return decode_codes(group_ + group_begin_ - taken, taken);
@@ -124,11 +132,13 @@ void Decoder::Advance(int64_t entries) {
   bucket_left_ -= entries;
   if (done_ < keys_.stretches()[stretch_].entries) return;
   done_ = 0;
+  // Empty stretches are not kept, so the next one has entries.
   ++stretch_;
 }
 
 PayloadReader::PayloadReader(const CodedKeys& keys, const Payload& payload, CodecPath path)
     : payload_(payload), decoder_(keys, path) {
+  // Whoever received the payload checked its size; another one here means that keys were mixed up.
   TESSERA_CHECK(payload.size() == keys.bytes());
 }
 
@@ -136,6 +146,7 @@ template <typename Take>
 void PayloadReader::Walk(int64_t count, float* sum, Take take) {
   const char* data = nullptr;
   int64_t size = 0;
+  // A codec may still hold entries of its last group when data have ended, so the last call is made without any.
   while (true) {
     if (piece_ < payload_.pieces().size()) {
       data = payload_.pieces()[piece_].data + offset_;
@@ -143,11 +154,13 @@ void PayloadReader::Walk(int64_t count, float* sum, Take take) {
     } else {
       size = 0;
     }
+    // The decoder says how far it came in bytes and entries, as one piece seldom ends with an entry.
     const Decoder::Step step = take(data, size, sum, count);
     offset_ += step.bytes;
     sum += step.entries;
     count -= step.entries;
     if (count == 0) return;
+    // More pieces must follow, as the size of the payload was checked.
     TESSERA_CHECK(step.bytes == size && piece_ < payload_.pieces().size());
     ++piece_;
     offset_ = 0;

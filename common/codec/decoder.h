@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// For bytes that arrive little by little. One thread.
+// Decodes bytes that arrive little by little. One thread.
 class Decoder {
  public:
   // `keys` must outlive this.
@@ -62,7 +62,7 @@ class Decoder {
   int64_t group_end_ = 0;
 };
 
-// For a payload that is complete. One thread.
+// Reads the entries of a payload that is complete. One thread.
 class PayloadReader {
  public:
   // Both must outlive this. The payload has keys.bytes().

@@ -21,6 +21,7 @@ Encoder::Encoder(const CodedKeys& keys, const PayloadRandom& random, CodecPath p
 Encoder::Ahead Encoder::ahead() const {
   if (stretch_ == keys_.stretches().size()) return {};
   const Stretch& s = keys_.stretches()[stretch_];
+  // A bucket that was begun needs only its rest.
   return {s.BucketAt(done_ - bucket_done_) - (s.has_headers() ? bucket_done_ : 0), s.has_headers()};
 }
 
@@ -51,6 +52,7 @@ Encoder::Step Encoder::EncodePlain(const float* entries, int64_t count, char* ou
   if (taken == 0) return {};
   const EntryLoops& loops = s.form->at(path_);
   loops.encode(entries, taken, out);
+  // What a reader will see is read back from the bytes, so that error feedback knows the rounding.
   if (decoded != nullptr) loops.assign(out, taken, 1, 1, decoded);
   return {taken, taken * entry_bytes};
 }
@@ -62,19 +64,24 @@ Encoder::Step Encoder::EncodeBucket(const float* entries, int64_t count, char* o
   const bool begins = bucket_size_ == 0;
   const int64_t head = begins ? kHeaderBytes : 0;
   int64_t taken = size - bucket_done_;
+  // A caller gives all that is left of the bucket, as the scale at its beginning needs every entry.
   TESSERA_CHECK(count >= taken);
   if (head + BytesOfEntries(taken, s.bits) > room) {
+    // A bucket may be cut only between groups of kRandomGroup entries, which share their random numbers and whole
+    // bytes.
     taken = std::max<int64_t>(0, (room - head) * 8 / s.bits) / kRandomGroup * kRandomGroup;
     taken = std::min(taken, (size - bucket_done_) / kRandomGroup * kRandomGroup);
   }
   if (taken == 0) return {};
   if (begins) {
     bucket_size_ = size;
+    // The scale is that of the bucket's first call, whose entries are all of it; later parts must not change it.
     scale_ = s.form->scale(s, entries, size, path_);
     std::memcpy(out, &scale_.header, kHeaderBytes);
   }
   char* const codes_out = out + head;
   const int64_t bytes = BytesOfEntries(taken, s.bits);
+  // A bucket of zeros, or of values too small to code, is written as zeros without random numbers.
   if (scale_.inverse == 0) {
     std::memset(codes_out, 0, bytes);
     if (decoded != nullptr) std::fill_n(decoded, taken, UncodedEntry(scale_));
@@ -96,6 +103,7 @@ void Encoder::Advance(int64_t entries) {
   if (done_ < keys_.stretches()[stretch_].entries) return;
   done_ = 0;
   ++stretch_;
+  // Each stretch says which bucket it begins with, which a part of a payload takes from the whole.
   if (stretch_ < keys_.stretches().size()) bucket_ = keys_.stretches()[stretch_].first_bucket;
 }
 

@@ -31,10 +31,13 @@ Encoder::Step FeedbackEncoder::Encode(const float* entries, int64_t count, char*
     const int64_t left = count - all.entries;
     TESSERA_CHECK(ahead.entries > 0 && (!ahead.whole || ahead.entries <= left));
     const int64_t size = ahead.whole ? ahead.entries : std::min({ahead.entries, left, kTile});
+    // Buffers grow to the largest bucket or tile and are kept, as a push has thousands of these.
     if (static_cast<int64_t>(sum_.size()) < size) {
       sum_.resize(size);
       decoded_.resize(size);
     }
+    // Seide et al. (2014) and Karimireddy et al. (2019): the sum of entry and residual is coded, and what the code
+    // loses of it becomes the residual.
     residual_.Read(size, sum_.data());
     AddOnto(entries + all.entries, size, sum_.data());
     const Encoder::Step step =
@@ -43,6 +46,7 @@ Encoder::Step FeedbackEncoder::Encode(const float* entries, int64_t count, char*
     residual_.Write(step.entries, sum_.data());
     all.entries += step.entries;
     all.bytes += step.bytes;
+    // There was no room for a whole tile; what was not coded still has its residual.
     if (step.entries < size) break;
   }
   return all;

@@ -25,6 +25,8 @@ TESSERA_CODEC_AVX2 void DecodeAvx2(const char* in, int64_t count, float, float w
   PlainLoop<AsF16>::Decode<kAdds>(in + 2 * i, count - i, weight, sum + i);
 }
 
+// A finite value beyond 65504 is clamped to it, as rounding would make it infinite; infinities and NaNs pass as they
+// are. Magnitudes are compared as integers, which f32 bits without the sign allow.
 TESSERA_CODEC_AVX2 void EncodeAvx2(const float* in, int64_t count, char* out) {
   const __m256i largest = _mm256_set1_epi32(0x477fe000);  // 65504
   const __m256i infinity = _mm256_set1_epi32(0x7f800000);
@@ -56,6 +58,7 @@ TESSERA_CODEC_AVX512 void DecodeAvx512(const char* in, int64_t count, float, flo
 }
 
 TESSERA_CODEC_AVX512 void EncodeAvx512(const float* in, int64_t count, char* out) {
+  // Constants are those of the AVX2 loop, in twice the width.
   const __m512i largest = _mm512_set1_epi32(0x477fe000);  // 65504
   const __m512i infinity = _mm512_set1_epi32(0x7f800000);
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
@@ -69,6 +72,7 @@ TESSERA_CODEC_AVX512 void EncodeAvx512(const float* in, int64_t count, char* out
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 2 * i),
                         _mm512_cvtps_ph(_mm512_castsi512_ps(x), _MM_FROUND_TO_NEAREST_INT));
   }
+  // Fewer entries than a register holds are coded one by one, to the same bits.
   PlainLoop<AsF16>::Encode(in + i, count - i, out + 2 * i);
 }
 
@@ -92,6 +96,7 @@ class F16 final : public CodecDefinition {
   }
 
  private:
+  // The mantissa has ten bits and the exponent five: small changes are rounded away, and tiny ones vanish.
   static CodecTraits Traits() {
     CodecTraits traits;
     traits.loss = CodecLoss::kBiased;

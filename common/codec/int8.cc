@@ -6,12 +6,14 @@ namespace tessera {
 namespace {
 
 BucketScale ScaleOf(const Stretch& s, const float* bucket, int64_t size, CodecPath path) {
+  // The scale is the largest magnitude, as a finer one would cut that off; only QSGD may scale by the norm.
   return BucketScaleOf(/*nearest=*/true, s.divisor, BucketLoopsOf(path).largest(bucket, size),
                        /*square_sum=*/-1.0);
 }
 
 void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
   BucketLoopsOf(run.path).round_to_nearest(run.entries, run.count, run.scale.inverse, out);
+  // What a reader will see is read back from the codes, so that both have the same bits.
   if (decoded == nullptr) return;
   kInt8Form.at(run.path).assign(out, run.count, run.scale.factor, 1, decoded);
 }
@@ -25,6 +27,7 @@ class Int8 final : public CodecDefinition {
     stretch.form = &kInt8Form;
     stretch.bits = 8;
     stretch.entries = rows.entries;
+    // A bucket is a row of the parameter, whose entries are of similar size; a vector is cut every kVectorRow entries.
     stretch.row = stretch.bucket = rows.columns == 1 ? kVectorRow : rows.columns;
     return stretch;
   }

@@ -20,6 +20,7 @@ bool HasF16c() {
 bool HasCodecPath(CodecPath path) {
   if (path == CodecPath::kScalar) return true;
 #ifdef TESSERA_CODEC_X86
+  // F16C and BMI2 came with AVX2 in every CPU so far, but are asked for by themselves: a virtual machine may hide them.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && HasF16c();
   if (path == CodecPath::kAvx2) return avx2;
   return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -30,6 +31,7 @@ bool HasCodecPath(CodecPath path) {
 }
 
 CodecPath BestCodecPath() {
+  // Asked once, as a CPU's instruction sets do not change.
   static const CodecPath best = HasCodecPath(CodecPath::kAvx512) ? CodecPath::kAvx512
                                 : HasCodecPath(CodecPath::kAvx2) ? CodecPath::kAvx2
                                                                  : CodecPath::kScalar;

@@ -17,9 +17,9 @@ namespace tessera {
 enum class CodecPath { kScalar, kAvx2, kAvx512 };
 constexpr int kCodecPaths = 3;
 
-// Does this CPU have it?
+// Whether this CPU has the path.
 bool HasCodecPath(CodecPath path);
-// The fastest that it has.
+// Returns the fastest path that this CPU has.
 CodecPath BestCodecPath();
 
 }  // namespace tessera

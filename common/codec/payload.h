@@ -32,7 +32,7 @@ class Payload {
     if (owners_.empty() || owners_.back() != owner) owners_.push_back(std::move(owner));
   }
 
-  // The same bytes once more.
+  // Returns a second payload that refers to the same bytes.
   Payload Share() const {
     Payload shared;
     shared.pieces_ = pieces_;

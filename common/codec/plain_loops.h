@@ -75,7 +75,7 @@ TESSERA_PLAIN_LOOPS(Avx2, TESSERA_CODEC_AVX2)
 TESSERA_PLAIN_LOOPS(Avx512, TESSERA_CODEC_AVX512)
 #undef TESSERA_PLAIN_LOOPS
 
-// By CodecPath.
+// The loops of each CodecPath, in its order.
 template <typename Entry>
 inline constexpr EntryLoops kPlainLoops[kCodecPaths] = {PlainLoopsScalar<Entry>::kLoops,
                                                         PlainLoopsAvx2<Entry>::kLoops,

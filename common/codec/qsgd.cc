@@ -23,13 +23,16 @@ void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
   const int bits = run.stretch.bits;
   for (int64_t begin = 0; begin < run.count; begin += kTile) {
     const int64_t tile = std::min(kTile, run.count - begin);
+    // Tiles are whole groups, so each begins with a byte of its own.
     char* const tile_out = out + begin * bits / 8;
     int8_t unpacked[kTile];
+    // Codes of whole bytes are written where they belong; smaller ones take a detour through the stack to be packed.
     int8_t* const codes = bits == 8 ? reinterpret_cast<int8_t*>(tile_out) : unpacked;
     loops.round_at_random(run.entries + begin, tile, run.scale.inverse,
                           static_cast<int>(run.stretch.divisor), run.random, run.first + begin,
                           codes);
     if (bits < 8) loops.pack(codes, tile, bits, tile_out);
+    // Only error feedback asks for what the codes decode to.
     if (decoded == nullptr) continue;
     kQsgdForm.at(run.path).assign(reinterpret_cast<const char*>(codes), tile, run.scale.factor, 1,
                                   decoded + begin);
@@ -48,9 +51,11 @@ class Qsgd final : public CodecDefinition {
         l2_norm_(l2_norm) {}
 
   Stretch Write(const ParameterRows& rows) const override {
+    // Small parameters, such as biases, save little and lose much; they are sent as f32.
     if (rows.parameter_entries < kQsgdEntriesMin) {
       return PlainStretch(kF32Form, sizeof(float), rows.entries);
     }
+    // Codes are signed: with b bits there are 2^(b-1) - 1 levels besides 0 on each side.
     const int levels = (1 << (bits_ - 1)) - 1;
     Stretch stretch;
     stretch.form = &kQsgdForm;
@@ -59,6 +64,8 @@ class Qsgd final : public CodecDefinition {
     stretch.row = rows.columns == 1 ? kVectorRow : rows.columns;
     stretch.bucket = std::min(stretch.row, bucket_);
     stretch.divisor = static_cast<float>(levels);
+    // The lowest code of two's complement reaches one level further than any that is written, and a payload may have
+    // it.
     stretch.reach = static_cast<float>(levels + 1);
     stretch.l2_norm = l2_norm_;
     return stretch;

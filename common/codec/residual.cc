@@ -12,6 +12,7 @@ Residual::Residual(const ModelShape& shape)
 Residual::Residual(const ModelShape& shape, const ParameterRange& layers) {
   for (int p = 0; p < static_cast<int>(shape.parameters.size()); ++p) {
     const ParameterSpec& spec = shape.parameters[p];
+    // Layers outside the range are held by somebody else and take no memory.
     values_.emplace_back(p >= layers.begin && p < layers.end ? spec.size() : 0);
     rows_.push_back(spec.rows);
   }
@@ -37,14 +38,19 @@ ResidualCursor::Place ResidualCursor::Walk(int64_t count, Move move) const {
     std::vector<float>& held = residual_->of(slice.parameter);
     int64_t taken = 1;
     if (subnet_ == nullptr) {
+      // Without a subnet the rest of the slice lies in one run.
       const int64_t begin = (slice.row_begin + at.row) * slice.columns + at.column;
       taken = std::min(count, slice.row_end * slice.columns - begin);
       move(held.data() + begin, taken);
     } else {
+      // A subnet's entries lie scattered in the whole parameter, whose residual is kept in full: what a worker
+      // withholds of an entry goes on counting when a later round gives it that entry again.
       const int64_t row = subnet_->rows(slice.parameter)[slice.row_begin + at.row];
+      // A vector has one entry per row, and no columns to choose from.
       if (subnet_->groups.uses[slice.parameter].columns < 0) {
         move(held.data() + row, 1);
       } else {
+        // The width of the whole parameter, not the subnet's.
         const int64_t width = static_cast<int64_t>(held.size()) / residual_->rows(slice.parameter);
         const std::vector<int32_t>& columns = subnet_->columns(slice.parameter);
         taken = std::min(count, slice.columns - at.column);
@@ -57,12 +63,14 @@ ResidualCursor::Place ResidualCursor::Walk(int64_t count, Move move) const {
     at.column += taken;
     at.row += at.column / slice.columns;
     at.column %= slice.columns;
+    // The slice is done; the next one begins with its own first row and column.
     if (slice.row_begin + at.row == slice.row_end) at = {at.slice + 1, 0, 0};
   }
   return at;
 }
 
 void ResidualCursor::Read(int64_t count, float* out) const {
+  // Reading leaves the cursor where it is, as Write goes over the same entries afterwards.
   Walk(count, [&out](const float* held, int64_t n) { out = std::copy_n(held, n, out); });
 }
 

@@ -16,11 +16,12 @@
 
 namespace tessera {
 
-// As large as the model, or as its layers. One thread.
+// What a codec has held back of a worker's updates: as many values as the model has, or the worker's layers. One
+// thread.
 class Residual {
  public:
   explicit Residual(const ModelShape& shape);
-  // Of these layers only: of() of other parameters is empty.
+  // Holds the residual of `layers` alone: of() of any other parameter is empty.
   Residual(const ModelShape& shape, const ParameterRange& layers);
 
   // All entries of a parameter, row by row.

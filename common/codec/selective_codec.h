@@ -42,7 +42,7 @@ class EntrySelector {
   virtual absl::Span<float> state() = 0;
   // Entries are sent whose magnitude, residual included, has reached it.
   virtual float limit() const = 0;
-  // For one payload of the update that was learned of last.
+  // Returns an encoder for one payload of the update that was learned of last.
   virtual std::unique_ptr<SelectionEncoder> NewEncoder() const = 0;
 };
 

@@ -19,6 +19,8 @@ namespace {
 // In the place of a rank: no worker's.
 constexpr uint64_t kServersRank = kRankEnd;
 
+// Packs what tells two payloads of a job apart into the upper half of Philox's counter: 32 bits of the exchange or
+// version, 16 of the rank, 8 of the server.
 uint64_t RandomA(uint64_t number, uint64_t rank, ShardId shard) {
   return (number & 0xffffffffu) | (rank & 0xffff) << 32 | (shard.value() & 0xff) << 48;
 }
@@ -35,6 +37,7 @@ PayloadRandom PayloadRandom::OfValues(uint64_t seed, Version version, ShardId sh
 
 void RoundAtRandomScalar(const float* in, int64_t count, float inverse, int levels,
                          const BucketRandom& random, int64_t first, int8_t* codes) {
+  // A block has eight random numbers of 16 bits, for one lane of a group of 128 entries: entries lane, lane + 16, ...
   for (int64_t begin = 0; begin < count; begin += kRandomGroup) {
     const int64_t end = std::min(count, begin + kRandomGroup);
     const int64_t group = (first + begin) / kRandomGroup;
@@ -52,12 +55,14 @@ void RoundAtRandomScalar(const float* in, int64_t count, float inverse, int leve
 #ifdef TESSERA_CODEC_X86
 namespace {
 
+// Philox's own constants (Salmon et al., SC 2011), as in common/base/philox.h.
 constexpr uint32_t kMultiplier0 = 0xD2511F53u;
 constexpr uint32_t kMultiplier1 = 0xCD9E8D57u;
 constexpr uint32_t kWeyl0 = 0x9E3779B9u;
 constexpr uint32_t kWeyl1 = 0xBB67AE85u;
 
-// Corrects the codes of the lanes in `ties`.
+// Corrects the codes of the lanes in `ties`, whose random number equals the sixteen bits of the fraction that were
+// compared. More bits decide then. It happens once in 65536 entries.
 __attribute__((noinline)) void SettleTies(uint32_t ties, const float* in, int64_t entry,
                                           float inverse, int levels, const BucketRandom& random,
                                           int8_t* codes) {
@@ -75,6 +80,7 @@ struct Counters512 {
   __m512i c0, c1, c2, c3;
 };
 
+// One round of Philox on the eight counters in the registers; 0x96 is the truth table of an xor of three.
 TESSERA_CODEC_AVX512 inline void Round512(Counters512* c, __m512i k0, __m512i k1) {
   const __m512i p0 = _mm512_mul_epu32(c->c0, _mm512_set1_epi64(kMultiplier0));
   const __m512i p1 = _mm512_mul_epu32(c->c2, _mm512_set1_epi64(kMultiplier1));
@@ -93,6 +99,7 @@ TESSERA_CODEC_AVX512 inline void Blocks512(const PayloadRandom& payload, uint64_
   const __m512i a_low = _mm512_set1_epi64(static_cast<int64_t>(payload.a & 0xffffffffu));
   const __m512i a_high = _mm512_set1_epi64(static_cast<int64_t>(
       static_cast<uint64_t>(Stream::kRounding) << 24 | (payload.a >> 32 & 0xffffffu)));
+  // The counter's four words: the block's number, low and high, then the payload's `a` with the stream above it.
   Counters512 e = {even, _mm512_srli_epi64(even, 32), a_low, a_high};
   Counters512 o = {odd, _mm512_srli_epi64(odd, 32), a_low, a_high};
   uint32_t k0 = static_cast<uint32_t>(payload.seed);
@@ -102,10 +109,12 @@ TESSERA_CODEC_AVX512 inline void Blocks512(const PayloadRandom& payload, uint64_
     const __m512i key1 = _mm512_set1_epi64(k1);
     Round512(&e, key0, key1);
     Round512(&o, key0, key1);
+    // Philox bumps its key by the Weyl constants from round to round.
     k0 += kWeyl0;
     k1 += kWeyl1;
   }
   const __mmask16 odds = 0xAAAA;
+  // Odd lanes were computed in registers of their own and are put back beside the even ones.
   words[0] = _mm512_mask_blend_epi32(odds, e.c0, _mm512_slli_epi64(o.c0, 32));
   words[1] = _mm512_mask_blend_epi32(odds, e.c1, _mm512_slli_epi64(o.c1, 32));
   words[2] = _mm512_mask_blend_epi32(odds, e.c2, _mm512_slli_epi64(o.c2, 32));
@@ -115,6 +124,8 @@ TESSERA_CODEC_AVX512 inline void Blocks512(const PayloadRandom& payload, uint64_
 // Rounds 16 entries with the random numbers in r's lower halves; returns the lanes that are tied.
 TESSERA_CODEC_AVX512 inline __mmask16 Lanes512(__m512 v, __m512i r, __m512 inverse, __m512 levels,
                                                __m512i* codes) {
+  // The rounding of RoundedAtRandom, sixteen entries at a time and with its bits: |v| / scale is cut to levels, its
+  // whole part is the code, and the fraction says how likely one more is.
   const __m512 x = _mm512_min_ps(_mm512_mul_ps(_mm512_abs_ps(v), inverse), levels);
   const __m512i whole = _mm512_cvttps_epi32(x);
   const __m512 scaled =
@@ -145,6 +156,7 @@ void RoundAtRandomAvx512(const float* in, int64_t count, float inverse, int leve
       const __m512i r = half % 2 == 0 ? _mm512_and_si512(word, _mm512_set1_epi32(0xffff))
                                       : _mm512_srli_epi32(word, 16);
       const int64_t taken = std::min(kRandomLanes, end - i);
+      // The last entries of a bucket may be fewer than a register: the others' lanes are neither read nor written.
       const __mmask16 lanes = static_cast<__mmask16>((1u << taken) - 1);
       __m512i rounded;
       const __mmask16 ties =
@@ -163,6 +175,7 @@ struct Counters256 {
   __m256i c0, c1, c2, c3;
 };
 
+// One round of Philox on four counters, as Round512 has it for eight.
 TESSERA_CODEC_AVX2 inline void Round256(Counters256* c, __m256i k0, __m256i k1) {
   const __m256i p0 = _mm256_mul_epu32(c->c0, _mm256_set1_epi64x(kMultiplier0));
   const __m256i p1 = _mm256_mul_epu32(c->c2, _mm256_set1_epi64x(kMultiplier1));
@@ -238,12 +251,14 @@ void RoundAtRandomAvx2(const float* in, int64_t count, float inverse, int levels
       const __m256i r = half % 2 == 0 ? _mm256_and_si256(word, _mm256_set1_epi32(0xffff))
                                       : _mm256_srli_epi32(word, 16);
       const int64_t taken = std::min<int64_t>(8, end - i);
+      // AVX2 has no masked load of this kind: the last entries pass through a small array.
       float few[8] = {};
       if (taken < 8) std::memcpy(few, in + i, taken * sizeof(float));
       __m256i rounded;
       const uint32_t ties =
           Lanes256(_mm256_loadu_ps(taken < 8 ? few : in + i), r, inverses, limits, &rounded) &
           ((1u << taken) - 1);
+      // The codes fit a byte, so that saturating packs change none.
       const __m128i words16 =
           _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
       int8_t bytes[16];

@@ -29,13 +29,13 @@ struct PayloadRandom {
   uint64_t seed = 0;
   uint64_t a = 0;  // Philox's
 
-  // Of `worker`'s push to `shard` in `exchange`.
+  // The random numbers of `worker`'s push to `shard` in `exchange`.
   static PayloadRandom OfPush(uint64_t seed, Rank worker, Exchange exchange, ShardId shard);
-  // Of `shard`'s values at `version`: all readers of a version read the same.
+  // The random numbers of `shard`'s values at `version`: all readers of a version read the same values.
   static PayloadRandom OfValues(uint64_t seed, Version version, ShardId shard);
 };
 
-// And of which bucket of the payload.
+// Names the random numbers of one bucket of a payload.
 struct BucketRandom {
   PayloadRandom payload;
   uint64_t bucket = 0;

@@ -36,6 +36,7 @@ class ThresholdDefinition final : public CodecDefinition, public SelectiveCodec 
   const SelectiveCodec* selective() const override { return this; }
 
   std::unique_ptr<EntrySelector> NewSelector() const override {
+    // Each push has a tau of its own, which travels in its payload.
     return std::make_unique<ThresholdSelector>(numbers_);
   }
   int64_t BytesMax(int64_t entries) const override { return ThresholdBytesMax(entries); }
@@ -50,6 +51,7 @@ class ThresholdDefinition final : public CodecDefinition, public SelectiveCodec 
   // A place and a sign take four bytes, the head of a payload eight.
   PayloadForecast Forecast(int64_t entries) const override {
     PayloadForecast forecast;
+    // With a fixed tau nothing bounds how many entries reach it.
     if (numbers_.tau > 0) {
       forecast.certainty = PayloadForecast::Certainty::kUnknown;
       forecast.sent = "what grows to tau";
@@ -61,6 +63,7 @@ class ThresholdDefinition final : public CodecDefinition, public SelectiveCodec 
     }
     forecast.certainty =
         numbers_.packed ? PayloadForecast::Certainty::kAtMost : PayloadForecast::Certainty::kAbout;
+    // Four bytes of each entry sent; packed ones are fewer, by how much depends on the gaps.
     forecast.bytes = 8 + static_cast<int64_t>(4 * numbers_.density * static_cast<double>(entries));
     return forecast;
   }

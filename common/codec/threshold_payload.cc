@@ -21,6 +21,7 @@ constexpr uint32_t kZstd = 1;
 // Words of a block: a byte of each is one block of zstd's, with a table of its own.
 constexpr int64_t kBlockWords = 65536;
 constexpr int kPlanes = 4;
+// zstd's fastest regular level: a push is packed while the worker waits.
 constexpr int kZstdLevel = 1;
 // Plain words that are read at a time.
 constexpr int64_t kReadWords = 1024;
@@ -30,6 +31,8 @@ void AppendWord(uint32_t word, std::vector<char>* out) {
   std::memcpy(out->data() + size, &word, sizeof(word));
 }
 
+// Appends one block: for each of the words' four bytes, from the lowest, a frame of these bytes of all words. High
+// bytes of gaps are mostly zero, so that their frames are nearly empty.
 void AppendBlock(const uint32_t* words, int64_t count, std::vector<char>* out) {
   AppendWord(static_cast<uint32_t>(count), out);
   std::vector<unsigned char> plane(count);
@@ -66,6 +69,7 @@ void ThresholdEncoder::Encode(const float* update, float* residual, int64_t coun
 
 void ThresholdEncoder::Add(const ThresholdRun& run, const uint32_t* marks, int64_t count) {
   if (run.largest >= 0x7f800000u) all_finite_ = false;
+  // The gap goes on from the last call: entries that were skipped at its end count into the first gap of this one.
   int64_t last = -1 - skipped_;
   for (int64_t i = 0; i < run.marks; ++i) {
     const int64_t place = marks[i] >> 1;
@@ -75,12 +79,14 @@ void ThresholdEncoder::Add(const ThresholdRun& run, const uint32_t* marks, int64
     last = place;
   }
   sent_ += run.marks;
+  // Entries from the last mark to the end of the run are carried over to the next one.
   skipped_ = count - 1 - last;
 }
 
 std::vector<char> ThresholdEncoder::Finish() {
   std::vector<char> payload;
   const float tau = all_finite_ ? tau_ : std::numeric_limits<float>::quiet_NaN();
+  // An update that is not finite sends a NaN as tau and no entries, so that the receiver refuses it with a reason.
   if (!all_finite_) words_.clear();
   uint32_t bits;
   std::memcpy(&bits, &tau, sizeof(bits));
@@ -99,6 +105,7 @@ std::vector<char> ThresholdEncoder::Finish() {
 }
 
 int64_t ThresholdBytesMax(int64_t entries) {
+  // Whichever form is larger: packing words that do not pack adds zstd's overhead and the heads of blocks.
   constexpr int64_t kBlockHead = (1 + kPlanes) * sizeof(uint32_t);
   const int64_t blocks = (entries + kBlockWords - 1) / kBlockWords;
   const int64_t block =
@@ -117,6 +124,7 @@ ThresholdWords::ThresholdWords(const Payload& payload)
   }
   std::memcpy(&tau_, head, sizeof(tau_));
   std::memcpy(&packing_, head + sizeof(tau_), sizeof(packing_));
+  // A packing that is unknown is an error, and nothing after it is read.
   if (packing_ <= kZstd) return;
   status_ =
       absl::InvalidArgumentError(absl::StrCat("threshold: packing is ", packing_, ", want 0 or 1"));
@@ -172,6 +180,7 @@ bool ThresholdWords::Fill() {
 bool ThresholdWords::FillBlock() {
   uint32_t count = 0;
   if (!Take(sizeof(count), reinterpret_cast<char*>(&count))) return false;
+  // A count of zero would let a sender put any number of empty blocks into a payload.
   if (count == 0 || count > kBlockWords) {
     status_ = absl::InvalidArgumentError(
         absl::StrCat("threshold: a block has ", count, " words, want 1 to ", kBlockWords));
@@ -192,6 +201,7 @@ bool ThresholdWords::FillBlock() {
   for (int p = 0; p < kPlanes; ++p) {
     uint32_t size = 0;
     if (!Take(sizeof(size), reinterpret_cast<char*>(&size))) return false;
+    // A frame that is larger than its contents could ever need is refused before memory is taken for it.
     if (size > ZSTD_compressBound(count)) {
       status_ = absl::InvalidArgumentError(absl::StrCat("threshold: a frame of ", count,
                                                         " bytes takes ", size, ", want at most ",
@@ -229,6 +239,7 @@ absl::Status CheckThresholdPayload(const Payload& payload, int64_t entries, bool
   int64_t at = 0;
   uint32_t word = 0;
   while (words.Next(&word)) {
+    // Every place is below `entries` before any is used as an index; `at` grows with each word, so that it cannot wrap.
     at += word == kSkip ? kSkipped : int64_t{word >> 1} + 1;
     if (at <= entries) continue;
     return absl::InvalidArgumentError(absl::StrCat("threshold: an entry is at ", at - 1,

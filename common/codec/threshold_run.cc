@@ -21,6 +21,7 @@ ThresholdRun RunScalar(const float* update, float* residual, int64_t begin, int6
     std::memcpy(&bits, &v, sizeof(bits));
     const uint32_t magnitude = bits & 0x7fffffffu;
     run.largest = magnitude > run.largest ? magnitude : run.largest;
+    // A NaN is not >= tau and stays in the residual; `largest` tells of it.
     const bool sent = std::fabs(v) >= tau;
     residual[i] = sent ? v - std::copysign(tau, v) : v;
     if (sent) marks[run.marks++] = static_cast<uint32_t>(i) << 1 | bits >> 31;
@@ -39,6 +40,7 @@ TESSERA_CODEC_AVX512 ThresholdRun RunAvx512(const float* update, float* residual
   uint32_t* out = marks;
   for (int64_t i = 0; i < count; i += 16) {
     const int64_t left = count - i;
+    // Lanes past the end read as zeros, and must neither be sent nor written.
     const __mmask16 there = left >= 16 ? 0xffff : static_cast<__mmask16>((1u << left) - 1);
     const __m512 v = _mm512_add_ps(_mm512_maskz_loadu_ps(there, update + i),
                                    _mm512_maskz_loadu_ps(there, residual + i));
@@ -47,6 +49,7 @@ TESSERA_CODEC_AVX512 ThresholdRun RunAvx512(const float* update, float* residual
     largest = _mm512_max_epu32(largest, magnitude);
     const __mmask16 sent =
         there & _mm512_cmp_ps_mask(_mm512_castsi512_ps(magnitude), taus, _CMP_GE_OQ);
+    // A sent entry loses tau towards zero, so tau gets the entry's sign.
     const __m512 step = _mm512_castsi512_ps(
         _mm512_or_si512(_mm512_castps_si512(taus), _mm512_and_si512(bits, sign_bit)));
     _mm512_mask_storeu_ps(residual + i, there, _mm512_mask_sub_ps(v, sent, v, step));
@@ -54,6 +57,8 @@ TESSERA_CODEC_AVX512 ThresholdRun RunAvx512(const float* update, float* residual
     const __m512i mark =
         _mm512_or_si512(_mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(i << 1)), lanes),
                         _mm512_srli_epi32(bits, 31));
+    // The whole register is stored, sent lanes first; the next one overwrites the others. kThresholdSlack is their
+    // room.
     _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(sent, mark));
     out += __builtin_popcount(sent);
   }
@@ -83,6 +88,7 @@ TESSERA_CODEC_AVX2 ThresholdRun RunAvx2(const float* update, float* residual, in
   }
   uint32_t lanes[8];
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), largest);
+  // Entries after the last full register go through the scalar loop, whose marks follow the others.
   ThresholdRun run = RunScalar(update, residual, i, count, tau, out);
   run.marks += out - marks;
   for (const uint32_t lane : lanes) run.largest = lane > run.largest ? lane : run.largest;

@@ -14,6 +14,7 @@ class Barrier final : public ConsistencyPolicy {
   explicit Barrier(bool by_examples) : by_examples_(by_examples) {}
 
   void SetMembers(const Plan& plan) override {
+    // Which of the members are folded already is kept by id, as their places change with the plan.
     absl::flat_hash_set<MemberId> folded;
     for (size_t i = 0; i < plan_.members.size(); ++i) {
       if (is_folded_[i]) folded.insert(plan_.members[i].member);
@@ -23,6 +24,7 @@ class Barrier final : public ConsistencyPolicy {
     for (size_t i = 0; i < plan_.members.size(); ++i) {
       is_folded_[i] = folded.contains(plan_.members[i].member);
     }
+    // A removed member's push that was folded stays in the sum; only who is still missing changes.
     Collect();
   }
 
@@ -34,6 +36,7 @@ class Barrier final : public ConsistencyPolicy {
   Verdict OnPush(const PushFacts& push) override {
     TESSERA_CHECK(push.exchange == collecting_ && push.member == *NextInOrder());
     Verdict verdict;
+    // The mean is of examples or of pushes: weights are those of ExampleMean, and the scale of the commit divides.
     verdict.weight = mean_.Add(by_examples_ ? push.examples : 1);
     ++folded_count_;
     is_folded_[next_in_order_] = true;
@@ -45,6 +48,7 @@ class Barrier final : public ConsistencyPolicy {
   }
 
   std::optional<float> CommitDue(absl::Time now) override {
+    // Folded pushes whose exchange lacks nobody any more, because a member was removed, are committed.
     if (folded_count_ == 0 || !AllIn()) return std::nullopt;
     return Finish();
   }

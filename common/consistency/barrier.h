@@ -8,7 +8,7 @@
 // Sums are formed in rank order, so that three and more workers give the same bits whatever the
 // order of arrival. The mean divides by the pushes folded, not by the number of workers in the job.
 //
-// Rests mean nothing here: members that wait for each other rest together.
+// It does not matter here who rests (ConsistencyPolicy::SetResting): members that wait for each other rest together.
 #ifndef TESSERA_COMMON_CONSISTENCY_BARRIER_H_
 #define TESSERA_COMMON_CONSISTENCY_BARRIER_H_
 

@@ -14,6 +14,7 @@ class None final : public ConsistencyPolicy {
   }
   std::optional<float> CommitDue(absl::Time now) override { return std::nullopt; }
   bool MayRead(MemberId member, Exchange after) const override { return true; }
+  // Exchange 0 says that members advance on their own.
   Exchange Collecting() const override { return Exchange(0); }
   std::vector<MemberId> WaitsFor() const override { return {}; }
 

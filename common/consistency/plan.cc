@@ -33,6 +33,7 @@ absl::Status CheckPlan(const Plan& plan) {
     if (m.member == MemberId(0) || !known.insert(m.member).second) {
       return wrong(m.member, "is there twice, or nobody");
     }
+    // The order of ranks is the order in which a barrier folds, which must be the same on all servers.
     const bool is_in_order = i == 0 || plan.members[i - 1].rank < m.rank;
     if (!is_in_order) return wrong(m.member, "is not in rank order");
     if (m.rank >= Rank(kRankEnd)) return wrong(m.member, rank_is(m.rank));
@@ -47,6 +48,7 @@ absl::Status CheckPlan(const Plan& plan) {
   }
   const uint64_t sites = plan.members.size() + plan.former.size();
   for (const PartShares& shares : plan.shares) {
+    // A part's border is width * shares before it / all shares, in 64 bits: the limit keeps the sum within 31 bits.
     for (const auto& [member, share] : shares.of) {
       if (share == 0 || share * sites >= kSharesEnd) {
         return wrong(member, absl::StrCat("has share ", share));
@@ -61,6 +63,7 @@ std::vector<MemberId> SitesOf(const Plan& plan, Exchange round) {
   for (const PlanMember& m : plan.members) {
     if (m.first_exchange <= round) order.push_back({m.rank, m.member});
   }
+  // A member that has left keeps its part of a round that was cut while it was there: parts of a round never change.
   for (const FormerSite& m : plan.former) {
     const bool has_ended = m.until != Exchange(0) && m.until <= round;
     if (m.first <= round && !has_ended) order.push_back({m.rank, m.member});
@@ -75,6 +78,7 @@ std::vector<MemberId> SitesOf(const Plan& plan, Exchange round) {
 std::vector<uint32_t> SharesOf(const Plan& plan, Exchange round,
                                const std::vector<MemberId>& sites) {
   const PartShares* in_force = nullptr;
+  // The shares in force are those that were set last of all that apply by this round.
   for (const PartShares& shares : plan.shares) {
     if (shares.first <= round && (in_force == nullptr || shares.first > in_force->first)) {
       in_force = &shares;
@@ -93,8 +97,10 @@ std::vector<uint32_t> SharesOf(const Plan& plan, Exchange round,
     ++count;
   }
   if (count == 0) return equal;
+  // A site without a share of its own, such as one that joined since, gets the mean of the others.
   const uint32_t mean = std::max<uint64_t>(1, (sum + count / 2) / count);
   std::replace(shares.begin(), shares.end(), uint32_t{0}, mean);
+  // Equal shares of any size cut as shares of 1 do, and compare equal to them.
   return std::equal(shares.begin() + 1, shares.end(), shares.begin()) ? equal : shares;
 }
 

@@ -23,6 +23,7 @@ class Quorum final : public ConsistencyPolicy {
     // open then did, and no push of theirs is early.
     if (!has_begun_) {
       for (const PlanMember& m : plan.members) {
+        // Only the first plan moves the round: later members join the rounds that are running.
         collecting_ = std::max(collecting_, m.first_exchange);
       }
       has_begun_ = !plan.members.empty();
@@ -43,12 +44,14 @@ class Quorum final : public ConsistencyPolicy {
     TESSERA_CHECK(found != members_.end());
     Member& member = found->second;
     SetResting(push.member, false);
+    // A push before the member's first round makes it one of those that rounds wait for.
     if (!Begun(member)) {
       later_.erase({member.first, push.member});
       ++expected_;
       ++missing_;
     }
     highest_ = std::max(highest_, push.exchange);
+    // Two pushes of a member in one round both count into the mean, but it is one of the quorum only once.
     if (!InRound(member)) {
       member.round = round_;
       --missing_;
@@ -62,6 +65,7 @@ class Quorum final : public ConsistencyPolicy {
   }
 
   std::optional<float> CommitDue(absl::Time now) override {
+    // Nothing is committed while no push is in the round: an update of nothing would still raise the version.
     if (members_in_ == 0 || !Closes(now)) return std::nullopt;
     return Close();
   }
@@ -89,6 +93,7 @@ class Quorum final : public ConsistencyPolicy {
 
   bool MayRead(MemberId id, Exchange after) const override {
     if (after < collecting_) return true;
+    // A member that has never pushed has no round to wait for: it reads what there is.
     const auto found = members_.find(id);
     return found != members_.end() && found->second.round == 0;
   }
@@ -146,6 +151,7 @@ class Quorum final : public ConsistencyPolicy {
   bool Missing(const Member& m) const { return !m.resting && !InRound(m); }
 
   bool Closes(absl::Time now) const {
+    // The quorum is complete and its grace over, or nobody is missing, which also covers fewer members than the quorum.
     return missing_ == 0 || (members_in_ >= pushes_ && now >= enough_since_ + grace_);
   }
 
@@ -153,6 +159,7 @@ class Quorum final : public ConsistencyPolicy {
     // A member that began with a later exchange may be ahead of the rounds, where others that were
     // promised the ones between have gone.
     collecting_ = std::max(collecting_, highest_).Next();
+    // A new round begins without members; those whose first exchange it is are expected from here on.
     ++round_;
     members_in_ = 0;
     while (!later_.empty() && later_.begin()->first <= collecting_) {

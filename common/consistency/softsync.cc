@@ -20,6 +20,7 @@ class Softsync final : public ConsistencyPolicy {
     awake_ = 0;
     for (const PlanMember& m : plan.members) {
       const auto found = before.find(m.member);
+      // Whether a member rests before an evaluation is known from before; a new plan does not say.
       const bool rests = found != before.end() && found->second;
       rests_[m.member] = rests;
       awake_ += !rests;
@@ -32,6 +33,7 @@ class Softsync final : public ConsistencyPolicy {
     SetResting(push.member, false);
     ++folded_;
     Verdict verdict;
+    // The version's lag behind the pull sets the weight: Zhang et al. (IJCAI 2016) divide the step by it.
     verdict.weight = weight_(push.now.value() - push.base.value());
     verdict.commit = folded_ >= Enough();
     if (verdict.commit) verdict.commit_scale = Finish();
@@ -39,6 +41,7 @@ class Softsync final : public ConsistencyPolicy {
   }
 
   std::optional<float> CommitDue(absl::Time now) override {
+    // With fewer pushes than enough, a commit is due only where nobody awake could bring another one.
     if (folded_ == 0 || (folded_ < Enough() && awake_ > 0)) return std::nullopt;
     return Finish();
   }
@@ -55,6 +58,7 @@ class Softsync final : public ConsistencyPolicy {
   std::vector<MemberId> WaitsFor() const override { return {}; }
 
  private:
+  // No more than the members there are, or the update would never be complete.
   int64_t Enough() const { return std::max<int64_t>(1, std::min<int64_t>(pushes_, rests_.size())); }
 
   float Finish() { return 1.0f / static_cast<float>(std::exchange(folded_, 0)); }

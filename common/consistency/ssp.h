@@ -5,8 +5,8 @@
 //
 // The clock of a member is its last folded exchange, before the first one its first exchange - 1.
 // A read at clock c holds every update up to clock c - bound, and may hold newer ones. A member that
-// rests or was removed holds nobody up. One that joins late begins at the least clock. A member that
-// wakes from a rest may find others further ahead than the bound: they wait for it from then on.
+// rests (ConsistencyPolicy::SetResting) or was removed holds nobody up. One that joins late begins at the least clock.
+// A member that wakes from a rest may find others further ahead than the bound: they wait for it from then on.
 //
 // Nobody waits for ever: a member at the least clock of all may always read, and exchanges have the
 // same numbers on all servers, so that it is not made to wait on another one either.

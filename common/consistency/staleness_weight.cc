@@ -6,6 +6,7 @@
 namespace tessera {
 
 float StalenessWeight::operator()(uint64_t tau) const {
+  // A push whose base is the present version counts like one that is one version late: 1 / 0 is no weight.
   const double late = static_cast<double>(std::max<uint64_t>(1, tau));
   switch (kind) {
     case Kind::kConstant:

@@ -14,6 +14,7 @@
 namespace tessera {
 namespace {
 
+// All calls of a process share what one look found for this long, so that a lost coordinator does not flood etcd.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
 // How long one server is asked where etcd does not answer, and how long all that are asked in one look.
 constexpr std::chrono::milliseconds kServerTimeout{300};
@@ -42,10 +43,12 @@ CoordinatorFinder::CoordinatorFinder(EtcdClient* etcd, const std::string& job_di
 }
 
 std::string CoordinatorFinder::AskServers() {
+  // Servers hear from the coordinator and go on knowing its address while etcd has no quorum.
   std::string heard;
   const absl::Time end = SteadyNow() + kServersTime;
   for (size_t asked = 0; asked < servers_.size() && SteadyNow() < end; ++asked) {
     auto& [address, stub] = servers_[next_];
+    // The next look begins behind the last server asked, so that one that hangs does not take the whole time each time.
     next_ = (next_ + 1) % servers_.size();
     if (stub == nullptr) stub = v1::Status::NewStub(OpenControlChannel(address, Role::kViewer));
     grpc::ClientContext context;
@@ -65,6 +68,7 @@ absl::StatusOr<std::string> CoordinatorFinder::Look() {
   if (value.ok() && value->has_value() && !(*value)->value.empty()) {
     return CoordinatorAddressIn(key_, (*value)->value);
   }
+  // etcd answers and has no key: between two coordinators there is none, and servers would tell of the old one.
   if (value.ok()) return absl::UnavailableError("etcd names no coordinator of this job");
   std::string heard = AskServers();
   if (!heard.empty()) return heard;
@@ -74,6 +78,7 @@ absl::StatusOr<std::string> CoordinatorFinder::Look() {
 
 absl::StatusOr<std::string> CoordinatorFinder::Find() {
   {
+    // One thread looks and all others take its last answer, as a look may take a second.
     absl::MutexLock lock(&mutex_);
     if (is_looking_ || SteadyNow() - asked_ < kAskInterval) return found_;
     is_looking_ = true;

@@ -23,8 +23,10 @@ namespace tessera {
 namespace {
 
 constexpr char kTls[] = "https://";
+// TCP and TLS within a region take far less; a host that drops packets must not hold a call any longer.
 constexpr int kHandshakeMsMax = 1000;
 constexpr absl::Duration kConnectPause = absl::Milliseconds(300);
+// etcd and this process count the same deadline apart; within so little they mean the same end.
 constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(20);
 
 EtcdValue ToValue(const mvccpb::KeyValue& kv) {
@@ -84,7 +86,9 @@ EtcdClient::EtcdClient(Options options) : options_(std::move(options)) {
   for (const std::string& member : options_.members) {
     grpc::ChannelArguments arguments;
     RefuseCompression([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
+    // Channels with equal arguments share connections by default, also ones that another client has broken.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    // A proxy of the environment is for the web; etcd is in the cluster.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMsMin);
     // The least pause between two connections is also the most that a handshake may take.
@@ -123,6 +127,7 @@ absl::Status EtcdClient::With(absl::Duration timeout, Call call) {
   const bool is_silent = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
   if (is_silent) {
     absl::MutexLock lock(&mutex_);
+    // The next call goes to the next member, unless another thread has moved on already.
     if (member_ == at) member_ = (at + 1) % channels_.size();
   }
   return absl::Status(status.code(),
@@ -157,6 +162,8 @@ absl::StatusOr<EtcdOutcome> EtcdClient::Commit(const EtcdTransaction& transactio
   etcdserverpb::TxnRequest request;
   etcdserverpb::Compare& compare = *request.add_compare();
   compare.set_key(transaction.guard);
+  // The guard is the leader's key: its revision of creation changes when anybody else becomes leader, and then nothing
+  // of this transaction is done.
   compare.set_target(etcdserverpb::Compare::CREATE);
   compare.set_result(etcdserverpb::Compare::EQUAL);
   compare.set_create_revision(transaction.guard_revision);
@@ -176,6 +183,7 @@ absl::StatusOr<EtcdOutcome> EtcdClient::Commit(const EtcdTransaction& transactio
     put.set_value(value);
     put.set_lease(transaction.lease);
   }
+  // Where a comparison fails the values that are there are read in the same transaction, and tell why.
   request.add_failure()->mutable_request_range()->set_key(transaction.guard);
   if (!transaction.unchanged.empty()) {
     request.add_failure()->mutable_request_range()->set_key(transaction.unchanged);
@@ -201,6 +209,7 @@ absl::StatusOr<EtcdOutcome> EtcdClient::Commit(const EtcdTransaction& transactio
 
 absl::StatusOr<EtcdLease> EtcdClient::Grant(absl::Duration ttl) {
   etcdserverpb::LeaseGrantRequest request;
+  // etcd counts whole seconds; rounding up never makes a lease end early.
   request.set_ttl(absl::ToInt64Seconds(absl::Ceil(ttl, absl::Seconds(1))));
   etcdserverpb::LeaseGrantResponse response;
   TESSERA_RETURN_IF_ERROR(With(options_.timeout, [&](const auto& channel, auto* context) {
@@ -219,6 +228,7 @@ absl::StatusOr<absl::Duration> EtcdClient::KeepAlive(int64_t lease) {
   TESSERA_RETURN_IF_ERROR(With(options_.timeout, [&](const auto& channel, auto* context) {
     const auto stub = etcdserverpb::Lease::NewStub(channel);
     const auto stream = stub->LeaseKeepAlive(context);
+    // The API is a stream. It is used for one question, so that each attempt may go to another member.
     const bool answered = stream->Write(request) && stream->WritesDone() && stream->Read(&response);
     const grpc::Status status = stream->Finish();
     if (status.ok() && !answered) {
@@ -245,6 +255,7 @@ absl::Status EtcdClient::AwaitChange(const std::string& key, int64_t revision,
                                      absl::Time deadline) {
   etcdserverpb::WatchRequest request;
   request.mutable_create_request()->set_key(key);
+  // Watching begins just behind what was read, so that a change in between is not missed.
   request.mutable_create_request()->set_start_revision(revision + 1);
   bool changed = false, is_watched = false;
   const absl::Status status =
@@ -261,6 +272,7 @@ absl::Status EtcdClient::AwaitChange(const std::string& key, int64_t revision,
         if (stream->Write(request)) {
           while (!changed && refusal.empty() && stream->Read(&response)) {
             is_watched = true;
+            // A compacted revision means that changes were dropped before they were sent: something has changed.
             changed = response.events_size() > 0 || response.compact_revision() > 0;
             if (response.canceled() && !changed) refusal = RefusalOf(response);
           }
@@ -278,6 +290,7 @@ absl::Status EtcdClient::AwaitChange(const std::string& key, int64_t revision,
   if (is_watched && SteadyNow() >= deadline - kDeadlineSlack) {
     return absl::DeadlineExceededError("etcd: nothing has changed");
   }
+  // The member never answered: that says nothing about the key.
   if (absl::IsDeadlineExceeded(status)) return absl::UnavailableError(status.message());
   return status.ok() ? absl::UnavailableError("etcd: the watch has ended") : status;
 }

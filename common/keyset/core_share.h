@@ -7,14 +7,14 @@
 
 namespace tessera {
 
-// Of all entries, what an exchange moves. 0 <= beta <= alpha <= 1.
+// The shares of all entries that an exchange moves. 0 <= beta <= alpha <= 1.
 struct CoreShare {
   double alpha = 0;  // core and explorer
   double beta = 0;   // core
   // Exchanges that a core is for. The last of them pushes all entries, and the next core follows
   // from that.
   uint64_t every = 1;
-  // Of |g| in the significance |w| + c |g|; 0: sum |w| / sum |g|.
+  // The weight c of |g| in the significance |w| + c |g|; 0: sum |w| / sum |g|.
   double gradient_weight = 0;
 
   // Every exchange is of all entries.
@@ -31,10 +31,9 @@ inline int64_t CoreCount(const CoreShare& share, int64_t entries) {
   return EntriesOf(share.beta, entries);
 }
 
-// Of the explorer's (alpha - beta) n entries, those of a server that owns `owned` entries of which
-// `core` are core: in proportion to what it has outside the core, rounded down, so that every entry
-// is as likely as any other within one entry per server, and the sum over servers is at most the
-// whole.
+// Returns how many of the explorer's (alpha - beta) n entries a server has that owns `owned` entries of which `core`
+// are core: in proportion to what it has outside the core, rounded down. Every entry is as likely as any other within
+// one entry per server, and the sum over servers is at most the whole.
 inline int64_t ExplorerCount(const CoreShare& share, int64_t entries, int64_t owned, int64_t core) {
   const int64_t all_core = CoreCount(share, entries);
   const int64_t explorer = EntriesOf(share.alpha, entries) - all_core;
@@ -47,7 +46,7 @@ inline int64_t ExplorerCount(const CoreShare& share, int64_t entries, int64_t ow
 inline uint64_t CoreOf(const CoreShare& share, uint64_t exchange) {
   return (exchange - 1) / share.every;
 }
-// A push of it is of all entries.
+// Whether the push of `exchange` is of all entries, from which servers select the next core.
 inline bool PushesAll(const CoreShare& share, uint64_t exchange) {
   return exchange % share.every == 0;
 }

@@ -24,6 +24,7 @@ uint64_t BitRange(int64_t begin, int64_t end) {
   return up_to_end & (~uint64_t{0} << begin);
 }
 
+// Calls visit(bit, how many were before it) for the bits of a word, the lowest first. Returns their number.
 template <typename Visit>
 int64_t EachBit(uint64_t word, Visit visit) {
   int64_t count = 0;
@@ -51,10 +52,12 @@ struct Adding {
 #ifdef TESSERA_ENTRY_SET_X86
 #define TESSERA_ENTRY_SET_512 __attribute__((target("avx512f,popcnt")))
 
+// The lowest `count` of 16 lanes.
 TESSERA_ENTRY_SET_512 inline __mmask16 FirstLanes(int count) {
   return static_cast<__mmask16>((1u << count) - 1);
 }
 
+// Copies the entries of `count` words of the set, whose first place is all[0], to `out`. Returns how many.
 TESSERA_ENTRY_SET_512 int64_t GatherWords(const uint64_t* words, int64_t count, const float* all,
                                           float* out) {
   float* const begin = out;
@@ -76,6 +79,7 @@ TESSERA_ENTRY_SET_512 int64_t GatherWords(const uint64_t* words, int64_t count, 
   return out - begin;
 }
 
+// Writes or adds `values` to the entries of `count` words of the set. Returns how many were taken.
 template <bool kAdds>
 TESSERA_ENTRY_SET_512 int64_t PutWords(const uint64_t* words, int64_t count, const float* values,
                                        float* all) {
@@ -139,6 +143,7 @@ auto BitByBit(Bits bits) {
 EntrySet::EntrySet(int64_t size, std::vector<uint64_t> words)
     : size_(size), words_(std::move(words)) {
   TESSERA_CHECK(static_cast<int64_t>(words_.size()) == (size + kWord - 1) / kWord);
+  // Bits beyond the size would be counted and never visited.
   TESSERA_CHECK(size % kWord == 0 || words_.back() >> size % kWord == 0);
   for (const uint64_t word : words_) count_ += CountBits(word);
 }
@@ -153,6 +158,7 @@ EntrySet EntrySet::Joined(const EntrySet& a, const EntrySet& b) {
   TESSERA_CHECK(a.size_ == b.size_);
   EntrySet joined = a;
   for (size_t i = 0; i < joined.words_.size(); ++i) {
+    // The two must be disjoint, or the count would be wrong.
     TESSERA_CHECK((a.words_[i] & b.words_[i]) == 0);
     joined.words_[i] |= b.words_[i];
   }

@@ -18,15 +18,15 @@ namespace tessera {
 // Any thread may read it. All paths give the same bits.
 class EntrySet {
  public:
-  // Nothing of nothing.
+  // The set of no entries among none.
   EntrySet() = default;
-  // None of `size` entries.
+  // The empty set among `size` entries.
   explicit EntrySet(int64_t size) : size_(size), words_((size + 63) / 64) {}
   // Place i is in where bit i % 64 of words[i / 64] is set. There are (size + 63) / 64 words; bits
   // beyond `size` are 0.
   EntrySet(int64_t size, std::vector<uint64_t> words);
   static EntrySet All(int64_t size);
-  // Those in either, which have the same size and no place in common.
+  // Returns the set of the places that are in either. Both have the same size and no place in common.
   static EntrySet Joined(const EntrySet& a, const EntrySet& b);
 
   // Places that there are, and those in the set.
@@ -35,7 +35,7 @@ class EntrySet {
   bool is_whole() const { return count_ == size_; }
   bool Contains(int64_t place) const { return (words_[place / 64] >> place % 64 & 1) != 0; }
   const std::vector<uint64_t>& words() const { return words_; }
-  // Of the places [begin, end), those in the set.
+  // The number of places in [begin, end) that are in the set.
   int64_t CountIn(int64_t begin, int64_t end) const;
   // Ascending.
   std::vector<int64_t> places() const;

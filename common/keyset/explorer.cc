@@ -20,6 +20,7 @@ namespace {
 
 using Words = std::vector<uint64_t>;
 
+// floor(random * end / 2^64): even over [0, end) but for 2^-64 * end, which no job can notice.
 uint64_t Below(uint64_t random, uint64_t end) {
   return static_cast<uint64_t>(static_cast<unsigned __int128>(random) * end >> 64);
 }
@@ -50,7 +51,10 @@ Words Draw(const ExplorerPlace& place, int64_t size, int64_t count) {
     const int64_t draws = std::min<int64_t>(kDraws, count - first);
     const uint64_t last = static_cast<uint64_t>(size - count + first);
     for (int64_t i = 0; i < draws; ++i) {
+      // Robert Floyd's sampling: draw j is among [0, j], and j itself is taken where what was drawn is taken already.
+      // Each set of `count` is equally likely, in `count` draws and no retries.
       wanted[i] = Below(wanted[i], last + static_cast<uint64_t>(i) + 1);
+      // The bits of all draws are fetched ahead, as they lie anywhere in a set of megabytes.
       __builtin_prefetch(&drawn[wanted[i] / 64], 1);
     }
     for (int64_t i = 0; i < draws; ++i) {
@@ -101,12 +105,14 @@ EntrySet DrawExplorer(const ExplorerPlace& place, const EntrySet& core, int64_t 
   TESSERA_CHECK(count >= 0 && count <= outside);
   TESSERA_CHECK(place.rank.value() < kRankEnd && place.shard.value() < kServersMax);
   if (count == 0) return EntrySet(core.size());
+  // Drawing the smaller side bounds the work by half of the entries.
   const bool leaves_out = count > outside / 2;
   const Words drawn = Draw(place, outside, leaves_out ? outside - count : count);
   Words explorer(core.words().size());
   const Deposit deposit = BestDeposit();
   int64_t at = 0;
   for (size_t w = 0; w < explorer.size(); ++w) {
+    // Ranks among the entries outside the core are spread over their places, a word at a time.
     uint64_t places = ~core.words()[w];
     const bool is_last = w + 1 == explorer.size() && core.size() % 64 != 0;
     if (is_last) places &= (uint64_t{1} << core.size() % 64) - 1;

@@ -14,6 +14,7 @@
 namespace tessera {
 namespace {
 
+// Columns are taken by groups of 16, a register of AVX-512.
 constexpr int64_t kGroup = 16;
 // With fewer columns than one in so many, most groups would be read for nothing.
 constexpr int64_t kSparse = 32;
@@ -34,6 +35,7 @@ __attribute__((target("avx512f,popcnt"))) int64_t GatherRoomy512(const uint16_t*
   return out - begin;
 }
 
+// The last groups store just what they take: there is no room behind them.
 __attribute__((target("avx512f,popcnt"))) void GatherRest512(const uint16_t* masks, int64_t groups,
                                                              const float* row, float* out) {
   for (int64_t g = 0; g < groups; ++g) {
@@ -48,6 +50,7 @@ __attribute__((target("avx512f,popcnt"))) void GatherRest512(const uint16_t* mas
 __attribute__((target("avx512f,popcnt"))) void Scatter512(const uint16_t* masks, int64_t roomy,
                                                           int64_t groups, const float* values,
                                                           float* row) {
+  // Groups with room behind them are read a register at a time; what is read too much is masked out.
   int64_t g = 0;
   for (; g < roomy; ++g) {
     const __m512 spread = _mm512_maskz_expand_ps(masks[g], _mm512_loadu_ps(values));
@@ -62,7 +65,7 @@ __attribute__((target("avx512f,popcnt"))) void Scatter512(const uint16_t* masks,
   }
 }
 
-// By mask of 8: its set bits' places in order.
+// By mask of 8 bits, the places of its set bits in ascending order: what vpermps needs to move them to the front.
 using Permutations = std::array<std::array<int32_t, 8>, 256>;
 constexpr Permutations MakePermutations() {
   Permutations table{};
@@ -84,6 +87,7 @@ __attribute__((target("avx2,popcnt"))) int64_t GatherRoomy256(const uint16_t* ma
       const int mask = masks[g] >> 8 * half & 255;
       const __m256i order =
           _mm256_load_si256(reinterpret_cast<const __m256i*>(kPermutations[mask].data()));
+      // Eight columns at a time, as AVX2 has no instruction that compresses.
       const __m256 all = _mm256_loadu_ps(row + kGroup * g + 8 * half);
       _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(all, order));
       out += __builtin_popcount(mask);
@@ -108,8 +112,11 @@ GatherPath BestGatherPath() {
 
 ColumnSet::ColumnSet(const std::vector<int32_t>& columns, int64_t width, GatherPath path)
     : width_(width), size_(static_cast<int64_t>(columns.size())), path_(path), columns_(columns) {
+  // Columns ascend, so the first and the last bound all.
   TESSERA_CHECK(columns.empty() || (columns.front() >= 0 && columns.back() < width));
+  // Columns without gaps, as of a whole parameter, are one copy.
   is_run_ = columns.empty() || columns.back() - columns.front() + 1 == size_;
+  // Below that share, reading the wanted columns one by one touches fewer lines of the cache.
   if (is_run_ || size_ * kSparse < width) path_ = GatherPath::kScalar;
   if (path_ == GatherPath::kScalar) return;
   masks_.resize((width + kGroup - 1) / kGroup);
@@ -117,6 +124,7 @@ ColumnSet::ColumnSet(const std::vector<int32_t>& columns, int64_t width, GatherP
     masks_[column / kGroup] |= static_cast<uint16_t>(1 << column % kGroup);
   }
   const int64_t whole_groups = width / kGroup;
+  // Groups behind which at least a register of output follows: these may store more than they take.
   for (int64_t before = 0; roomy_groups_ < whole_groups && before + kGroup <= size_;) {
     before += __builtin_popcount(masks_[roomy_groups_++]);
   }
@@ -142,6 +150,7 @@ void ColumnSet::Gather(const float* row, int64_t begin, int64_t end, float* out)
     begin += taken;
   }
 #endif
+  // The rest, or everything where only part of the row is wanted, goes column by column.
   for (int64_t i = begin; i < end; ++i) *out++ = row[columns_[i]];
 }
 

@@ -17,7 +17,7 @@ namespace tessera {
 
 enum class GatherPath { kScalar, kAvx2, kAvx512 };
 
-// The fastest that this CPU has.
+// Returns the fastest path that this CPU has.
 GatherPath BestGatherPath();
 
 // Constant after construction; any thread. All paths give the same bits.

@@ -10,6 +10,7 @@ NamedKeys KeySet::On(size_t server) const {
 }
 
 KeySet DenseKeys(const ModelShape& shape, int servers) {
+  // Every server's own rows, all of them.
   KeySet keys;
   for (int s = 0; s < servers; ++s) keys.slices.push_back(SlicesOf(shape, ShardId(s), servers));
   return keys;
@@ -36,6 +37,7 @@ KeySet NoKeys(const SubnetPlace& place, int servers) {
   KeySet keys;
   keys.subnet = place;
   keys.slices.resize(servers);
+  // Whoever has no part in a round still names its keys, none on each server, and waits for the round's end.
   keys.waits_only = true;
   return keys;
 }

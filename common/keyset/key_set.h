@@ -30,21 +30,21 @@ struct KeySet {
   std::optional<ParameterRange> layers;
 
   bool is_sparse() const { return !sparse.empty(); }
-  // As messages to this server name them. A core's keys are left out.
+  // Returns the keys as messages to this server name them. A core's keys are left out.
   NamedKeys On(size_t server) const;
 };
 
 // All entries of `shape` on so many servers.
 KeySet DenseKeys(const ModelShape& shape, int servers);
 
-// Those of these parameters. An empty range is no entries, of all servers.
+// The keys of these parameters. An empty range has no entries, on any server.
 KeySet LayerKeys(const ModelShape& shape, int servers, const ParameterRange& range);
 
-// Those of `subnet`, a part of `full`, at `place`.
+// The keys of `subnet`, a part of `full`, at `place`.
 KeySet SubnetKeys(const ModelShape& full, const Subnet& subnet, const SubnetPlace& place,
                   int servers);
 
-// Nothing, in the round of `place`.
+// The keys of a worker that moves nothing in the round of `place`, and waits for its end.
 KeySet NoKeys(const SubnetPlace& place, int servers);
 
 }  // namespace tessera

@@ -15,6 +15,7 @@ bool IsNormalised(const ModelShape& shape, int layer) {
     if (std::find(reader.reads.begin(), reader.reads.end(), layer) == reader.reads.end()) continue;
     is_read = true;
     const LayerKind& kind = *reader.kind;
+    // A layer that does nothing in evaluation, such as dropout, passes the question on to its readers.
     const bool passes = kind.is_off_in_evaluation && IsNormalised(shape, next);
     if (!passes && !kind.calibrates()) return false;
   }
@@ -27,6 +28,7 @@ std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups&
   std::vector<int> weights;
   for (int p = 0; p < static_cast<int>(shape.parameters.size()); ++p) {
     const NeuronGroups::Use& use = groups.uses[p];
+    // Only weights whose inputs are cut get smaller sums in a subnet than in the whole model.
     if (use.columns < 0 || !groups.IsCut(use.columns)) continue;
     if (!IsNormalised(shape, shape.parameters[p].layer)) weights.push_back(p);
   }
@@ -38,6 +40,7 @@ std::vector<float> FactorsOfWhole(const ModelShape& shape, const NeuronGroups& g
   const std::vector<int> weights = WeightsOfMeanShare(shape, groups);
   if (weights.empty()) return {};
   std::vector<float> factors(shape.parameters.size(), 1.0f);
+  // Evaluation multiplies these sums by 1 / sites, which the factor undoes for values that are a whole network's.
   for (const int weight : weights) factors[weight] = static_cast<float>(sites);
   return factors;
 }

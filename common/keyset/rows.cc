@@ -25,12 +25,14 @@ Slice OwnedRows(const ShardSlices& slices, const RowRange& rows) {
   const auto found =
       std::find_if(slices.slices.begin(), slices.slices.end(),
                    [&](const Slice& slice) { return slice.parameter == rows.parameter; });
+  // A server that owns no rows of the parameter answers with none.
   Slice owned;
   owned.parameter = rows.parameter;
   if (found == slices.slices.end()) return owned;
   owned.columns = found->columns;
   owned.row_begin = std::max(rows.row_begin, found->row_begin);
   owned.row_end = std::max(owned.row_begin, std::min(rows.row_end, found->row_end));
+  // The rows wanted begin so far into the server's own.
   owned.offset = found->offset + (owned.row_begin - found->row_begin) * found->columns;
   return owned;
 }

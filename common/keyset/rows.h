@@ -23,8 +23,8 @@ struct RowRange {
 // a range, too.
 absl::Status CheckRows(const ModelShape& shape, const RowRange& rows);
 
-// Those of `rows` that are among `slices`: at most one run, as a server's rows of a parameter are.
-// Its offset is that of its first row in the shard's dense order. Size 0: there are none.
+// Returns those of `rows` that are among `slices`: at most one run, as a server's rows of a parameter are. Its offset
+// is that of its first row in the shard's dense order. Size 0: there are none.
 Slice OwnedRows(const ShardSlices& slices, const RowRange& rows);
 
 }  // namespace tessera

@@ -40,6 +40,7 @@ void WeightsAndGradients(const float* w, const float* g, float c, int64_t count,
 
 TESSERA_VECTOR_CLONES
 double SumOfMagnitudes(const float* x, int64_t count) {
+  // Sixteen sums, added up in their order: the result has the same bits for any register's width.
   constexpr int kSums = 16;
   double sums[kSums] = {};
   int64_t i = 0;
@@ -72,6 +73,7 @@ void SortScalar(const uint32_t* bits, int64_t word, int64_t count, uint32_t low,
       const uint32_t s = bits[i + k];
       above |= static_cast<uint64_t>(s > high) << k;
       const bool is_within = s >= low && s <= high;
+      // Stored always and counted only where it is within: a branch would be taken at random.
       within |= static_cast<uint64_t>(is_within) << k;
       sides->values[sides->value_count] = s;
       sides->value_count += is_within;
@@ -86,6 +88,7 @@ void SortScalar(const uint32_t* bits, int64_t word, int64_t count, uint32_t low,
 // All values are below 2^31, so that signed comparisons do. The words that are full; returns how many.
 __attribute__((target("avx2,popcnt"))) int64_t SortAvx2(const uint32_t* bits, int64_t count,
                                                         uint32_t low, uint32_t high, Sides* sides) {
+  // AVX2 compares signed integers for greater only: x >= low is x > low - 1.
   const __m256i below = _mm256_set1_epi32(static_cast<int>(low) - 1);
   const __m256i top = _mm256_set1_epi32(static_cast<int>(high));
   uint32_t* out = sides->values;
@@ -171,6 +174,7 @@ void SortTile(const SignificanceRun& tile, float c, uint32_t low, uint32_t high,
     if (64 * done == tile.size) return;
   }
 #endif
+  // What no register's loop has done, as the tail of a tile, is done from significances that are stored.
   Significances(PartOf(tile, 64 * done, tile.size - 64 * done), c, bits + 64 * done);
 #ifdef TESSERA_SIGNIFICANCE_X86
   if (path == GatherPath::kAvx2) done = SortAvx2(bits, tile.size, low, high, sides);
@@ -206,6 +210,7 @@ void AddMagnitudes(const SignificanceRun& run, MagnitudeSums* sums) {
 uint64_t SplitAt(const BucketRange& range, const SignificanceRun& run, float c, int64_t first,
                  uint64_t* above, uint64_t* within, std::vector<uint32_t>* values,
                  GatherPath path) {
+  // The range is of whole buckets of the upper 16 bits.
   const uint32_t low = range.first << 16;
   const uint32_t high = range.last << 16 | 0xffff;
   uint64_t above_count = 0;
@@ -224,6 +229,8 @@ uint64_t SplitAt(const BucketRange& range, const SignificanceRun& run, float c, 
 BucketRange RangeOf(const std::vector<uint64_t>& sample_counts, uint64_t wanted, uint64_t entries) {
   double samples = 0;
   for (const uint64_t count : sample_counts) samples += static_cast<double>(count);
+  // The k-th largest of all is about the (share * samples)-th of the sample. Six standard deviations of the binomial,
+  // and six for small samples, make a miss less likely than 1 in 10^8.
   const double share =
       entries == 0 ? 0 : static_cast<double>(wanted) / static_cast<double>(entries);
   const double place = share * samples;
@@ -246,6 +253,7 @@ BucketRange RangeOf(const std::vector<uint64_t>& sample_counts, uint64_t wanted,
 
 Threshold FindThreshold(const std::vector<uint64_t>& counts, uint64_t wanted) {
   Threshold threshold;
+  // Counts from the largest bucket down until the wanted number lies within one; `above` is what lies over it.
   for (size_t i = counts.size(); i-- > 0;) {
     threshold.bucket = static_cast<uint32_t>(i);
     if (i == 0 || threshold.above + counts[i] >= wanted) break;

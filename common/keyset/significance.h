@@ -68,8 +68,8 @@ constexpr int64_t SampleStride(int64_t entries) {
   return entries <= kSamples ? 1 : entries / kSamples | 1;
 }
 
-// From the counts of a sample: buckets that the `wanted` largest of `entries` end in, unless chance
-// has it otherwise by six standard deviations.
+// Estimates from the counts of a sample in which buckets the `wanted` largest of `entries` end. Chance would have to be
+// off by six standard deviations for them to end elsewhere.
 BucketRange RangeOf(const std::vector<uint64_t>& sample_counts, uint64_t wanted, uint64_t entries);
 
 // The last bucket from which on there are at least `wanted` counts, or the first where there are not so

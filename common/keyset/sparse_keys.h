@@ -32,13 +32,13 @@ struct Core {
 // Both are constant, and may be held for as long as anybody likes.
 struct SparseKeys {
   std::shared_ptr<const Core> core;
-  // With the explorer.
+  // The entries of the core and of the explorer.
   EntrySet entries;
   // What the exchange moves on all servers together, or some entries more.
   int64_t on_all = 0;
 };
 
-// Those of `place` in a model of `entries`.
+// Draws the explorer of `place` in a model of `entries`, and joins it with the core.
 inline SparseKeys DrawKeys(const CoreShare& share, const ExplorerPlace& place, int64_t entries,
                            std::shared_ptr<const Core> core) {
   const EntrySet& keys = core->keys;

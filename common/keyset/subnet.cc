@@ -27,12 +27,14 @@ class Dimensions {
     a = Root(a);
     b = Root(b);
     parent_[b] = a;
+    // Whatever is joined to units that stay whole stays whole.
     whole_[a] = whole_[a] || whole_[b];
   }
   void KeepWhole(size_t i) { whole_[Root(i)] = true; }
   bool IsWhole(size_t i) const { return whole_[Root(i)]; }
 
  private:
+  // A union-find forest; models have too few layers for anything better than walking up.
   std::vector<size_t> parent_;
   std::vector<bool> whole_;
 };
@@ -45,6 +47,7 @@ Dimensions DimensionsOf(const ModelShape& shape, const SubnetRules& rules) {
     const bool keeps_whole = layer.kind->keeps_whole(layer.settings);
     if (!layer.kind->makes_units()) {
       if (layer.settings.has_concat()) {
+        // Concatenated outputs lie one behind the other, so that units of the parts have other numbers in the whole.
         for (const int read : layer.reads) dimensions.KeepWhole(static_cast<size_t>(read + 1));
       } else {
         for (const int read : layer.reads) dimensions.Join(static_cast<size_t>(read + 1), out);
@@ -57,6 +60,7 @@ Dimensions DimensionsOf(const ModelShape& shape, const SubnetRules& rules) {
       dimensions.KeepWhole(out);
     }
   }
+  // A model's input and its output are the job's: they are never cut.
   dimensions.KeepWhole(0);
   dimensions.KeepWhole(shape.layers.size());
   return dimensions;
@@ -94,11 +98,13 @@ NeuronGroups GroupsOf(const ModelShape& shape, const SubnetRules& rules) {
   std::vector<int> number(shape.widths.size(), -1);  // by root
   for (size_t i = 0; i < shape.layers.size(); ++i) {
     const size_t root = dimensions.Root(i + 1);
+    // Each joined dimension gets one group, numbered by the first layer that makes its units.
     if (!shape.layers[i].kind->makes_units() || dimensions.IsWhole(root) || number[root] >= 0) {
       continue;
     }
     number[root] = static_cast<int>(groups.widths.size());
     const ModelLayer& layer = shape.layers[i];
+    // The group's units are what may be dealt: a head of attention, for example, is several columns at once.
     groups.widths.push_back(shape.images[i + 1].channels / (layer.unit_times * layer.unit_each));
   }
   groups.outputs = static_cast<int>(groups.widths.size());
@@ -132,6 +138,7 @@ std::vector<int32_t> RolledPart(const SubnetPlace& place, int group, int64_t beg
                                 std::vector<std::pair<uint64_t, int32_t>> order) {
   const auto width = static_cast<int64_t>(order.size());
   const int64_t sites = place.sites();
+  // Group g moves on by g parts a round, so that the parts of neighbouring groups meet in all combinations.
   const int64_t moved =
       width * (group % sites * static_cast<int64_t>(place.round % sites) % sites) / sites;
   std::sort(order.begin(), order.end());
@@ -146,14 +153,17 @@ std::vector<int32_t> RolledPart(const SubnetPlace& place, int group, int64_t beg
 std::vector<int32_t> PartOf(const SubnetPlace& place, int group, int64_t width, bool rolling) {
   TESSERA_CHECK(place.site < place.sites() && place.round < (uint64_t{1} << 40));
   std::vector<std::pair<uint64_t, int32_t>> order(width);
+  // Rolling parts have one order for the whole job; otherwise each round shuffles anew.
   const uint64_t a = (rolling ? 0 : place.round) | static_cast<uint64_t>(group) << 40;
   for (int64_t neuron = 0; neuron < width; ++neuron) {
     const PhiloxBlock block = Philox(place.seed, Stream::kSubnet, a, neuron);
+    // Sorting units by random numbers of 64 bits shuffles them: equal ones are decided by the unit.
     order[neuron] = {uint64_t{block[1]} << 32 | block[0], static_cast<int32_t>(neuron)};
   }
   const auto first_share = place.shares.begin();
   const int64_t all = std::accumulate(first_share, place.shares.end(), int64_t{0});
   const int64_t before = std::accumulate(first_share, first_share + place.site, int64_t{0});
+  // Borders follow from the shares alone, so that parts of all sites cover each unit just once.
   const int64_t begin = width * before / all;
   const int64_t end = width * (before + place.shares[place.site]) / all;
   if (rolling) return RolledPart(place, group, begin, end, std::move(order));
@@ -199,6 +209,7 @@ Subnet SubnetOf(const ModelShape& full, const NeuronGroups& groups, const Subnet
   }
   std::map<std::pair<int, NeuronGroups::Spread>, int> lists;
   const auto list_of = [&](int group, const NeuronGroups::Spread& spread) {
+    // Where every unit is one index the units themselves serve as the list.
     if (group < 0 || spread.per_unit() == 1) return -1;
     const auto [at, is_new] =
         lists.emplace(std::pair(group, spread), static_cast<int>(lists.size()));
@@ -216,6 +227,7 @@ Subnet SubnetOf(const ModelShape& full, const NeuronGroups& groups, const Subnet
     ParameterSpec& spec = subnet.shape.parameters[i];
     spec.rows = static_cast<int64_t>(subnet.rows(i).size());
     if (!spec.is_vector) spec.columns = static_cast<int64_t>(subnet.columns(i).size());
+    // The columns of a convolution behind a cut are [channels, height, width]; only the channels are fewer.
     if (!spec.columns_are.empty() && groups.IsCut(use.columns)) {
       spec.columns_are[0] = static_cast<int64_t>(subnet.neurons[use.columns].size());
     }
@@ -240,6 +252,7 @@ ShardSlices SubnetSlices(const Subnet& subnet, const ShardSlices& full) {
     const std::vector<int32_t>& rows = subnet.rows(whole.parameter);
     Slice slice;
     slice.parameter = whole.parameter;
+    // Rows are in ascending order, so that a server's are a run of the subnet's.
     slice.row_begin = std::lower_bound(rows.begin(), rows.end(), whole.row_begin) - rows.begin();
     slice.row_end = std::lower_bound(rows.begin(), rows.end(), whole.row_end) - rows.begin();
     slice.columns = subnet.shape.parameters[whole.parameter].columns;

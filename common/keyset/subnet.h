@@ -125,7 +125,7 @@ struct Subnet {
     const int list = row_list_of[parameter];
     return list >= 0 ? index_lists[list] : neurons[groups.uses[parameter].rows];
   }
-  // Of a matrix.
+  // The units of the columns that the site has of a matrix.
   const std::vector<int32_t>& columns(int parameter) const {
     const int list = column_list_of[parameter];
     return list >= 0 ? index_lists[list] : neurons[groups.uses[parameter].columns];

@@ -25,10 +25,12 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
       absl::StrCat("asynchronous: each push is applied when it arrives, however stale, with ",
                    WeightInWords(weight), "; nobody waits for anybody");
   recipe.lockstep = false;
+  // A push is an update of its own, not a share of a mean.
   recipe.push_weight = PushWeight::kWhole;
   recipe.aligned = false;
   recipe.make_policy = [weight] { return MakeNone(weight); };
   if (recipe.local_steps > 1) {
+    // A delta holds the learning rate already; the server adds it.
     recipe.payload = PayloadKind::kDelta;
     recipe.make_rule = MakeAdd;
   } else {

@@ -41,6 +41,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   ThresholdNumbers numbers;
   numbers.density = keys.density();
   recipe.codecs.push = ThresholdCodec(numbers);
+  // Nobody waits and no exchange is aligned: a replica goes on with whatever has arrived.
   recipe.lockstep = false;
   recipe.push_weight = PushWeight::kWhole;
   recipe.aligned = false;

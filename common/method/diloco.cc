@@ -65,6 +65,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
     recipe.lockstep = false;
     recipe.aligned = false;
     recipe.step_budgets = true;
+    // Each change weighs 1 / cluster.workers, however many steps it is of.
     recipe.push_weight = PushWeight::kOfRanks;
     recipe.make_policy = [] { return MakeNone(StalenessWeight()); };
     recipe.make_rule = [eta, mu, workers] {
@@ -80,6 +81,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   }
   if (keys.overlap()) Overlap(&recipe);
   recipe.make_rule = [eta, mu] {
+    // Reddi et al. (FedOpt): the mean delta is the outer optimizer's negative gradient.
     SgdOptions outer;
     outer.learning_rate = eta;
     outer.momentum = mu;

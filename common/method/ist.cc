@@ -100,6 +100,7 @@ void CheckHiddenLayers(const v1::Job& job, absl::string_view method, KeyErrors* 
                              rules.channels ? "" : "; with cut: all channels, too"));
     return;
   }
+  // A unit that is cut must leave every worker at least one: groups 1 .. outputs - 1 are those that are cut.
   const int64_t least =
       *std::min_element(groups.widths.begin() + 1, groups.widths.begin() + groups.outputs);
   if (least >= workers) return;
@@ -117,6 +118,7 @@ void CheckTail(const v1::Job& job, KeyErrors* errors) {
     if (!errors->Sound(key)) return;
   }
   const std::string got = absl::StrCat("got ", ist.tail_steps(), ", want ");
+  // The tail begins where a round ends, so it cannot be shorter than a round.
   if (ist.tail_steps() < ist.local_steps()) {
     errors->Add(kTailSteps, absl::StrCat(got, "at least ", ist.local_steps(),
                                          ", which is method.ist.local_steps, or 0: it begins where "
@@ -132,6 +134,7 @@ void CheckTail(const v1::Job& job, KeyErrors* errors) {
   const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
   if (!shape.ok()) return;
   const std::vector<int> scaled = WeightsOfMeanShare(*shape, GroupsOf(*shape, RulesOf(job)));
+  // Such weights have one scale in subnets and another in the whole model, and no single model fits both phases.
   if (scaled.empty()) return;
   errors->Add(kTailSteps,
               absl::StrCat(got, "0 with this model: ", shape->parameters[scaled.front()].name,

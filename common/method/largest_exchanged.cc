@@ -13,6 +13,7 @@ absl::StatusOr<int64_t> LargestExchanged(const v1::Model& model, const Recipe& r
   for (const ParameterSpec& parameter : shape.parameters) {
     largest = std::max(largest, parameter.size());
   }
+  // A core and its explorer travel as one vector of so many entries, whatever parameters they are of.
   if (recipe.core) largest = std::max(largest, EntriesOf(recipe.core->alpha, shape.size));
   return largest;
 }

@@ -35,6 +35,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
                            CutBeforeLinear(job.model(), job.method().layer_separation().cut()));
   const auto linear = static_cast<int>(job.method().layer_separation().linear_workers());
   recipe.split = LayerSplit{cut, static_cast<int>(job.cluster().workers()) - linear, linear};
+  // One minibatch of each worker with data is one push on either side of the cut.
   recipe.make_policy = MakeBarrier;
   ApplyOptimizer(job, &recipe);
   return recipe;
@@ -44,6 +45,7 @@ void Check(const v1::Job& job, KeyErrors* errors) {
   const std::string key = "method.layer_separation.linear_workers";
   const int64_t workers = job.cluster().workers();
   const int64_t linear = job.method().layer_separation().linear_workers();
+  // Each worker with data sends to one linear worker, so that a linear worker without a sender would idle.
   if (errors->Sound(key) && errors->Sound("cluster.workers") && 2 * linear > workers) {
     errors->Add(key, absl::StrCat("got ", linear, ", want at most ", workers / 2, " of the ",
                                   workers, " workers (cluster.workers)",

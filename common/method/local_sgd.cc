@@ -55,6 +55,7 @@ void CheckStateCodec(const v1::Job& job, const std::string& key, const v1::Codec
                                                            : "";
   if (name.empty()) return;
   const Codec named = CodecOf(codec);
+  // bf16 keeps the exponent: a small square stays small instead of becoming 0.
   if (named->traits().keeps_small) return;
   const std::string others =
       KindsThat([](const CodecDefinition& other) { return other.traits().keeps_small; });

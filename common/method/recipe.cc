@@ -43,6 +43,7 @@ void TakeCodecs(const v1::Job& job, Recipe* recipe) {
   if (pair.pull().kind_case() != v1::Codec::KIND_NOT_SET) codecs.pull = CodecOf(pair.pull());
   codecs.error_feedback = pair.error_feedback();
   codecs.flush = pair.flush();
+  // Whoever moves plain f32 both ways needs no words about it.
   if (codecs.push == Codec() && codecs.pull == Codec()) return;
   absl::StrAppend(&recipe->description, "; ", DescribeCodecs(job.model(), *recipe));
 }
@@ -66,6 +67,7 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
 std::vector<float> InitialFactors(const v1::Job& job, const Recipe& recipe,
                                   const ModelShape& shape) {
   if (!recipe.subnets) return {};
+  // Evaluation divides sums over cut inputs by the number of sites; values of a whole network are multiplied first.
   return FactorsOfWhole(shape, GroupsOf(shape, recipe.subnet_rules), job.cluster().workers());
 }
 
@@ -75,11 +77,13 @@ Recipe TailOf(const Recipe& recipe) {
   tail.subnets = false;
   tail.parts_by_speed = false;
   tail.tail_steps = 0;
+  // The tail exchanges changes of the whole model, as local SGD does.
   tail.payload = PayloadKind::kDelta;
   return tail;
 }
 
 std::vector<std::string> ServerStates(const Recipe& recipe) {
+  // Subnets assign values as they come, and no rule keeps a state.
   if (recipe.subnets) return {};
   std::vector<std::string> names = recipe.rule_states;
   // The core, or what the next one is selected from, where servers are at the same exchange.
@@ -105,9 +109,12 @@ absl::StatusOr<ModelShape> ExchangedShape(const v1::Model& model, const Recipe& 
   TESSERA_ASSIGN_OR_RETURN(ModelShape shape, ShapeOf(model));
   const size_t count = shape.parameters.size();
   for (const std::string& state : recipe.averaged_states) {
+    // States lie behind the parameters, one copy of their shapes for each, so that everything which moves parameters
+    // moves them, too.
     for (size_t i = 0; i < count; ++i) {
       ParameterSpec spec = shape.parameters[i];
       absl::StrAppend(&spec.name, ".", state);
+      // States begin at 0 on every worker; only parameters are drawn.
       spec.initial_bound = 0;
       spec.initial_constant = 0;
       shape.size += spec.size();

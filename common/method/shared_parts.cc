@@ -24,6 +24,7 @@ void ApplyOptimizer(const v1::Job& job, Recipe* recipe) {
   const v1::Optimizer& optimizer = job.train().optimizer();
   recipe->payload = PayloadKind::kGradient;
   recipe->schedule = RateSchedule(job.train().schedule());
+  // A server makes a rule of its own, as the rule's state is the shard's.
   recipe->make_rule = [optimizer] { return MakeOptimizer(optimizer); };
   recipe->rule_states = StateNames(optimizer);
 }

@@ -80,11 +80,13 @@ void Check(const v1::Job& job, KeyErrors* errors) {
   const v1::Servers& list = job.cluster().servers();
   const int servers = std::max({1, static_cast<int>(list.count()), list.addresses_size()});
   const CoreShare share{keys.alpha(), keys.beta()};
+  // A server's share of the explorer is rounded down, so that a small alpha may leave none on any server.
   int64_t moved = CoreCount(share, shape->size);
   for (const ShardSlices& owned : DenseKeys(*shape, servers).slices) {
     moved += ExplorerCount(share, shape->size, owned.size, 0);
   }
   if (moved > 0 || share.is_whole()) return;
+  // One percent above the exact share, so that rounding does not undo it.
   const double least = std::min(1.0, 1.01 * servers / static_cast<double>(shape->size));
   errors->Add("method.slim_dp.alpha",
               absl::StrCat("got ", keys.alpha(), ", want ", absl::StrFormat("%.3g", least),
@@ -94,6 +96,7 @@ void Check(const v1::Job& job, KeyErrors* errors) {
 
 std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
   const v1::SlimDp& keys = job.method().slim_dp();
+  // The number of exchanges, the last of which may be of fewer steps.
   const int64_t exchanges = (steps - 1) / keys.local_steps() + 1;
   if (keys.beta() == 0 || keys.core_every() <= exchanges) return {};
   return {{"method.slim_dp.core_every", keys.core_every(),

@@ -27,6 +27,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   recipe.lockstep = false;
   recipe.push_weight = PushWeight::kOfSome;
   recipe.pushes = pushes;
+  // Workers are at steps of their own: an exchange's number says nothing about the others.
   recipe.aligned = false;
   recipe.make_policy = [pushes, weight] { return MakeSoftsync(pushes, weight); };
   if (recipe.local_steps > 1) {

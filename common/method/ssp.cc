@@ -29,6 +29,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   recipe.payload = PayloadKind::kDelta;
   recipe.lockstep = false;
   recipe.push_weight = PushWeight::kOfRanks;
+  // The paper adds each change with weight 1 / K, whoever else is there at the moment.
   recipe.make_policy = [bound, workers] { return MakeSsp(bound, 1.0f / workers); };
   recipe.make_rule = MakeAdd;
   return recipe;

@@ -13,6 +13,7 @@ namespace {
 int64_t EpochsOfRankZero(const v1::Job& job, int64_t rows) {
   const int64_t warmup = job.method().decentralized().warmup_steps(),
                 steps = rows / job.train().batch_size();
+  // The last epoch of the warm-up counts whole, as it is cut before anybody joins.
   return warmup == 0 || steps == 0 ? 0 : (warmup - 1) / steps + 1;
 }
 
@@ -29,6 +30,7 @@ absl::StatusOr<int64_t> StepsOfEpoch(const v1::Job& job, int64_t workers, int64_
   int64_t with_data =
       std::max<int64_t>(1, workers - job.method().layer_separation().linear_workers());
   if (IsCutForRankZero(job, rows)) with_data = 1;
+  // Each worker of a local partition has as many rows as this one, which is all that it knows.
   const int64_t of_all = job.data().partition() == "local" ? with_data * rows : rows;
   return EpochSteps(of_all, with_data, job.train().batch_size());
 }

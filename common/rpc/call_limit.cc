@@ -7,6 +7,7 @@
 namespace tessera {
 
 uint64_t NumberOfHost(absl::string_view peer) {
+  // The port is another one for each connection; the host is what is limited.
   return absl::Hash<absl::string_view>()(peer.substr(0, peer.rfind(':')));
 }
 
@@ -17,6 +18,7 @@ void CallLimit::Add(uint64_t owner, const std::shared_ptr<LimitedCall>& call) {
     std::deque<Open>& calls = open_[owner];
     calls.push_back({call.get(), call});
     if (calls.size() > most_) {
+      // A call that ends at this moment may be gone: then its place is free already.
       oldest = calls.front().alive.lock();
       calls.pop_front();
       ++given_way_;

@@ -92,6 +92,8 @@ void LimitCallbackThreads() {
   int asked = 0;
   const bool is_asked = text != nullptr && absl::SimpleAtoi(text, &asked) && asked > 0;
   const int wanted = is_asked ? asked : CallbackThreadsWanted(CoresOfProcess());
+  // gRPC makes half as many callback threads as the machine has cores; those beyond what this process can use are put
+  // to sleep for good, as they would take turns on the same cores.
   const int surplus = GrpcCallbackThreads(static_cast<int>(gpr_cpu_num_cores())) - wanted;
   for (int i = 0; i < surplus; ++i) RunAsCallback(i == 0 ? Watch : Wait);
 }

@@ -35,6 +35,7 @@ std::string CurveOf(const EVP_PKEY* key) {
 
 // Why OpenSSL would not use the key at this security level, in words that name what would do; empty: it would.
 std::string WhyKeyTooWeak(const EVP_PKEY* key, int level) {
+  // Strength is compared in bits of security, which OpenSSL computes for every kind of key.
   if (EVP_PKEY_get_security_bits(key) >= kLevels[level].security) return "";
   switch (EVP_PKEY_get_base_id(key)) {
     case EVP_PKEY_RSA:
@@ -84,6 +85,7 @@ int SecurityLevel() {
   static const int level = [] {
     const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_method()),
                                                                SSL_CTX_free);
+    // OpenSSL's own default level, which distributions raise, holds for gRPC as well.
     return context == nullptr ? 1 : std::clamp(SSL_CTX_get_security_level(context.get()), 0, 5);
   }();
   return level;

@@ -12,6 +12,7 @@
 namespace tessera {
 namespace {
 
+// Number 15 has a tag of one byte. Every message with a payload has it in this field.
 constexpr uint64_t kPayloadField = 15;
 
 enum WireType : uint64_t {
@@ -40,6 +41,7 @@ class Cursor {
     while (count > 0) {
       const grpc::Slice& slice = slices_[slice_];
       const int64_t run = std::min(count, static_cast<int64_t>(slice.size()) - offset_);
+      // An empty slice may lie between others.
       if (run > 0) piece(reinterpret_cast<const char*>(slice.begin()) + offset_, run);
       offset_ += run;
       count -= run;
@@ -105,15 +107,19 @@ class Reader {
  private:
   absl::Status Field(Payload* payload) {
     const int64_t begin = in_.position();
+    // A tag has at most 32 bits, which are five groups of seven.
     TESSERA_ASSIGN_OR_RETURN(const uint64_t tag, in_.Varint("a field's tag", 5));
     const uint64_t number = tag >> 3;
     if (number == 0 || tag > 0xffffffffu) {
+      // protobuf's limits: numbers from 1, and a tag within 32 bits.
       return absl::InvalidArgumentError(absl::StrCat("message: field number at byte ", begin,
                                                      " is ", number, ", want 1 to 536870911"));
     }
+    // Within a group the number means another field.
     if (number == kPayloadField && (tag & 7) == kLength && groups_.empty()) {
       TESSERA_ASSIGN_OR_RETURN(const int64_t length, Length(number));
       *payload = Payload();
+      // The last payload counts where there are several, as with protobuf.
       in_.Take(length, [&](const char* data, int64_t size) {
         payload->Append({data, size}, owner_);
       });
@@ -142,6 +148,7 @@ class Reader {
                                                        kGroupDepthMax, " at byte ", begin));
       case kGroupEnd:
         if (!groups_.empty() && groups_.back() == number) {
+          // Groups are read for the sake of unknown fields only; an end must match the last beginning.
           groups_.pop_back();
           return absl::OkStatus();
         }
@@ -156,6 +163,7 @@ class Reader {
 
   absl::StatusOr<int64_t> Length(uint64_t number) {
     const int64_t begin = in_.position();
+    // A length is compared with what is left before anything is taken, so that no sender can ask for memory.
     TESSERA_ASSIGN_OR_RETURN(const uint64_t length, in_.Varint("a length", 5));
     if (length <= static_cast<uint64_t>(in_.left())) return static_cast<int64_t>(length);
     return absl::InvalidArgumentError(absl::StrCat("message: field ", number, " at byte ", begin,
@@ -169,6 +177,7 @@ class Reader {
                                                      in_.position(), " is cut off after ",
                                                      in_.left(), " of ", count, " bytes"));
     }
+    // Without a limit a sender could make the head grow to the size of a payload.
     if (count + static_cast<int64_t>(head_.size()) > kHeadBytesMax) {
       return absl::InvalidArgumentError(absl::StrCat(
           "message: fields beside the payload take more than ", kHeadBytesMax, " bytes"));
@@ -199,12 +208,14 @@ grpc::ByteBuffer WriteChunk(const google::protobuf::MessageLite& head,
   for (const grpc::Slice& slice : payload) payload_bytes += static_cast<int64_t>(slice.size());
   std::string front;
   head.AppendToString(&front);
+  // An empty payload is left out, as protobuf leaves out an empty field.
   if (payload_bytes == 0) {
     const grpc::Slice slice(front);
     return grpc::ByteBuffer(&slice, 1);
   }
   AppendVarint(kPayloadField << 3 | kLength, &front);
   AppendVarint(payload_bytes, &front);
+  // The payload's field follows the others without being copied: the message is this front and the caller's slices.
   std::vector<grpc::Slice> slices;
   slices.reserve(1 + payload.size());
   slices.emplace_back(front);
@@ -228,6 +239,7 @@ absl::Status ReadChunk(const grpc::ByteBuffer& message, google::protobuf::Messag
 
 absl::Status ReadMessage(const grpc::ByteBuffer& message, google::protobuf::MessageLite* out) {
   TESSERA_RETURN_IF_ERROR(CheckSize(message, kHeadBytesMax));
+  // A message without a payload is small, so its slices are joined.
   std::string bytes;
   std::vector<grpc::Slice> slices;
   if (message.Valid()) message.Dump(&slices);

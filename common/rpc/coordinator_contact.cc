@@ -10,6 +10,7 @@ namespace tessera {
 
 bool CoordinatorContact::Hear(const v1::CoordinatorWord* word, absl::Time now) {
   if (word != nullptr) {
+    // A message of an older term comes from a coordinator that has been replaced and does not know it yet.
     if (word->term() < word_.term()) return false;
     word_ = *word;
   }
@@ -19,6 +20,7 @@ bool CoordinatorContact::Hear(const v1::CoordinatorWord* word, absl::Time now) {
 }
 
 absl::Duration CoordinatorContact::patience() const {
+  // The coordinator says how long it may be away; it is waited for at least as long as a lease.
   return std::max(lease_, absl::Nanoseconds(word_.away_timeout_ns()));
 }
 

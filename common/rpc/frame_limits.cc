@@ -42,6 +42,7 @@ const char* ConnectionFrames::Walk(Place* place, absl::Span<const uint8_t> bytes
   const uint8_t* const end = at + bytes.size();
   while (at < end) {
     if (place->skip > 0) {
+      // Contents of frames are passed over, whatever they are: nine bytes of head are enough to count.
       const int64_t skipped = std::min<int64_t>(place->skip, end - at);
       place->skip -= skipped;
       at += skipped;
@@ -50,10 +51,12 @@ const char* ConnectionFrames::Walk(Place* place, absl::Span<const uint8_t> bytes
     place->head[place->have++] = *at++;
     if (place->have < kHeadBytes) continue;
     Frame frame;
+    // The length has 24 bits, in front of the type.
     frame.length = Number(place->head) >> 8;
     frame.type = place->head[3];
     frame.flags = place->head[4];
     frame.stream = Number(place->head + 5) & 0x7fffffff;
+    // RST_STREAM's error is read as well, as an answer that is complete ends with NO_ERROR.
     const int error_bytes =
         frame.type == kRstStream && frame.length >= kErrorBytes ? kErrorBytes : 0;
     if (place->have < kHeadBytes + error_bytes) continue;
@@ -83,6 +86,7 @@ const char* ConnectionFrames::Sent(absl::Span<const uint8_t> bytes, absl::Time n
 }
 
 const char* ConnectionFrames::OnClientFrame(const Frame& frame) {
+  // Every frame costs its head and a wakeup, however little it carries: small ones have a pace of their own.
   if (frame.length < kSmallBytes && !Spend(&small_)) return "too many small frames";
   bool is_control = false;
   switch (frame.type) {
@@ -90,18 +94,22 @@ const char* ConnectionFrames::OnClientFrame(const Frame& frame) {
       if (frame.flags & kEndStream) {
         EndStream(frame.stream, true);
       } else {
+        // DATA without bytes and without an end does nothing but cost.
         is_control = frame.length == 0;
       }
       break;
     case kHeaders:
       return OnHeaders(frame);
     case kContinuation:
+      // CONTINUATION frames go on with a block of headers that gRPC must keep until it ends (CVE-2024-27316 and
+      // others).
       block_bytes_ += frame.length;
       if (++continuations_ > limits_.continuations_max) return "too many CONTINUATION frames";
       if (block_bytes_ > limits_.header_block_bytes_max) return "too many bytes of headers";
       break;
     case kRstStream:
       RemoveStream(frame.stream);
+      // A call that is reset at once costs the server its work: rapid reset, CVE-2023-44487.
       if (!Spend(&resets_)) return "too many calls are reset";
       break;
     case kSettings:
@@ -164,6 +172,7 @@ void ConnectionFrames::EndStream(uint32_t id, bool by_client) {
 void ConnectionFrames::RemoveStream(uint32_t id) {
   for (Stream& stream : streams_) {
     if (stream.id != id) continue;
+    // The order of streams does not matter, so the last one takes the place.
     stream = streams_.back();
     streams_.pop_back();
     return;
@@ -174,6 +183,7 @@ void ConnectionFrames::Refill(absl::Time now) {
   const double seconds = absl::ToDoubleSeconds(now - refilled_);
   refilled_ = now;
   const auto refill = [seconds](Budget* budget, const FramePace& pace) {
+    // A budget fills with time up to what may come at once, as a token bucket does.
     budget->left = std::min(pace.at_once, budget->left + seconds * pace.per_second);
   };
   refill(&resets_, limits_.resets);

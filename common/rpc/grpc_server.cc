@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
   std::unique_ptr<GrpcServer> result(new GrpcServer);
   TESSERA_ASSIGN_OR_RETURN(result->listener_, Listener::Bind(listener));
   static std::once_flag plugins;
+  // Both plugins are global to gRPC and must be there before the first server is built.
   std::call_once(plugins, [] {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -36,11 +37,13 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
         grpc::ResourceQuota("connections").Resize(static_cast<size_t>(options.receive_bytes_max)));
   }
   using Acceptance = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  // Connections come from the listener, which counts them, and not from a port of gRPC's own.
   auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
       Acceptance::FROM_FD, CurrentSecurity().ForServer());
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   result->server_ = builder.BuildAndStart();
   TESSERA_CHECK(result->server_ != nullptr);
+  // Connections are taken only once there is a server to hand them to.
   result->listener_->Start(std::move(acceptor));
   result->SetServing(true);
   return result;
@@ -61,6 +64,7 @@ void GrpcServer::SetServing(bool serving) {
 void GrpcServer::Shutdown(absl::Duration grace) {
   if (server_ == nullptr || stopped_) return;
   stopped_ = true;
+  // Health goes first: whoever watches it stops sending calls here.
   SetServing(false);
   listener_->Stop();
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(grace));

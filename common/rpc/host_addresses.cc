@@ -15,6 +15,7 @@ namespace tessera {
 
 absl::StatusOr<std::vector<std::string>> ResolveHost(const std::string& host) {
   addrinfo hints{};
+  // One kind of socket, or each address would come once for each kind.
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int code = getaddrinfo(host.c_str(), nullptr, &hints, &found);

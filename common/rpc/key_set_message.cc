@@ -30,13 +30,16 @@ struct KeySetWriter {
   }
   void operator()(const ParameterRange& layers) { *message->mutable_layers() = ToMessage(layers); }
   void operator()(const RowRange& rows) { *message->mutable_rows() = ToMessage(rows); }
+  // A set that is unknown here leaves its kind unset, and the other end answers that it does not know it.
   void operator()(const UnknownKeys&) { message->clear_kind(); }
 };
 
 absl::StatusOr<NamedCore> NamedCoreOf(const v1::SparseKeys& message) {
   NamedCore core;
   TESSERA_ASSIGN_OR_RETURN(core.name, CoreOf(message));
+  // A form that is unknown here stays unknown, and decoding refuses it with its number.
   core.key_form = static_cast<int>(std::min(message.key_form(), kKeyFormMax));
+  // The keys themselves come as the payload's first bytes; here only their presence is known.
   if (message.keys_bytes() > 0) core.keys.emplace();
   return core;
 }
@@ -81,6 +84,7 @@ absl::StatusOr<NamedKeys> KeysOf(const v1::KeySet& message) {
       return LayersOf(message.layers());
     case v1::KeySet::kRows:
       return NamedKeys(RowsOf(message.rows()));
+    // A newer build may name kinds that this one has never seen.
     default:
       return NamedKeys(UnknownKeys());
   }
@@ -94,9 +98,11 @@ bool SetAnswered(const NamedKeys& asked, const NamedKeys& own, v1::ChunkHeader* 
     return is_had;
   }
   header->set_whole_model(!is_had);
+  // The worker learns in the answer that the tail has begun and exchanges are of the whole model.
   if (!is_had) return false;
   const SubnetPlace& place = std::get<SubnetPlace>(own);
   *header->mutable_subnet() = ToMessage(place);
+  // Another place than was asked for is an answer, too: the round was cut for other members.
   return place == *wanted;
 }
 
@@ -110,6 +116,7 @@ v1::SubnetKeys ToMessage(const SubnetPlace& place) {
 }
 
 v1::SparseKeys ToMessage(const CoreName& core) {
+  // Bytes are copied as they lie in memory, and must mean the same on both ends.
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "signatures are little-endian");
   const uint64_t halves[] = {core.signature.low, core.signature.high};
   v1::SparseKeys message;
@@ -134,6 +141,7 @@ v1::RowKeys ToMessage(const RowRange& rows) {
 }
 
 absl::StatusOr<SubnetPlace> PlaceOf(const v1::SubnetKeys& message) {
+  // Bounds that leave room in all later sums; a job reaches neither.
   constexpr uint64_t kRoundEnd = uint64_t{1} << 40;
   constexpr uint64_t kSharesEnd = uint64_t{1} << 31;
   if (message.shares_size() > static_cast<int>(kSitesMax)) {
@@ -151,6 +159,7 @@ absl::StatusOr<SubnetPlace> PlaceOf(const v1::SubnetKeys& message) {
   }
   uint64_t sum = 0;
   for (const uint32_t share : message.shares()) {
+    // The sum is checked as it grows, as 64-bit sums of 32-bit shares cannot overflow before it is.
     sum += share;
     if (share > 0 && sum < kSharesEnd) continue;
     return absl::InvalidArgumentError(
@@ -189,6 +198,7 @@ void SetKeys(const KeySet& keys, v1::SubnetRequest* request) {
   request->set_sites(place.sites());
   request->set_waits_only(keys.waits_only);
   request->mutable_shares()->Clear();
+  // Equal shares, the common case, are not sent: none means that they are equal.
   const auto differs = [&](uint32_t share) { return share != place.shares.front(); };
   if (std::any_of(place.shares.begin(), place.shares.end(), differs)) {
     request->mutable_shares()->Add(place.shares.begin(), place.shares.end());
@@ -200,6 +210,7 @@ absl::StatusOr<SubnetPlace> AskedPlace(const v1::SubnetRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("sites are ", request.sites(), ", want at most ", kSitesMax));
   }
+  // There are no shares, which says that all are equal, or one for each site.
   if (request.shares_size() != 0 && request.shares_size() != static_cast<int>(request.sites())) {
     return absl::InvalidArgumentError(absl::StrCat("shares are ", request.shares_size(),
                                                    ", want none or one for each of ",

@@ -83,6 +83,7 @@ int ListenOn(const sockaddr_storage& address, socklen_t size, bool is_dual) {
       listen(fd, SOMAXCONN) == 0) {
     return fd;
   }
+  // close may change errno, which says why listening failed.
   const int error = errno;
   close(fd);
   errno = error;
@@ -131,6 +132,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const Options& options)
   setrlimit(RLIMIT_NOFILE, &files);
   TESSERA_CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
   const rlim_t most = std::min<rlim_t>(files.rlim_cur, 1 << 20);
+  // Half of the descriptors at least, and all but kFilesKept where there are many.
   listener->connections_max_ =
       static_cast<int>(std::max<rlim_t>(most / 2, most > kFilesKept ? most - kFilesKept : 0));
   return listener;
@@ -218,6 +220,8 @@ void Listener::Run() {
   for (const int fd : sockets_) polled.push_back({fd, POLLIN, 0});
   polled.push_back({wake_, POLLIN, 0});
   while (true) {
+    // Connections that wait for their turn are looked at every kTurnMs; without any the thread sleeps until something
+    // comes.
     const int ready = poll(polled.data(), polled.size(), waiting_.empty() ? -1 : kTurnMs);
     TESSERA_CHECK(ready >= 0 || errno == EINTR);
     if (polled.back().revents != 0) return;
@@ -242,6 +246,7 @@ bool Listener::Accept(int listening) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       const bool has_none =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      // An error that lasts is logged once per second, not once per connection.
       if (has_none && SteadyNow() >= next_log_) {
         next_log_ = SteadyNow() + kLogInterval;
         Log(LogLevel::kWarning,
@@ -257,6 +262,7 @@ bool Listener::Accept(int listening) {
     }
     open_.push_back({fd, InodeOf(fd), host});
     ++by_host_[host];
+    // Who comes while others of its host wait queues behind them.
     const bool is_waiting =
         std::any_of(waiting_.begin(), waiting_.end(),
                     [&host](const Waiting& one) { return one.connection.host == host; });
@@ -270,6 +276,7 @@ bool Listener::Accept(int listening) {
 }
 
 void Listener::HandOver(const Connection& connection, int listening) {
+  // The gate must know the descriptor before gRPC reads from it.
   WatchConnection(connection.fd, connection.host, is_tls_);
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters given;
   given.listener_fd = listening;
@@ -295,12 +302,14 @@ void Listener::HandOverWaiting() {
 bool Listener::TakeTurn(const std::string& host) {
   const absl::Time now = SteadyNow();
   const double most = connections_per_host_max_;
+  // Tokens that came since the last look, up to as many connections as a host may have.
   const auto left = [&](const Pace& pace) {
     return std::min(
         most, pace.left + absl::ToDoubleSeconds(now - pace.refilled) * new_per_host_per_second_);
   };
   if (paces_.size() >= kPacesMax && paces_.count(host) == 0) {
     for (auto it = paces_.begin(); it != paces_.end();) {
+      // Hosts whose bucket is full have been quiet and are as good as new.
       it = left(it->second) >= most ? paces_.erase(it) : std::next(it);
     }
     if (paces_.size() >= kPacesMax) paces_.clear();
@@ -319,6 +328,8 @@ bool Listener::IsTooMany(const std::string& host) {
     return of_host < connections_per_host_max_ && static_cast<int>(open_.size()) < connections_max_;
   };
   if (has_room()) return false;
+  // Connections are closed by gRPC, which tells nobody: descriptors that are another file by now are found by a sweep,
+  // once per round at most.
   if (!std::exchange(has_swept_, true)) Sweep();
   if (has_room()) return false;
   if (SteadyNow() >= next_log_) {

@@ -39,6 +39,7 @@ bool NameWatch::HasLeft(const std::string& peer, absl::Time now) {
     has_left =
         !answer.addresses.empty() &&
         std::find(answer.addresses.begin(), answer.addresses.end(), at) == answer.addresses.end();
+    // One thread asks at a time: a name server that hangs would collect threads.
     asks = !answer.is_asking && now >= next_;
     answer.is_asking = answer.is_asking || asks;
   }
@@ -48,6 +49,7 @@ bool NameWatch::HasLeft(const std::string& peer, absl::Time now) {
     absl::StatusOr<std::vector<std::string>> found = resolve(host);
     absl::MutexLock lock(&answer->mutex);
     answer->is_asking = false;
+    // A name that cannot be resolved for the moment says nothing, so nobody has left.
     answer->addresses = found.ok() ? *std::move(found) : std::vector<std::string>();
   }).detach();
   return has_left;

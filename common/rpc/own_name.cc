@@ -31,6 +31,7 @@ absl::Status AwaitOwnName(const OwnName& name) {
   if (!HasName(name.address) || IsLoopback(name.address)) return absl::OkStatus();
   const std::string host = ParseHostPort(name.address)->host;
   const absl::Time give_up = SteadyNow() + name.patience;
+  // The first line is due at once, and the next ones after kLogInterval each.
   LongWait wait(SteadyNow() - kLogInterval, kLogInterval);
   absl::StatusOr<std::vector<std::string>> found = name.resolve(host);
   while (!found.ok()) {

@@ -61,6 +61,8 @@ class Connection {
     absl::MutexLock lock(&mutex_);
     if (is_closed_) return false;
     for (const Bytes piece : pieces) {
+      // Frames are counted after they were read: a connection that breaks a rule ends here, but its last bytes are not
+      // undone.
       const char* const why = (frames_.*look)(piece, now);
       if (why == nullptr) continue;
       is_closed_ = true;
@@ -119,6 +121,8 @@ class Watched {
   void Begin(std::shared_ptr<Connection> connection, bool is_tls) {
     absl::MutexLock lock(&mutex_);
     Forget();
+    // Relaxed is enough: the connection is set under the lock, and nothing reads the descriptor before it is handed
+    // over.
     is_over_.store(false, std::memory_order_relaxed);
     connection_ = std::move(connection);
     is_tls_ = is_tls;
@@ -141,6 +145,7 @@ class Watched {
     absl::MutexLock lock(&mutex_);
     if (connection_ == nullptr || !is_tls_ || is_greeted_) return;
     for (const Bytes piece : pieces) {
+      // The head may come in pieces; only as much of it is kept as the random needs.
       const size_t taken = std::min(piece.size(), kRandomAt + kRandomBytes - hello_.size());
       hello_.append(reinterpret_cast<const char*>(piece.data()), taken);
     }
@@ -150,6 +155,7 @@ class Watched {
   }
 
  private:
+  // A connection that ended before its handshake must not leave its random behind.
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (is_greeted_) Greeted::Get().Take(hello_.substr(kRandomAt));
     connection_ = nullptr;
@@ -190,6 +196,7 @@ bool ForPieces(const msghdr& message, size_t size, Look look) {
 
 // Ends a connection on both sides, and says what a reader or writer is told then.
 ssize_t End(int fd) {
+  // shutdown and not close: gRPC owns the descriptor, and another file could get its number meanwhile.
   shutdown(fd, SHUT_RDWR);
   errno = ECONNRESET;
   return -1;
@@ -218,6 +225,7 @@ Connection* Of(SSL* ssl) {
   auto* held = static_cast<std::shared_ptr<Connection>*>(SSL_get_ex_data(ssl, SslIndex()));
   if (held != nullptr) return held->get();
   std::string random(kRandomBytes, '\0');
+  // The handshake's random is the same on the socket and in the SSL: it tells which connection this SSL belongs to.
   SSL_get_client_random(ssl, reinterpret_cast<unsigned char*>(&random[0]), kRandomBytes);
   std::shared_ptr<Connection> connection = Greeted::Get().Take(random);
   held = new std::shared_ptr<Connection>(std::move(connection));
@@ -249,6 +257,7 @@ ssize_t recvmsg(int fd, msghdr* message, int flags) {
   const ssize_t size = real(fd, message, flags);
   tessera::Watched* const one = tessera::Find(fd);
   if (size <= 0 || one == nullptr || (flags & (MSG_PEEK | MSG_ERRQUEUE)) != 0) return size;
+  // gRPC looks at errno after these calls; what happens in between must not change it.
   const int was = errno;
   const std::shared_ptr<tessera::Connection> connection = one->Plain();
   const bool goes_on = tessera::ForPieces(*message, static_cast<size_t>(size), [&](auto pieces) {
@@ -302,6 +311,7 @@ int SSL_write(SSL* ssl, const void* bytes, int size) {
 
 namespace tessera {
 
+// Symbols of the program come before those of libraries unless gRPC was linked in another way.
 bool GateIsInForce() {
   const auto is_ours = [](const char* name, void* ours) {
     return dlsym(RTLD_DEFAULT, name) == ours;

@@ -25,6 +25,7 @@ using Response = v1::ServerReflectionResponse;
 // Adds `file` and all files that it imports, each once.
 void AddFiles(const FileDescriptor& file, std::set<const FileDescriptor*>* seen,
               v1::FileDescriptorResponse* response) {
+  // Imports form a graph: each file is sent once, however many others import it.
   if (!seen->insert(&file).second) return;
   google::protobuf::FileDescriptorProto proto;
   file.CopyTo(&proto);
@@ -79,13 +80,16 @@ void SetExtensionNumbers(const std::string& name, Response* response) {
 class Conversation final : public grpc::ServerBidiReactor<Request, Response> {
  public:
   explicit Conversation(const std::vector<std::string>* services) : services_(*services) {
+    // A client asks as often as it likes within one call.
     StartRead(&request_);
   }
   void OnReadDone(bool ok) override {
+    // The client is done: the conversation ends well.
     if (!ok) {
       Finish(grpc::Status::OK);
       return;
     }
+    // One answer is written before the next question is read, so that one request and response suffice.
     response_ = AnswerReflection(request_, services_);
     StartWrite(&response_);
   }
@@ -121,6 +125,7 @@ class ReflectionPlugin final : public grpc::ServerBuilderPlugin {
  public:
   std::string name() override { return "tessera reflection v1"; }
   void InitServer(grpc::ServerInitializer* server) override { server->RegisterService(service_); }
+  // gRPC knows all services only now, when every plugin and caller has registered its own.
   void Finish(grpc::ServerInitializer* server) override {
     service_->SetServices(*server->GetServiceList());
   }
@@ -137,6 +142,7 @@ v1::ServerReflectionResponse AnswerReflection(const v1::ServerReflectionRequest&
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   Response response;
   response.set_valid_host(request.host());
+  // Clients match answers with questions by the request that is repeated here.
   *response.mutable_original_request() = request;
   switch (request.message_request_case()) {
     case Request::kFileByFilename:

@@ -19,6 +19,7 @@ constexpr int kOtherFiles = 40;
 }  // namespace
 
 int GrpcThreads(int machine_cores) {
+  // Timers, the executor and what the first calls start, as counted with gRPC 1.51.
   const int timers_and_first_threads = 10;
   return GrpcCallbackThreads(machine_cores) + std::clamp(machine_cores, 2, 16) +
          5 * machine_cores / 2 + timers_and_first_threads;

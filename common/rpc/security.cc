@@ -30,6 +30,7 @@
 namespace tessera {
 namespace {
 
+// Sixteen characters drawn at random cannot be guessed over a network.
 constexpr size_t kTokenCharactersMin = 16;
 // The most bytes that a file of certificates, keys or tokens may have.
 constexpr size_t kFileBytesMax = size_t{1} << 20;
@@ -53,6 +54,7 @@ Role RoleFor(absl::string_view path) {
 }
 
 bool SameText(absl::string_view a, absl::string_view b) {
+  // The comparison takes the same time wherever texts differ, so that its time tells nothing of a token.
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
@@ -111,12 +113,14 @@ absl::StatusOr<Certificates> ReadCertificates(absl::string_view key, const std::
   if (path.empty()) return all;
   const std::unique_ptr<BIO, void (*)(BIO*)> memory(
       BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free_all);
+  // Errors of earlier calls on this thread would otherwise be taken for this file's.
   ERR_clear_error();
   while (X509* const certificate = PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr)) {
     all.emplace_back(certificate, X509_free);
   }
   const unsigned long error = ERR_get_error();
   ERR_clear_error();
+  // At the end of the text OpenSSL reports that no further block begins, which is no error here.
   const bool is_end =
       ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
   if (is_end && !all.empty()) return all;
@@ -147,6 +151,7 @@ absl::Status CheckStrength(const SecurityFiles& files, const Certificates& shown
     if (why.empty()) continue;
     ++weak_count;
     absl::Status status = TooWeak("authority", files.authority, i, why);
+    // The certificate that signed ours is the one that clients will check: if it is weak, others do not help.
     for (const auto& each : shown) {
       if (X509_check_issued(authority[i].get(), each.get()) == X509_V_OK) return status;
     }
@@ -193,6 +198,7 @@ class TokenProcessor final : public grpc::AuthMetadataProcessor {
     };
     const absl::string_view authorization = find("authorization");
     const absl::Status status = Authorize(tokens_, find(":path"), authorization);
+    // The token has done its work and is taken out, so that no service sees it.
     if (!authorization.empty()) consumed->emplace("authorization", std::string(authorization));
     return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
                         std::string(status.message()));
@@ -230,6 +236,7 @@ absl::StatusOr<std::vector<Token>> ParseTokens(absl::string_view text) {
       is_known = is_known || named;
       token.may[role] = words.size() == 1 || named;
     }
+    // Whoever may train or operate may look as well.
     token.may[static_cast<int>(Role::kViewer)] = true;
     // Tokens are secret: no message quotes what may be one.
     if (!is_known || words.size() > 2) {
@@ -269,6 +276,7 @@ absl::Status Authorize(const std::vector<Token>& tokens, absl::string_view path,
   bool is_known = false;
   bool may = false;
   for (const Token& token : tokens) {
+    // Every token is compared, even after one has matched: the time does not tell which.
     const bool same = SameText(token.text, authorization);
     is_known = is_known || same;
     may = may || (same && token.may[static_cast<int>(role)]);
@@ -329,6 +337,7 @@ std::string Security::Describe() const {
 
 std::shared_ptr<grpc::ServerCredentials> Security::ForServer() const {
   if (!serves_tls()) return grpc::InsecureServerCredentials();
+  // With an authority a client must show a certificate that it signed; nobody else gets past the handshake.
   grpc::SslServerCredentialsOptions options(
       authority_.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
                          : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);

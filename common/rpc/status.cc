@@ -21,6 +21,7 @@ size_t FittingBytes(absl::string_view message) {
   size_t taken = 0;
   for (size_t i = 0; i < message.size(); ++i) {
     const char c = message[i];
+    // gRPC writes everything but printable ASCII as %XX, three bytes each, in a header whose size is limited.
     taken += c >= ' ' && c <= '~' && c != '%' ? 1 : 3;
     if (taken > kMessageHeaderBytesMax) return i;
   }
@@ -39,6 +40,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const int code = static_cast<int>(status.error_code());
   const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  // What gRPC says of a ping without an answer is no sentence for a person.
   const bool is_silent = status.error_message() == "keepalive watchdog timeout";
   return absl::Status(
       known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,

@@ -89,9 +89,11 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, Role role
   PrepareLibrary();
   grpc::ChannelArguments arguments;
   SetCommon([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
+  // Channels to one address would otherwise share a connection, and one slow stream its window.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Retries live in the client, where the exchange number makes them harmless.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // A server that is started again is found within a second.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMsMax);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
@@ -141,6 +143,7 @@ int64_t LimitedConnectionBytes(int64_t bytes) {
 }
 
 int64_t WireBytes(int64_t message_bytes) {
+  // gRPC's own head of a message has five bytes, and each HTTP/2 frame has one of nine.
   const int64_t bytes = message_bytes + 5;
   return bytes + 9 * ((bytes + kFrameBytesMax - 1) / kFrameBytesMax);
 }

@@ -16,6 +16,7 @@ void AdagradRun(const float* u, float scale, float eta, float epsilon, float dec
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float g = scale * u[i] + decay * w_in[i];
+    // Squares are never forgotten, so the step of an entry only shrinks (Duchi et al., 2011).
     v[i] += g * g;
     w_out[i] = w_in[i] - eta * (g / (std::sqrt(v[i]) + epsilon));
   }
@@ -29,6 +30,7 @@ class Adagrad final : public UpdateRule {
 
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
              float* const* state, int64_t count) const override {
+    // Without an epsilon an entry whose gradients were all 0 would be 0 / 0.
     const float epsilon = std::max(options_.epsilon, std::numeric_limits<float>::min());
     AdagradRun(u, update.scale, options_.learning_rate * update.rate, epsilon,
                options_.weight_decay, w_in, w_out, state[0], count);

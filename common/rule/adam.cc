@@ -10,7 +10,8 @@
 namespace tessera {
 namespace {
 
-// Reads 16n bytes, writes 12n.
+// Reads 16n bytes, writes 12n. Kingma and Ba (2015); with decoupled decay Loshchilov and Hutter (2019). m and v are the
+// means of g and g^2, whose bias towards their start at 0 is taken out by step_size and root_scale.
 TESSERA_VECTOR_CLONES
 void AdamRun(const AdamCoefficients c, const float* u, const float* w_in, float* w_out,
              float* __restrict m, float* __restrict v, int64_t count) {
@@ -20,6 +21,7 @@ void AdamRun(const AdamCoefficients c, const float* u, const float* w_in, float*
     const float g = c.scale * u[i] + c.coupled_decay * w;
     m[i] = c.beta1 * m[i] + c.beta1_rest * g;
     v[i] = c.beta2 * v[i] + c.beta2_rest * (g * g);
+    // Rounding of averaged states may leave a square slightly below 0.
     const float root = std::sqrt(std::max(v[i], 0.0f)) * c.root_scale + c.epsilon;
     w_out[i] = (w - c.decoupled_decay * w) - c.step_size * (m[i] / root);
   }
@@ -53,8 +55,12 @@ class Adam final : public UpdateRule {
 }  // namespace
 
 AdamCoefficients CoefficientsOf(const AdamOptions& o, const Update& update) {
+  // The first update has number 1; 1 - beta^0 would be a division by 0.
   TESSERA_CHECK(update.number >= 1);
+  // In f64 until the end, as 1 - beta^number loses most of f32's digits in the first updates.
   const double eta = o.learning_rate * update.rate;
+  // Decoupled decay is scaled by the rate, since w shrinks by it directly; the other goes through g, which the rate
+  // scales.
   const double decay = o.decoupled ? eta * o.weight_decay : o.weight_decay;
   AdamCoefficients c;
   c.scale = update.scale;
@@ -65,6 +71,7 @@ AdamCoefficients CoefficientsOf(const AdamOptions& o, const Update& update) {
   c.beta2_rest = static_cast<float>(1 - o.beta2);
   c.step_size = static_cast<float>(eta / (1 - Power(o.beta1, update.number)));
   c.root_scale = static_cast<float>(1 / std::sqrt(1 - Power(o.beta2, update.number)));
+  // Without an epsilon an entry whose gradients were all 0 would be 0 / 0.
   c.epsilon = std::max(static_cast<float>(o.epsilon), std::numeric_limits<float>::min());
   return c;
 }

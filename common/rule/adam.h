@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// In f64: 1 - beta2 of a beta2 that was rounded to f32 is off by 5e-5 of itself at 0.999.
+// Numbers are in f64: 1 - beta2 of a beta2 that was rounded to f32 is off by 5e-5 of itself at 0.999.
 struct AdamOptions {
   double learning_rate = 0;
   double beta1 = 0.9;

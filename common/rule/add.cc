@@ -14,6 +14,7 @@ void AddRun(const float* u, float scale, const float* w_in, float* w_out, int64_
 class Add final : public UpdateRule {
  public:
   int state_count() const override { return 0; }
+  // w + 0 is w, so that entries which nobody pushed need not be touched.
   bool keeps_where_zero() const override { return true; }
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
              float* const* state, int64_t count) const override {

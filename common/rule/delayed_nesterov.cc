@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// c = 0: reads 12n bytes, writes 8n.
+// c = 0: reads 12n bytes, writes 8n. Between momentum steps the change alone moves w, by its share; the buffer collects
+// it for the next step.
 TESSERA_VECTOR_CLONES
 void CollectRun(const float* u, float scale, float share, float eta, const float* w_in,
                 float* w_out, float* __restrict buffer, int64_t count) {
@@ -32,7 +33,8 @@ void CollectAheadRun(const float* u, float scale, float share, float eta, float 
   }
 }
 
-// `rest` is (1 - c N + c) mu. Reads 16n bytes, writes 12n.
+// `rest` is (1 - c N + c) mu. Reads 16n bytes, writes 12n. Once per interval the momentum takes in the mean of the
+// interval's changes, and the buffer begins anew.
 TESSERA_VECTOR_CLONES
 void MomentumRun(const float* u, float scale, float share, float eta, float mu, float rest,
                  const float* w_in, float* w_out, float* __restrict m, float* __restrict buffer,
@@ -53,6 +55,7 @@ class DelayedNesterov final : public UpdateRule {
   int state_count() const override { return 2; }
 
   float divisor(int state) const override {
+    // A buffer that was saved with another interval is scaled to this one, as the momentum step divides by it.
     return state == kBuffer ? static_cast<float>(options_.interval) : 1;
   }
 
@@ -65,6 +68,7 @@ class DelayedNesterov final : public UpdateRule {
     const float ahead = options_.ahead;
     float* const m = state[kMomentum];
     float* const buffer = state[kBuffer];
+    // Updates are numbered from 1, so that every interval ends with a momentum step.
     if (update.number % static_cast<uint64_t>(options_.interval) == 0) {
       const float rest = (1 - ahead * interval + ahead) * mu;
       MomentumRun(u, update.scale, share, eta, mu, rest, w_in, w_out, m, buffer, count);
@@ -85,6 +89,7 @@ class DelayedNesterov final : public UpdateRule {
 
 std::unique_ptr<UpdateRule> MakeDelayedNesterov(DelayedNesterovOptions options) {
   TESSERA_CHECK(options.interval >= 1);
+  // Without momentum what is left is SGD with the share as its rate, and needs no states.
   if (options.momentum == 0) {
     return MakeSgd({options.learning_rate / static_cast<float>(options.interval), 0, 0});
   }

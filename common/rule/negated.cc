@@ -15,6 +15,7 @@ class Negated final : public UpdateRule {
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
              float* const* state, int64_t count) const override {
     Update negative = update;
+    // Workers push changes of w, and optimizers expect gradients, which point the other way.
     negative.scale = -update.scale;
     rule_->Apply(negative, u, w_in, w_out, state, count);
   }

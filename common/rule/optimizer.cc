@@ -71,6 +71,7 @@ std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
       return MakeAdam(AdamOptionsOf(optimizer));
     case v1::Optimizer::kRmsprop:
       return MakeRmsProp(RmsPropOptionsOf(optimizer.rmsprop()));
+    // Muon steps whole matrices, which a rule of entries cannot; its vectors get AdamWOf.
     case v1::Optimizer::kMuon:
     case v1::Optimizer::KIND_NOT_SET:
       break;
@@ -80,6 +81,7 @@ std::unique_ptr<UpdateRule> MakeOptimizer(const v1::Optimizer& optimizer) {
 }
 
 std::vector<std::string> StateNames(const v1::Optimizer& optimizer) {
+  // The order is that of the rules' states, which checkpoints number.
   switch (optimizer.kind_case()) {
     case v1::Optimizer::kSgd:
       return SgdOptionsOf(optimizer.sgd()).momentum != 0 ? std::vector<std::string>{"momentum"}

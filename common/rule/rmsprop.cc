@@ -22,6 +22,7 @@ void PlainRun(const Coefficients c, const float* u, const float* w_in, float* w_
   for (int64_t i = 0; i < count; ++i) {
     const float g = c.scale * u[i] + c.decay * w_in[i];
     v[i] = c.alpha * v[i] + c.alpha_rest * (g * g);
+    // Rounding of averaged states may leave a square slightly below 0, as in Adam.
     w_out[i] = w_in[i] - c.eta * (g / (std::sqrt(std::max(v[i], 0.0f)) + c.epsilon));
   }
 }
@@ -43,10 +44,12 @@ class RmsProp final : public UpdateRule {
  public:
   explicit RmsProp(RmsPropOptions options) : options_(options) {}
 
+  // Without momentum the job keeps one state less per parameter.
   int state_count() const override { return options_.momentum != 0 ? 2 : 1; }
 
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
              float* const* state, int64_t count) const override {
+    // Without an epsilon an entry whose gradients were all 0 would be 0 / 0.
     const Coefficients c{
         update.scale,          options_.learning_rate * update.rate,
         options_.weight_decay, static_cast<float>(options_.alpha),

@@ -12,7 +12,7 @@ namespace tessera {
 
 struct RmsPropOptions {
   float learning_rate = 0;
-  // In f64, for 1 - alpha: that of an alpha which was rounded to f32 is off by 1e-6 of itself at 0.99.
+  // alpha is in f64 for the sake of 1 - alpha, which is off by 1e-6 of itself at 0.99 where alpha was rounded to f32.
   double alpha = 0.99;
   // Where f32 would round it to 0 the smallest normal number stands in, so that 0 / 0 cannot occur.
   float epsilon = 1e-8f;

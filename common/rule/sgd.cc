@@ -28,7 +28,8 @@ void MomentumRun(const float* u, float scale, float eta, float mu, float decay, 
   }
 }
 
-// Reads 12n bytes, writes 8n.
+// Reads 12n bytes, writes 8n. Nesterov's step looks ahead by one more momentum step: Sutskever et al. (2013), in the
+// form that PyTorch has.
 TESSERA_VECTOR_CLONES
 void NesterovRun(const float* u, float scale, float eta, float mu, float decay, const float* w_in,
                  float* w_out, float* __restrict m, int64_t count) {
@@ -44,6 +45,7 @@ class Sgd final : public UpdateRule {
  public:
   explicit Sgd(SgdOptions options) : options_(options) {}
 
+  // Plain SGD keeps no state, so that neither servers nor checkpoints hold one.
   int state_count() const override { return options_.momentum != 0 ? 1 : 0; }
 
   void Apply(const Update& update, const float* u, const float* w_in, float* w_out,
@@ -51,6 +53,7 @@ class Sgd final : public UpdateRule {
     const float eta = options_.learning_rate * update.rate;
     const float mu = options_.momentum;
     const float decay = options_.weight_decay;
+    // Each kind has a loop of its own, as reading a state that is not used would cost its traffic.
     if (mu == 0) {
       PlainRun(u, update.scale, eta, decay, w_in, w_out, count);
     } else if (options_.nesterov) {

@@ -22,6 +22,7 @@ Finding JudgeSteps(const SavedState& saved, const JobFacts& facts) {
   }
   Epochs epochs(facts);
   epochs.Restore(saved.job.cuts, saved.manifest.step);
+  // 0 planned steps: the number depends on rows that are not known here, and nobody can say.
   const uint64_t planned = epochs.StepsPlanned();
   if (planned == 0 || step < planned) {
     return {Finding::Kind::kGood,
@@ -43,6 +44,7 @@ Findings CheckCheckpoints(const v1::Checkpoint& keys, const JobFacts& facts, boo
   std::unique_ptr<Checkpoint> restored;
   if (!keys.restore().empty()) {
     std::vector<ListedCheckpoint> broken;
+    // The newest checkpoint that is whole, as the servers will look for it.
     absl::StatusOr<std::unique_ptr<Checkpoint>> found = NamedCheckpoint(keys.restore(), &broken);
     for (const ListedCheckpoint& each : broken) {
       findings.push_back({Finding::Kind::kNote,
@@ -67,6 +69,7 @@ Findings CheckCheckpoints(const v1::Checkpoint& keys, const JobFacts& facts, boo
     }
     if (!status.ok()) {
       problem(status, "servers would end with 2; name another checkpoint");
+      // What follows would speak of a checkpoint that cannot be used.
       return findings;
     }
     if (const absl::Status size = CheckBatchSize(*saved, facts); !size.ok()) {
@@ -76,7 +79,9 @@ Findings CheckCheckpoints(const v1::Checkpoint& keys, const JobFacts& facts, boo
     restored = *std::move(found);
     findings.push_back(JudgeSteps(*saved, facts));
   }
+  // While the job runs its own server has the folder.
   if (keys.directory().empty() || runs) return findings;
+  // Another job's checkpoints in that folder would be mixed with this one's.
   const absl::Status is_free =
       CheckFolder(keys.directory(), restored == nullptr ? nullptr : &restored->manifest());
   if (!is_free.ok()) {

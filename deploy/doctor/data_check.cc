@@ -45,6 +45,7 @@ Finding JudgeRows(const v1::Job& job, const Datasets& data) {
 void AddBadPictures(const v1::Job& job, const ModelEnds& ends, absl::string_view key,
                     const v1::DataFiles& files, Findings* findings) {
   constexpr size_t kListedMax = 20;
+  // Other formats were read whole by LoadDatasets.
   if (!DataFormatOf(job.data().format()).is_pictures) return;
   const absl::StatusOr<BadPictures> bad = FindBadPictures(
       FeaturePaths(job.data(), files), TableSpecOf(ends), ImageOptionsOf(job.data()), kListedMax);
@@ -65,6 +66,7 @@ void AddBadPictures(const v1::Job& job, const ModelEnds& ends, absl::string_view
 }  // namespace
 
 DataFindings CheckData(const v1::Job& job, const ModelShape& shape) {
+  // A job that goes on takes the classes and the normalisation from the checkpoint, as workers will.
   const std::optional<ModelFacts> saved = FactsToGoOnFrom(job.checkpoint().restore());
   absl::StatusOr<Datasets> data =
       LoadDatasets(job, EndsOf(job.model(), shape), saved ? &*saved : nullptr);
@@ -78,6 +80,7 @@ DataFindings CheckData(const v1::Job& job, const ModelShape& shape) {
     AddBadPictures(job, ends, "data.test", job.data().test(), &findings);
     return {std::move(findings), std::make_unique<Datasets>(*std::move(data))};
   }
+  // Memory and broken files want different advice.
   const bool is_too_much = absl::IsResourceExhausted(data.status());
   return {{{Finding::Kind::kProblem, std::string(data.status().message()),
             is_too_much ? "workers would end with 2; docs/operating/resources.md"

@@ -39,6 +39,7 @@ Findings CheckDevice(const v1::Job& job, const MakeBackend& make_backend, int64_
   const v1::Cluster& cluster = job.cluster();
   const absl::StatusOr<std::unique_ptr<Backend>> made =
       make_backend(cluster.device(), static_cast<int>(cluster.threads()), {cluster.cudnn()});
+  // On a machine of servers alone the device is of no use, and need not be there.
   if (!made.ok()) return problem(made.status(), kNoWorkerHere);
   Backend& backend = **made;
   if (const absl::Status status = CheckPrecision(job, backend); !status.ok()) {
@@ -48,6 +49,7 @@ Findings CheckDevice(const v1::Job& job, const MakeBackend& make_backend, int64_
     return problem(status, "correct the model");
   }
   std::string what = absl::StrCat("device: ", backend.description());
+  // Memory of a GPU is what others on it have left now.
   if (!backend.memory().host_addressable()) {
     absl::StrAppendFormat(&what, ", %d MiB free", backend.memory().available() >> 20);
   }

@@ -46,6 +46,7 @@ enum class Locked { kNothing, kCheckpoints, kCheckpointsAndState, kState };
 void CheckLocks(absl::string_view key, const std::string& directory, const std::string& probe,
                 Locked locked, Findings* findings) {
   if (locked == Locked::kNothing) return;
+  // The question is whether there are locks at all, not whether somebody has this one.
   if (!absl::IsUnimplemented(FolderLock::Take(probe, "lock").status())) return;
   const std::string what =
       absl::StrCat(key, ": \"", directory, "\" is on a file system without locks: ");
@@ -71,9 +72,11 @@ std::string WritableAt(const char* key, const std::string& directory, int made, 
                          std::move(advice)});
   };
   std::error_code error;
+  // Relative paths are seen from here; servers see them from where they are started.
   fs::path at = fs::absolute(directory).lexically_normal();
   if (!at.has_filename()) at = at.parent_path();  // "a/b/"
   const bool is_there = fs::exists(at, error);
+  // A server makes the last folders, so that these may be missing.
   for (int i = 0; i < made && !fs::exists(at, error); ++i) at = at.parent_path();
   if (!fs::exists(at, error)) {
     problem(absl::StrCat("cannot be made: \"", at.string(),
@@ -92,6 +95,7 @@ std::string WritableAt(const char* key, const std::string& directory, int made, 
     return "";
   }
   CheckLocks(key, directory, probe, locked, findings);
+  // The probe is empty, but for the lock's file.
   fs::remove_all(probe, error);
   return at.string();
 }
@@ -99,11 +103,14 @@ std::string WritableAt(const char* key, const std::string& directory, int made, 
 // The bytes of one checkpoint, by all processes, which share the folder: the servers' parameters and states, and
 // each worker's file (worker_file.h). Halves of the layers count as if each were the whole.
 double CheckpointBytes(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
+  // Parameters, and as many arrays as the rule has states.
   double floats = static_cast<double>(shape.size) * (1.0 + ServerStates(recipe).size());
   double own = 0;  // arrays of each worker
+  // Each worker has an optimizer of its own.
   if (recipe.payload == PayloadKind::kDelta && recipe.averaged_states.empty()) {
     own += StateNames(job.train().optimizer()).size();
   }
+  // What exchanges of a core have not moved is each worker's.
   if (recipe.core) own += 1;
   if (recipe.codecs.holds_back()) own += 1;
   floats += own * static_cast<double>(shape.size * job.cluster().workers());
@@ -117,6 +124,7 @@ double BytesThere(const std::string& directory) {
   for (fs::directory_iterator each(directory, error), end; !error && each != end;
        each.increment(error)) {
     uint64_t step = 0;
+    // Other files in the folder are no checkpoints, and stay.
     if (!ParseStepFolderName(each->path().filename().string(), &step)) continue;
     std::error_code inner;
     for (fs::directory_iterator file(each->path(), inner); !inner && file != end;
@@ -140,6 +148,7 @@ Findings CheckDisk(const v1::Job& job, const Recipe& recipe, const ModelShape& s
   Findings findings;
   const v1::CoordinatorPlace& place = job.cluster().coordinator();
   const bool keeps_elsewhere = !place.directory().empty();
+  // In etcd the state takes no folder.
   if (keeps_elsewhere && place.etcd().empty()) {
     WritableAt("cluster.coordinator.directory", place.directory(), 2, Locked::kState, &findings);
   }
@@ -152,6 +161,7 @@ Findings CheckDisk(const v1::Job& job, const Recipe& recipe, const ModelShape& s
   if (at.empty()) return findings;
   std::error_code error;
   const fs::space_info space = fs::space(at, error);
+  // Nobody says how much room there is: no finding.
   if (error) return findings;
   const int64_t keep = job.checkpoint().keep();
   const double want = RoomWanted(directory, CheckpointBytes(job, recipe, shape), keep);

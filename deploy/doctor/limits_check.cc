@@ -11,6 +11,7 @@ namespace tessera {
 
 Findings CheckLimits(const v1::Job& job, bool has_workers,
                      const std::function<absl::Status(const ProcessNeeds&)>& check) {
+  // Without addresses one process starts all the others, and holds what it takes to watch them.
   const bool is_run = job.cluster().servers().addresses().empty();
   const absl::Status status = check(is_run        ? RunNeeds(job)
                                     : has_workers ? WorkerNeeds(job)

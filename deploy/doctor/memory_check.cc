@@ -34,6 +34,7 @@ bool IsAllHere(const v1::Job& job) {
 }
 
 // What the job's servers need, at most and at least.
+// The most is with all choices that a limit leaves; the least with none (a limit of 0).
 Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                int64_t bytes_max) {
   Need need;
@@ -68,6 +69,7 @@ Finding JudgeTogether(const v1::Job& job, const std::vector<Need>& needs,
   double most = 0, least = 0;
   int64_t processes = 0;
   for (const Need& need : needs) {
+    // Nothing of that kind runs here.
     if (need.count == 0) continue;
     words.push_back(absl::StrCat(Counted(need.count, need.who), " with ",
                                  Bytes(static_cast<double>(need.most)),
@@ -82,6 +84,7 @@ Finding JudgeTogether(const v1::Job& job, const std::vector<Need>& needs,
                                          : absl::StrJoin(words, " and ") + " take";
   const std::string text = absl::StrCat("memory: ", who, " up to ", Bytes(most), ", and ",
                                         machine.of, " has ", Bytes(available), " available");
+  // Even with the smallest choices there is too little.
   if (least > available) {
     return {Finding::Kind::kProblem, absl::StrCat(text, "; at least ", Bytes(least), " are needed"),
             "use more machines, fewer workers here, or a smaller train.batch_size or model; "
@@ -105,11 +108,14 @@ Finding JudgeTogether(const v1::Job& job, const std::vector<Need>& needs,
 
 Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                      const Datasets* data, const std::optional<MachineMemory>& machine) {
+  // Without a limit a process takes what it likes best.
   const int64_t limit = job.cluster().memory_limit();
   const int64_t bytes_max = limit > 0 ? limit : std::numeric_limits<int64_t>::max();
   const bool all_here = IsAllHere(job);
   std::vector<Need> needs = {ServersOf(job, recipe, shape, bytes_max)};
+  // On a machine of one of many servers there is one server, or one worker where data are checked.
   needs[0].count = all_here ? job.cluster().servers().count() : data == nullptr ? 1 : 0;
+  // On a GPU the worker's memory is the device's.
   if (data != nullptr && job.cluster().device() == "cpu") {
     absl::StatusOr<Need> workers = WorkersOf(job, recipe, shape, *data, bytes_max);
     if (!workers.ok()) {
@@ -121,6 +127,7 @@ Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape&
   }
   Findings findings;
   for (const Need& need : needs) {
+    // A process refuses to start where its plan is above the limit.
     if (limit == 0 || need.most <= limit) continue;
     findings.push_back(
         {Finding::Kind::kProblem,
@@ -131,6 +138,7 @@ Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape&
   }
   const bool any =
       std::any_of(needs.begin(), needs.end(), [](const Need& need) { return need.count > 0; });
+  // Findings about the limit come first: with another limit the sum is another one.
   if (machine && any && findings.empty()) findings.push_back(JudgeTogether(job, needs, *machine));
   return findings;
 }

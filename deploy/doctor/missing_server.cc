@@ -16,6 +16,7 @@ Finding JudgeAnswer(const std::string& who, const absl::Status& answer, bool cal
   const std::string what = absl::StrCat(who, ": somebody listens there and gives no status: ");
   const absl::string_view text = answer.message();
   // gRPC's words where nothing comes over a connection that the system has taken.
+  // A stopped process has a listening socket, which the system answers for.
   if (absl::IsDeadlineExceeded(answer) || absl::StrContains(text, "timed out")) {
     return {Finding::Kind::kProblem,
             absl::StrCat(what, "it takes the connection and says nothing (", text, ")"),
@@ -23,6 +24,7 @@ Finding JudgeAnswer(const std::string& who, const absl::Status& answer, bool cal
             "machine"};
   }
   // A TLS server closes what does not begin with TLS; it answers nothing that is no TLS.
+  // An HTTP/1 server answers gRPC's first bytes with a line of its own.
   const bool speaks_other = absl::StrContains(text, "Failed parsing HTTP/2") ||
                             absl::StrContains(text, "header with status: ");
   std::string advice =

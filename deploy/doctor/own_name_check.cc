@@ -22,6 +22,7 @@ bool ListensOutside(int port, absl::Duration patience) {
   if (getifaddrs(&found) != 0) return false;
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(found, freeifaddrs);
   for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) {
+    // A server that listens on loopback alone is found at none of the other addresses.
     if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_LOOPBACK) != 0) continue;
     const int family = each->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
@@ -37,9 +38,11 @@ bool ListensOutside(int port, absl::Duration patience) {
 
 Findings CheckOwnName(int rank, const std::string& address, const Resolve& resolve,
                       const std::function<bool(int port)>& listens_outside) {
+  // An address in digits says where it is, and localhost is meant.
   if (!HasName(address) || IsLoopback(address)) return {};
   const HostPort where = *ParseHostPort(address);
   const absl::StatusOr<std::vector<std::string>> found = resolve(where.host);
+  // A server that listens on all interfaces is reached in any case.
   if (!found.ok() || !AreLoopback(*found) || listens_outside(where.port)) return {};
   return {{Finding::Kind::kProblem,
            absl::StrCat("server ", rank, " at ", address, ": \"", where.host, "\" is ",

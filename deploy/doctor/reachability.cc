@@ -19,6 +19,7 @@ namespace {
 
 // Tries one address, for so long at most: a machine that is not there answers nothing at all.
 Reach TryOne(const addrinfo& to, absl::Duration patience) {
+  // Without O_NONBLOCK connect waits for minutes.
   const int fd = socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, to.ai_protocol);
   if (fd < 0) return Reach::kNoRoute;
   int error = connect(fd, to.ai_addr, to.ai_addrlen) == 0 ? 0 : errno;
@@ -26,6 +27,7 @@ Reach TryOne(const addrinfo& to, absl::Duration patience) {
     pollfd waiting{fd, POLLOUT, 0};
     const int ready = poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(patience)));
     socklen_t size = sizeof(error);
+    // poll tells only that something happened: the socket has the error.
     if (ready <= 0) {
       error = ETIMEDOUT;
     } else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
@@ -62,6 +64,7 @@ int TryBind(const addrinfo& to, bool any_port) {
   const int fd = socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC, to.ai_protocol);
   if (fd < 0) return errno;
   const int on = 1;
+  // A port is not taken by connections that have just ended.
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   const int error =
       bind(fd, reinterpret_cast<const sockaddr*>(&at), to.ai_addrlen) == 0 ? 0 : errno;
@@ -77,6 +80,7 @@ Reach TryConnect(const std::string& address, absl::Duration patience) {
   Reach best = Reach::kNoRoute;
   for (const addrinfo* to = found.get(); to != nullptr && best != Reach::kOpen; to = to->ai_next) {
     const Reach reach = TryOne(*to, patience);
+    // Reach's order is from best to worst: one address that answers is enough.
     if (static_cast<int>(reach) < static_cast<int>(best)) best = reach;
   }
   return best;
@@ -86,6 +90,7 @@ OwnPort TryOwnPort(const std::string& address) {
   OwnPort own;
   const auto found = AddressesOf(address);
   for (const addrinfo* to = found.get(); to != nullptr; to = to->ai_next) {
+    // An address that cannot be bound with any port is another machine's.
     if (TryBind(*to, /*any_port=*/true) != 0) continue;
     own.is_own = true;
     const int error = TryBind(*to, /*any_port=*/false);

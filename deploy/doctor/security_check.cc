@@ -22,6 +22,7 @@
 namespace tessera {
 namespace {
 
+// A week, which leaves time to sign a new one.
 constexpr absl::Duration kTimeLeftMin = absl::Hours(7 * 24);
 constexpr char kNewOne[] = "sign a new one; docs/operating/security.md";
 
@@ -54,6 +55,7 @@ CertificateFile ReadCertificates(std::string key, const std::string& path) {
   const std::string text = TextOf(path);
   const std::unique_ptr<BIO, void (*)(BIO*)> memory(
       BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), BIO_free_all);
+  // A file may hold the chain up to the authority.
   while (X509* const each = PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr)) {
     file.certificates.emplace_back(each, X509_free);
   }
@@ -64,6 +66,7 @@ CertificateFile ReadCertificates(std::string key, const std::string& path) {
 // A certificate's time; the infinite past where it cannot be read, so that the certificate counts as over.
 absl::Time TimeOf(const ASN1_TIME* time) {
   std::tm parts{};
+  // A certificate's times are in UTC.
   if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfinitePast();
   return absl::FromTM(parts, absl::UTCTimeZone());
 }
@@ -77,6 +80,7 @@ bool IsInForce(X509* certificate, absl::Time now) {
          now <= TimeOf(X509_get0_notAfter(certificate));
 }
 
+// One authority in force is enough for what it has signed.
 bool AnyInForce(const CertificateFile& file, absl::Time now) {
   return std::any_of(file.certificates.begin(), file.certificates.end(),
                      [&](const Certificate& each) { return IsInForce(each.get(), now); });
@@ -132,6 +136,7 @@ std::string WhyNotBelieved(const CertificateFile& shown, const CertificateFile& 
   const auto free_stack = [](STACK_OF(X509) * stack) { sk_X509_free(stack); };
   const std::unique_ptr<STACK_OF(X509), void (*)(STACK_OF(X509)*)> between(sk_X509_new_null(),
                                                                            free_stack);
+  // The first one is judged. The others are links between it and an authority.
   for (size_t i = 1; i < shown.certificates.size(); ++i) {
     sk_X509_push(between.get(), shown.certificates[i].get());
   }
@@ -140,6 +145,7 @@ std::string WhyNotBelieved(const CertificateFile& shown, const CertificateFile& 
   X509_STORE_CTX_init(context.get(), store.get(), shown.certificates[0].get(), between.get());
   X509_STORE_CTX_set_purpose(context.get(), purpose);
   X509_STORE_CTX_set_time(context.get(), 0, absl::ToTimeT(now));
+  // Short keys and old hashes are refused by this level, as in a handshake.
   X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(context.get()), SecurityLevel());
   std::string why;
   if (X509_verify_cert(context.get()) != 1) {
@@ -156,6 +162,7 @@ void JudgeChain(const CertificateFile& shown, const CertificateFile& authority, 
   // A certificate is its own authority where there is none.
   const CertificateFile& believed = authority.certificates.empty() ? shown : authority;
   std::vector<std::pair<int, const char*>> uses;
+  // Without an authority callers show no certificate.
   if (has_server) uses.emplace_back(X509_PURPOSE_SSL_SERVER, "a server's");
   if (!authority.certificates.empty()) uses.emplace_back(X509_PURPOSE_SSL_CLIENT, "a caller's");
   for (const auto& [purpose, whose] : uses) {
@@ -168,6 +175,7 @@ void JudgeChain(const CertificateFile& shown, const CertificateFile& authority, 
          absl::StrCat("have that authority sign one, or add who signed this one to "
                       "security.authority on every machine; ",
                       "docs/operating/security.md")});
+    // One use is enough to say so.
     return;
   }
 }
@@ -176,6 +184,7 @@ void JudgeChain(const CertificateFile& shown, const CertificateFile& authority, 
 std::string AddressOf(const ASN1_OCTET_STRING* bytes) {
   char text[INET6_ADDRSTRLEN] = "";
   const int size = ASN1_STRING_length(bytes);
+  // subjectAltName holds addresses as 4 or 16 bytes.
   if (size == 4 || size == 16) {
     inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(bytes), text, sizeof(text));
   }
@@ -213,6 +222,7 @@ bool IsFor(X509* certificate, const std::string& host) {
   }
   // The subject is asked only where there is no other name at all, as gRPC does it.
   const bool has_names = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1) >= 0;
+  // gRPC takes a wildcard for a whole label alone, and not in f*.example.org.
   const unsigned flags =
       X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | (has_names ? X509_CHECK_FLAG_NEVER_CHECK_SUBJECT : 0);
   return X509_check_host(certificate, bare.c_str(), bare.size(), flags, nullptr) == 1;
@@ -248,6 +258,7 @@ Findings CheckSecurity(const SecurityFiles& files, const std::vector<std::string
                         "make it anew; docs/operating/security.md"});
   }
   JudgeDays(shown, now, Finding::Kind::kProblem, kNewOne, &findings);
+  // Without authorities callers believe the certificate itself.
   const bool has_authority = authority.certificates.empty() || AnyInForce(authority, now);
   JudgeDays(authority, now, has_authority ? Finding::Kind::kNote : Finding::Kind::kProblem,
             has_authority ? "take it out of the file; what it has signed is not believed" : kNewOne,

@@ -9,6 +9,7 @@
 namespace tessera {
 namespace {
 
+// The status of server 0 lists all servers, that of another one itself.
 const v1::ServerStatus* Own(const WantedServer& want, const v1::JobStatus& status) {
   for (const v1::ServerStatus& server : status.servers()) {
     if (static_cast<int>(server.rank()) == want.rank) return &server;
@@ -30,6 +31,7 @@ Findings JudgeServer(const WantedServer& want, const v1::JobStatus& status, absl
                          ", this job's is ", want.job_digest.substr(0, 12)),
             "another job runs there, or its job file differs in a key that is not local; compare "
             "`tessera check` on both machines");
+    // A server of another job can be asked nothing else.
     return findings;
   }
   if (!status.version().empty() && status.version() != want.version) {
@@ -48,6 +50,7 @@ Findings JudgeServer(const WantedServer& want, const v1::JobStatus& status, absl
             "server 0 has not heard of it, or another rank was started there; look at --rank");
     return findings;
   }
+  // 0 where the server or this machine has not computed them.
   if (want.initial_hash != 0 && own->counters().initial_hash() != 0 &&
       own->counters().initial_hash() != want.initial_hash) {
     problem(
@@ -57,6 +60,7 @@ Findings JudgeServer(const WantedServer& want, const v1::JobStatus& status, absl
   // Half of the way there and back is the best guess of when it looked at its clock.
   const absl::Duration skew =
       absl::FromUnixNanos(status.clock_ns()) - (asked + (answered - asked) / 2);
+  // The time that the question took cannot be told from the clocks' difference.
   if (status.clock_ns() != 0 && absl::AbsDuration(skew) > kClockSkewMax + (answered - asked) / 2) {
     findings.push_back(
         {Finding::Kind::kNote,

@@ -8,6 +8,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kChildren = 4;
+// A slot's number has 24 bits, an event's the other 40: 10^12 events, which take days to run.
 constexpr int kSlotBits = 24;
 constexpr uint64_t kSlotMask = (uint64_t{1} << kSlotBits) - 1;
 
@@ -15,6 +16,7 @@ constexpr uint64_t kSlotMask = (uint64_t{1} << kSlotBits) - 1;
 
 void SimEventQueue::At(SimNanos time, SmallCall event) {
   TESSERA_CHECK(time >= now_);
+  // What would happen later than the end happens at the end.
   time = std::min(time, kSimEnd);
   uint64_t slot = slots_.size();
   if (free_slots_.empty()) {
@@ -30,6 +32,7 @@ void SimEventQueue::At(SimNanos time, SmallCall event) {
   size_t at = heap_.size();
   heap_.push_back(entry);
   while (at > 0) {
+    // Parents move down until the entry's place is found: an entry is written once.
     const size_t parent = (at - 1) / kChildren;
     if (!entry.Before(heap_[parent])) break;
     heap_[at] = heap_[parent];
@@ -45,6 +48,7 @@ bool SimEventQueue::RunNext() {
   heap_.pop_back();
   if (!heap_.empty()) SiftDown(last);
   const auto slot = static_cast<uint32_t>(first.order & kSlotMask);
+  // A copy: the event may put in others, which move the slots.
   SmallCall event = slots_[slot];
   free_slots_.push_back(slot);
   now_ = first.time;
@@ -53,7 +57,7 @@ bool SimEventQueue::RunNext() {
   return true;
 }
 
-// Places `entry` from the top.
+// Places `entry` from the top: it sinks to where no child is earlier.
 void SimEventQueue::SiftDown(Entry entry) {
   const size_t size = heap_.size();
   size_t at = 0;

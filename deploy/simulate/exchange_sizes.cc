@@ -13,13 +13,15 @@ namespace {
 
 constexpr int64_t kFieldHeadBytes = 5;  // tag and length of a payload
 
-// The sizes are those of messages whose numbers have grown to these, as they do in a job.
+// The sizes are those of messages whose numbers have grown to these, as they do in a job: a varint has a byte for each
+// 7 bits.
 constexpr uint64_t kExchanges = 1000;
 constexpr uint64_t kExamples = 1000000;
 
 // A stream of chunks whose first one carries `head_bytes` beside its payload.
 int64_t StreamWireBytes(int64_t head_bytes, int64_t payload_bytes) {
   int64_t bytes = 0;
+  // A push without payload still has a chunk, with its header.
   do {
     const int64_t piece = std::min(kChunkBytes, payload_bytes);
     bytes += WireBytes(head_bytes + piece + (piece > 0 ? kFieldHeadBytes : 0));
@@ -47,6 +49,7 @@ int64_t PushWireBytes(const v1::Caller& caller, const KeySet& keys, int64_t payl
   if (keys.layers.has_value()) header.set_summed(1);
   header.set_exchange(kExchanges);
   header.set_base_version(kExchanges);
+  // All bits, since a hash may have any.
   header.set_layout_hash(~uint64_t{0});
   header.set_examples(kExchanges);
   header.set_payload_bytes(payload_bytes);
@@ -76,6 +79,7 @@ int64_t AnswerWireBytes(const SiteSubnet* site, int64_t payload_bytes) {
   if (site == nullptr) return StreamWireBytes(answer.ByteSizeLong(), payload_bytes);
   answer.mutable_header()->set_payload_bytes(payload_bytes);
   *answer.mutable_header()->mutable_subnet() = ToMessage(site->place());
+  // The header of a fetch goes alone, as the server knows the cut before it has the values.
   return StreamWireBytes(answer.ByteSizeLong(), 0) +
          (payload_bytes > 0 ? StreamWireBytes(0, payload_bytes) : 0);
 }
@@ -90,12 +94,14 @@ int64_t ActivationWireBytes(const v1::Caller& caller, int64_t label_bytes,
   header.set_rows(kExchanges);
   header.set_has_classes(true);
   header.set_payload_bytes(static_cast<uint64_t>(label_bytes + activation_bytes));
+  // Labels and activations are sent from memories of their own, in chunks of their own.
   return kCallWireBytes + StreamWireBytes(static_cast<int64_t>(chunk.ByteSizeLong()), label_bytes) +
          StreamWireBytes(0, activation_bytes);
 }
 
 int64_t GradientWireBytes(int64_t gradient_bytes) {
   v1::GradientChunk chunk;
+  // A gradient that came too late has no bytes.
   chunk.mutable_header()->set_too_late(gradient_bytes == 0);
   chunk.mutable_header()->set_loss(1);
   chunk.mutable_header()->set_payload_bytes(static_cast<uint64_t>(gradient_bytes));

@@ -29,7 +29,9 @@ size_t PageBytes() {
 absl::StatusOr<std::unique_ptr<Fiber>> Fiber::Create(std::function<void()> body,
                                                      size_t stack_bytes) {
   const size_t page = PageBytes();
+  // A page in front of the stack cannot be touched: an overflow ends the process instead of writing over memory.
   const size_t bytes = (stack_bytes + page - 1) / page * page + page;
+  // MAP_NORESERVE: thousands of stacks may be mapped of which few pages are used.
   void* mapping =
       mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED ||
@@ -44,6 +46,7 @@ absl::StatusOr<std::unique_ptr<Fiber>> Fiber::Create(std::function<void()> body,
 }
 
 Fiber::~Fiber() {
+  // A body that has not ended has objects on its stack.
   TESSERA_CHECK(!started_ || ended_);
   ReleaseStack();
 }
@@ -62,6 +65,7 @@ void Fiber::Resume() {
   TESSERA_CHECK(running == nullptr && !ended_);
   running = this;
   resumers_stack_.BeginHere();
+  // Sanitizers are told of each change of stacks.
   if (!started_) stack_.Begin(mapping_ + PageBytes(), mapping_bytes_ - PageBytes());
   if (_setjmp(resumer_) == 0) {
     resumers_stack_.LeaveFor(stack_);
@@ -78,6 +82,7 @@ void Fiber::Resume() {
   }
   resumers_stack_.Arrive(nullptr);
   running = nullptr;
+  // Here, since a fiber cannot unmap the stack that it runs on.
   if (ended_) ReleaseStack();
 }
 
@@ -85,6 +90,7 @@ void Fiber::Enter() {
   Fiber* const self = running;
   self->stack_.Arrive(&self->resumers_stack_);
   self->body_();
+  // What the body captured goes while its stack is there.
   self->body_ = nullptr;
   self->ended_ = true;
   self->stack_.LeaveForGood(self->resumers_stack_);

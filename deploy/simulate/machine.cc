@@ -8,8 +8,8 @@ namespace tessera {
 namespace {
 
 constexpr int kFractionBits = 32;
-// Each change of the number of tasks may round the counter down by its last bit. Ends count as
-// reached a thousandth of a thousandth of a nanosecond early, so that this never costs a whole one.
+// Each change of the number of tasks may round the counter down by its last bit. Ends count as reached a thousandth of
+// a thousandth of a nanosecond early, so that this never costs a whole one.
 constexpr unsigned kSlack = 1 << 12;
 
 }  // namespace
@@ -20,6 +20,7 @@ SimMachine::SimMachine(int cores, SimEventQueue* events) : cores_(cores), events
 
 void SimMachine::Run(SimNanos work, SmallCall done) {
   TESSERA_CHECK(work >= 0);
+  // As many cores as tasks: nobody waits, and nothing need be counted.
   if (cores_ == 0) {
     events_.After(work, done);
     return;
@@ -35,6 +36,7 @@ void SimMachine::Advance() {
   served_at_ = events_.now();
   const size_t tasks = tasks_.size();
   const auto cores = static_cast<size_t>(cores_);
+  // With more tasks than cores each gets cores / tasks of the time.
   served_ += tasks <= cores ? passed : passed * cores / tasks;
 }
 
@@ -47,6 +49,7 @@ void SimMachine::SetAlarm() {
   Served per_nano = Served{1} << kFractionBits;
   if (tasks > cores) {
     left *= tasks;
+    // The counter runs slower than time then, and the same service takes longer.
     per_nano *= cores;
   }
   const Served wait = (left + per_nano - 1) / per_nano;
@@ -63,11 +66,13 @@ void SimMachine::OnAlarm(uint64_t alarm) {
   if (alarm != alarm_) return;  // An earlier one has taken its place.
   alarm_set_ = false;
   Advance();
+  // All that end at this moment end now, in their order.
   while (!tasks_.empty() && tasks_.top().end <= served_ + kSlack) {
     SmallCall done = tasks_.top().done;
     tasks_.pop();
     done();
   }
+  // Tasks that have ended leave more for the others.
   SetAlarm();
 }
 

@@ -8,6 +8,7 @@ namespace tessera {
 
 SimNanos TransferNanos(int64_t bytes, int64_t bytes_per_second) {
   if (bytes_per_second == 0) return 0;
+  // 128 bits: 2^63 bytes times 10^9.
   const __int128 nanos = static_cast<__int128>(bytes) * kNanosPerSecond;
   const __int128 time = (nanos + bytes_per_second - 1) / bytes_per_second;
   return static_cast<SimNanos>(std::min(time, static_cast<__int128>(kSimEnd)));
@@ -26,10 +27,12 @@ SimNanos SimNetwork::Transfer(int from, int to, int64_t wire_bytes) const {
 void SimNetwork::Send(int from, int to, int64_t wire_bytes, SmallCall delivered) {
   const SimNanos transfer = Transfer(from, to, wire_bytes);
   if (from == to) {
+    // Copying takes a core, and waits for the machine's other tasks.
     machines_[from]->Run(Later(transfer, options_.message_cost), delivered);
     return;
   }
   Link& link = links_[from];
+  // The uplink carries one message after the other.
   const SimNanos start = std::max(events_.now(), link.up_free);
   link.up_free = Later(start, transfer);
   link.sent_bytes += wire_bytes;
@@ -41,11 +44,13 @@ void SimNetwork::Send(int from, int to, int64_t wire_bytes, SmallCall delivered)
     free_messages_.pop_back();
     messages_[slot] = {delivered, wire_bytes, to};
   }
+  // The first byte reaches the downlink after the latency, whatever the size.
   events_.At(Later(start, options_.latency), [this, slot] { EnterDownlink(slot); });
 }
 
 void SimNetwork::EnterDownlink(uint32_t message) {
   const Message arriving = messages_[message];
+  // Its slot is free: what follows needs the copy only.
   free_messages_.push_back(message);
   Link& link = links_[arriving.to];
   link.received_bytes += arriving.wire_bytes;

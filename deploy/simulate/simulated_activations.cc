@@ -50,7 +50,9 @@ void SimulatedSender::SetWorkers(const v1::WorkerList& list) {
   workers_ = LayerWorkers(list, options_.split);
   if (batch_ == nullptr) return;
   const std::optional<LayerWorker> now = Target();
+  // The batch is with the right worker already.
   if (now && target_ && now->member == target_->member) return;
+  // Answers to the call that went elsewhere are not taken.
   ++call_;
   process_.Wake(ticket_);
 }
@@ -61,6 +63,7 @@ std::optional<LayerWorker> SimulatedSender::Target() const {
 }
 
 bool SimulatedSender::Wait() {
+  // Taken before it waits: whoever wakes it names this wait.
   ticket_ = process_.Ticket();
   return process_.WaitInterruptibly();
 }
@@ -69,6 +72,7 @@ absl::StatusOr<ActivationAnswer> SimulatedSender::Exchange(const ActivationBatch
   batch_ = &batch;
   SimNanos pause = kPauseMin;
   bool goes_on = true;
+  // No plan: the list is asked for, as the worker itself does.
   if (workers_.generation() < batch.plan) options_.on_no_plan();
   for (has_answer_ = false; goes_on && !has_answer_;) {
     ++call_;
@@ -84,9 +88,11 @@ absl::StatusOr<ActivationAnswer> SimulatedSender::Exchange(const ActivationBatch
     }
     // Where there is no target the coordinator ends the job.
     if (target_) Send();
+    // Woken by the answer, a refusal, a list, or the end.
     goes_on = Wait();
     if (absl::IsInvalidArgument(refused_)) break;
     if (!goes_on || refused_.ok()) continue;
+    // An answer to the refused call may still be on its way.
     ++call_;
     const uint64_t ticket = process_.Ticket();
     world_.events.After(pause, [this, ticket] { process_.Wake(ticket); });
@@ -94,6 +100,7 @@ absl::StatusOr<ActivationAnswer> SimulatedSender::Exchange(const ActivationBatch
     goes_on = Wait();
   }
   ++call_;
+  // As the worker counts: what was sent and what came.
   const int64_t sent = label_bytes() + activation_bytes();
   batch_ = nullptr;
   if (!has_answer_) return goes_on ? refused_ : absl::CancelledError("activations: cancelled");
@@ -116,6 +123,7 @@ void SimulatedSender::Arrive(uint64_t call) {
   // What a process that crashed had not sent to the end is lost.
   if (call != call_ || process_.crashed()) return;
   const auto inbox = inboxes_.find(target_->member);
+  // The other worker is no member yet, or none any more.
   if (inbox == inboxes_.end()) {
     return Refused(MachineAt(target_->address), call,
                    absl::UnavailableError("activations: this worker takes none"));
@@ -163,6 +171,7 @@ void SimulatedInbox::Wake() {
 // Unpacks a batch as the bytes of a call are unpacked; where nobody looks at them there are none.
 absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> SimulatedInbox::Unpack(
     const ComingBatch& facts, const ActivationBatch& batch, Answered answered) const {
+  // Stub learners have no values: a batch is its facts.
   if (!options_.moves_values) {
     auto waiting = std::make_unique<ActivationQueue::Waiting>();
     waiting->facts = facts;
@@ -217,6 +226,7 @@ absl::StatusOr<const ActivationReceiver::Batch*> SimulatedInbox::Next(uint64_t s
 }
 
 void SimulatedInbox::Answer(double loss, absl::Span<const float> gradient) {
+  // The answer goes out when the time of the computation is over.
   is_over_ = !work_.Train(queue_.batch().step, work_.pace().half->answer).ok();
   if (!is_over_) queue_.Answer(loss, gradient).Send();
 }

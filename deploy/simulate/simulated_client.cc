@@ -25,6 +25,7 @@ std::vector<const ShardSlices*> SlicesOf(
 
 // What nobody looks at need not be held back.
 SimulatedClientOptions WithoutIdleFeedback(SimulatedClientOptions options) {
+  // A residual costs memory for each worker, and thousands are simulated.
   if (!options.moves_values) options.codecs.error_feedback = false;
   return options;
 }
@@ -43,6 +44,7 @@ SimulatedClient::SimulatedClient(SimulatedClientOptions options, SimulatedWorld*
       cores_(&options_, world, process, servers) {
   for (size_t s = 0; s < servers_.size(); ++s) {
     servers_[s].server = (*servers)[s].get();
+    // Sizes of messages without keys are the same in each exchange.
     servers_[s].dense =
         SizesOf(servers_[s].server->shard().slices(), options_.member, options_.job_digest);
   }
@@ -98,6 +100,7 @@ ExchangeSizes SimulatedClient::SizesAt(size_t server) const {
   const v1::Caller caller = CallerOf(options_.member, options_.job_digest);
   sizes.pull_request_wire_bytes =
       pulled.subnet.has_value() ? FetchWireBytes(caller, pulled) : PullWireBytes(caller, pulled);
+  // The layers' bytes, of those that the server has.
   if (pulled.layers.has_value()) {
     sizes.pull_payload_bytes = pulled.slices[server].bytes();
     sizes.pull_wire_bytes = AnswerWireBytes(nullptr, sizes.pull_payload_bytes);
@@ -117,6 +120,7 @@ void SimulatedClient::SetPushBytes(size_t server, int64_t payload_bytes) {
 
 void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const KeySet* update_keys,
                             const KeySet& value_keys, const ParameterArrays& values) {
+  // Answers to earlier calls are told apart by this number.
   ++call_;
   kind_ = kind;
   push_ = push;
@@ -125,6 +129,7 @@ void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const KeySet* u
   values_.Begin(value_keys, values, /*outside=*/kind == Kind::kReadOutside);
   answers_.Begin(world_.time());
   pushes_left_ = kind == Kind::kPushPull ? servers_.size() : 0;
+  // Where placement is replicated values come from the server beside the worker alone.
   pulls_left_ = options_.is_replicated() ? 1 : servers_.size();
   failed_ = absl::OkStatus();
   for (uint32_t s = 0; s < servers_.size(); ++s) {
@@ -135,6 +140,7 @@ void SimulatedClient::Begin(Kind kind, const OutgoingPush& push, const KeySet* u
       SetPushBytes(s, updates_.Encode(s));
       world_.network.Send(options_.machine, to, servers_[s].sizes.push_wire_bytes, arrive);
     } else if (!options_.is_peer(s)) {
+      // A pull is short: it takes the latency only.
       world_.network.Signal(options_.machine, to, arrive);
     }
   }
@@ -151,6 +157,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::End() {
   ++call_;  // What is still on its way is of no use.
   if (!woken) return absl::CancelledError("parameter client: cancelled");
   if (!failed_.ok()) return failed_;
+  // The next push is of what has been trained on these versions.
   for (Server& server : servers_) server.base = server.answer.version;
   return answers_.Result(world_.time());
 }
@@ -195,6 +202,7 @@ void SimulatedClient::NeedKeys(ShardId server, uint64_t call) {
 }
 
 // Sends the same payload behind the core's keys, as worker/rpc/parameter_client_grpc.cc does.
+// The payload that was sent without keys was dropped by the server.
 void SimulatedClient::SendWithKeys(uint32_t server, uint64_t call) {
   if (call != call_ || process_.crashed()) return;
   const Server& to = servers_[server];
@@ -210,12 +218,14 @@ void SimulatedClient::OnAcknowledged(uint64_t call) {
 }
 
 int64_t SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<ReadResult> result) {
+  // The caller has given up, or gone on.
   if (call != call_) return 0;
   const auto s = static_cast<uint32_t>(server.value());
   Server& from = servers_[s];
   const int machine = from.server->machine();
   if (!result.ok()) {
     Fail(server, result.status());
+    // One wait ends, as the exchange has failed.
     world_.network.Signal(machine, options_.machine, [this, call] {
       if (call == call_) process_.Wake(ticket_);
     });
@@ -228,6 +238,7 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<Re
   const SiteSubnet* const site = value_keys_->subnet.has_value()
                                      ? static_cast<const SiteSubnet*>(result->entries.get())
                                      : nullptr;
+  // Coded payloads differ in size from exchange to exchange.
   if (site != nullptr || payload_bytes != sizes.pull_payload_bytes) {
     sizes.pull_payload_bytes = payload_bytes;
     sizes.pull_wire_bytes = AnswerWireBytes(site, payload_bytes);
@@ -246,6 +257,7 @@ void SimulatedClient::OnValues(uint32_t server, uint64_t call) {
     traffic_.pull_payload_bytes += from.sizes.pull_payload_bytes;
     traffic_.pull_wire_bytes += from.sizes.pull_request_wire_bytes + from.sizes.pull_wire_bytes;
   }
+  // The first byte came a transfer before the last one.
   const SimNanos transfer =
       world_.network.Transfer(from.server->machine(), options_.machine, from.sizes.pull_wire_bytes);
   answers_.OnAnswer(from.answer, ToTime(world_.events.now() - transfer));

@@ -30,6 +30,7 @@ absl::Status SimulatedCoordination::EndWarmUp() {
         }));
     if (reply.begin_first().empty()) return absl::OkStatus();
     const uint64_t ticket = process_.Ticket();
+    // Asked again and again, as the worker does.
     world_.events.After(kPollInterval, [process = &process_, ticket] { process->Wake(ticket); });
     if (!process_.Wait()) return absl::CancelledError("cancelled");
   }
@@ -49,6 +50,7 @@ absl::StatusOr<v1::EvaluateReply> SimulatedCoordination::AskEvaluation(
     v1::EvaluateRequest request) {
   request.set_member(member_.value());
   const bool begins = request.stage() == v1::ARRIVE && request.attempt() == 0;
+  // Evaluations are numbered as worker/rpc/coordinator_client.cc numbers them.
   request.set_evaluation(begins && evaluation_ > 0 ? evaluation_ + 1 : evaluation_);
   TESSERA_ASSIGN_OR_RETURN(v1::EvaluateReply reply,
                            coordinator_.Evaluate(&process_, machine_, request));

@@ -10,6 +10,7 @@ namespace tessera {
 namespace {
 
 // Whether the message is nothing but a plan, which a later plan replaces.
+// A plan is the whole list of members, so that the last one says all.
 bool IsPlanAlone(const v1::PlanMessage& message) {
   return message.has_plan() && !message.has_propose() && message.withdraw() == 0 &&
          !message.drain();
@@ -54,6 +55,7 @@ void SimulatedCoordinator::Attach(SimulatedServer* server, v1::ServerHello hello
 void SimulatedCoordinator::FromServer(SimulatedServer* server, v1::ShardMessage message) {
   const auto rank = static_cast<uint32_t>(server->rank().value());
   links_[rank].to_coordinator.push_back(std::move(message));
+  // Messages between two machines keep their order: the front one is the one that arrives.
   world_.network.Signal(server->machine(), machine_, [this, rank] {
     const v1::ShardMessage arrived = std::move(links_[rank].to_coordinator.front());
     links_[rank].to_coordinator.pop_front();
@@ -110,6 +112,7 @@ void SimulatedCoordinator::Send(uint32_t server, v1::PlanMessage message) {
   });
 }
 
+// What the coordinator has to say to others, after each event that it has taken.
 void SimulatedCoordinator::Deliver() {
   for (Outgoing& outgoing : coordinator_->TakeOutbox()) {
     Send(static_cast<uint32_t>(outgoing.server.value()), std::move(outgoing.message));

@@ -31,7 +31,7 @@ class SimulatedCoordinator {
   Coordinator& state() { return *coordinator_; }
   const Coordinator& state() const { return *coordinator_; }
 
-  // Leases, from now on.
+  // Has the coordinator's timer go off from now on, which ends leases.
   void StartTicking();
 
   // --- servers ---
@@ -46,8 +46,8 @@ class SimulatedCoordinator {
   auto Ask(SimulatedProcess* process, int from, Request request)
       -> decltype(request(std::declval<Coordinator&>(), absl::Time())) {
     using Reply = decltype(request(std::declval<Coordinator&>(), absl::Time()));
-    // On the stack of a process that waits until the answer is here, and that is not unwound
-    // before the last event.
+    // The call lies on the stack of a process that waits until the answer is here, and that is not unwound before the
+    // last event.
     struct Call {
       SimulatedCoordinator* to;
       SimulatedProcess* process;

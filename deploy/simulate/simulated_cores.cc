@@ -19,6 +19,7 @@ SimulatedCores::SimulatedCores(const SimulatedClientOptions* options, SimulatedW
 }
 
 void SimulatedCores::Ask(uint64_t number) {
+  // As worker/rpc/core_calls.cc asks: all servers at once.
   cores_.assign(servers_.size(), nullptr);
   left_ = servers_.size();
   failed_ = absl::OkStatus();
@@ -26,6 +27,7 @@ void SimulatedCores::Ask(uint64_t number) {
   wanted_ = number;
   for (uint32_t s = 0; s < servers_.size(); ++s) {
     world_.network.Signal(options_.machine, servers_[s]->machine(), [this, s, call = call_] {
+      // The worker asks for another core by now, or has crashed.
       if (call != call_ || process_.crashed()) return;
       servers_[s]->TakeCoreRequest({options_.member, wanted_, this, call});
     });
@@ -46,6 +48,7 @@ int64_t SimulatedCores::Answer(ShardId server, uint64_t call,
   world_.network.Send(servers_[server.value()]->machine(), options_.machine, wire_bytes,
                       [this, call] {
                         if (call != call_) return;
+                        // ticket_ is 0 while nobody waits.
                         if (--left_ == 0 && ticket_ != 0) process_.Wake(ticket_);
                       });
   return bytes;

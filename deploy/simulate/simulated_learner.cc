@@ -5,6 +5,7 @@
 namespace tessera {
 namespace {
 
+// Any small number that is not 0: rules must have something to work on.
 constexpr float kStubUpdate = 1e-9f;
 
 }  // namespace
@@ -16,6 +17,7 @@ class SimulatedLearner::Waits final : public TrainWaits {
 
   void BeginWait() override {
     // A process that is to end is told so by whatever it waits for next.
+    // The forward pass takes its time before the activations are on their way.
     const HalfPace& half = *work_.pace().half;
     if (half.forward > 0) work_.Train(point_.step, half.forward).IgnoreError();
     if (point_.waits != nullptr) point_.waits->BeginWait();
@@ -35,13 +37,16 @@ absl::StatusOr<Losses> SimulatedLearner::Train(const Dataset& data, absl::Span<c
   Waits waits(&work_, point);
   TrainPoint timed = point;
   if (pace.half) timed.waits = &waits;
+  // The mathematics takes no simulated time.
   TESSERA_ASSIGN_OR_RETURN(Losses losses, ForwardingLearner::Train(data, rows, timed));
   double share = 0;
   if (!pace.half) {
+    // A subnet's step takes the share of the model that it is.
     share = pace.share->Of(update_keys());
   } else if (summed() > 0) {
     share = pace.half->backward;
   }
+  // A half without a batch has nothing to compute.
   if (!pace.half || share > 0) TESSERA_RETURN_IF_ERROR(work_.Train(point.step, share));
   return losses;
 }

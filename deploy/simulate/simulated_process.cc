@@ -14,6 +14,7 @@ absl::StatusOr<std::unique_ptr<SimulatedProcess>> SimulatedProcess::Create(
 }
 
 SimulatedProcess::~SimulatedProcess() {
+  // A body that waits goes on once more, and is told that all is over.
   ending_ = true;
   if (fiber_ != nullptr && fiber_->started() && !fiber_->ended()) fiber_->Resume();
 }
@@ -21,6 +22,7 @@ SimulatedProcess::~SimulatedProcess() {
 bool SimulatedProcess::WaitFor(bool interruptible) {
   TESSERA_CHECK(Fiber::current() == fiber_.get());
   ++ticket_;
+  // A process that is to end does not wait any more.
   if (ending_ || (interruptible && interrupted_)) return false;
   waiting_ = true;
   interruptible_ = interruptible;
@@ -30,6 +32,7 @@ bool SimulatedProcess::WaitFor(bool interruptible) {
 }
 
 void SimulatedProcess::Wake(uint64_t ticket) {
+  // Meant for an earlier wait, or a process that is gone.
   if (!waiting_ || ticket != ticket_ || crashed_) return;
   fiber_->Resume();
 }

@@ -17,6 +17,7 @@
 namespace tessera {
 namespace {
 
+// The policy is watched, as the simulated server asks whose push was folded.
 std::unique_ptr<Shard> Observed(Shard::Options options, PolicyNews* news) {
   options.policy = std::make_unique<ObservedPolicy>(std::move(options.policy), news);
   return std::make_unique<Shard>(std::move(options));
@@ -58,6 +59,7 @@ void SimulatedServer::Start() {
     *message.mutable_core_report() = ToMessage(report);
     coordinator_.FromServer(this, std::move(message));
   });
+  // Heartbeats show the coordinator that the server is there.
   world_.events.After(counters_interval_, [this] { Heartbeat(); });
   Work();
 }
@@ -79,9 +81,11 @@ void SimulatedServer::Take(Request request) {
 }
 
 void SimulatedServer::Work() {
+  // One piece of work at a time, as a shard has one thread.
   while (!busy_) {
     for (; !inbox_.empty(); inbox_.pop_front()) Handle(std::move(inbox_.front()));
     const bool worked = served_.Work(/*had_events=*/true, world_.time());
+    // Work that takes no time is done at once.
     const SimNanos work = worked ? WorkTime() : 0;
     if (work > 0) {
       busy_ = true;
@@ -95,6 +99,7 @@ void SimulatedServer::Work() {
     AnswerReads();
     if (!worked) break;
   }
+  // A policy may wait for a moment, such as the end of a round.
   SetAlarm();
 }
 
@@ -132,6 +137,7 @@ void SimulatedServer::Handle(Request request) {
     client.Acknowledged(rank_, read.call, accepted->status());
     if (!accepted->ok() || request.kind == Request::Kind::kPush) return;
     behind_push = !(*accepted)->duplicate;
+    // The time of a part's fold follows from its bytes.
     if (behind_push && takes_parts_) part_bytes_[read.member] = bytes;
   }
   served_.shard().Rest(read.member, read.after, request.rest);
@@ -158,6 +164,7 @@ void SimulatedServer::Answer(const ParkedRead& read, absl::StatusOr<ReadResult> 
 
 void SimulatedServer::SetAlarm() {
   const absl::Time deadline = shard().Deadline().value_or(absl::InfiniteFuture());
+  // An alarm that is set already comes earlier.
   if (deadline >= alarm_) return;
   alarm_ = deadline;
   const SimNanos at = std::max(world_.events.now(), absl::ToUnixNanos(deadline));
@@ -176,6 +183,7 @@ void SimulatedServer::OnPlanMessage(const v1::PlanMessage& message) {
   if (message.has_core_question()) served_.AskCore(FromMessage(message.core_question()));
   if (message.drain()) {
     closed_ = true;
+    // The last counters have the hash of the parameters.
     SendCounters(/*closing=*/true);
   }
   Work();

@@ -18,7 +18,9 @@ SimulatedUpdates::SimulatedUpdates(const SimulatedClientOptions* options,
   for (const ShardTraits* shard : shards_) dense_.slices.push_back(shard->slices);
   if (options_.is_replicated()) dense_.slices.resize(1);
   const CodecChoice& codecs = options_.codecs;
+  // f32 updates are sent from the learner's own memory.
   if (codecs.push == Codec() && !codecs.holds_back() && !moves_cores) return;
+  // Stub learners have no entries to select from: payloads have a size only.
   if (!options_.moves_values && codecs.push->selective() != nullptr) return;
   UpdateCoder::Options coding{codecs, shards_.front()->shape, options_.seed, options_.rank};
   coding.placement = options_.placement;
@@ -51,6 +53,7 @@ int64_t SimulatedUpdates::Encode(size_t server) {
     UpdateRuns runs;
     const std::unique_ptr<UpdatePayload> payload = coder_->Make(options_.part_of(server), &runs);
     while (payload->left() > 0) {
+      // Chunks as they would be sent, since a bucket may lie across two.
       for (const grpc::Slice& made : payload->Next(kChunkBytes, nullptr)) {
         const auto slice = std::make_shared<const grpc::Slice>(made);
         part.payload.Append(
@@ -62,6 +65,7 @@ int64_t SimulatedUpdates::Encode(size_t server) {
   }
   if (Slices(server).size == 0) return 0;
   const SelectiveCodec& codec = *options_.codecs.push->selective();
+  // An empty selection is a valid payload, whose size on the wire is said apart.
   const auto empty =
       std::make_shared<const std::vector<char>>(codec.NewSelector()->NewEncoder()->Finish());
   part.payload.Append({empty->data(), static_cast<int64_t>(empty->size())}, empty);
@@ -81,6 +85,7 @@ ReceivedPush SimulatedUpdates::Make(size_t server, Version base) {
   ReceivedPush push;
   push.member = options_.member;
   push.exchange = push_.exchange;
+  // Staleness counts at the worker's own server only.
   push.base = options_.is_peer(server) ? Version() : base;
   push.from_peer = options_.is_peer(server);
   push.kind = push_.kind ? static_cast<int>(*push_.kind) : options_.kind;
@@ -110,6 +115,7 @@ ReceivedPush SimulatedUpdates::Make(size_t server, Version base) {
     const int64_t size = slice.size() * static_cast<int64_t>(sizeof(float));
     push.payload.Append({reinterpret_cast<const char*>(data), size}, nullptr);
   }
+  // Stub values are finite.
   if (options_.moves_values) {
     push.bad_entry = FirstBadEntry(CodedKeys::Plain(push.codec, slices.size), push.payload);
   }

@@ -41,6 +41,7 @@ int64_t SimulatedValues::Take(size_t server, const ReadResult& result, ServerAns
       is_coded() || keys_->is_sparse() ? entries.forms().Find(options_.codecs.pull) : nullptr;
   const int64_t bytes =
       coded != nullptr ? coded->bytes() : entries.count() * static_cast<int64_t>(sizeof(float));
+  // Stub learners look at no values.
   if (!options_.moves_values) return bytes;
   if (keys_->is_sparse()) {
     WriteSparse(server, *coded, result);
@@ -94,6 +95,7 @@ void SimulatedValues::CopyValues(const ShardSlices& slices, const Snapshot& snap
                                  int64_t begin) const {
   auto block = snapshot.blocks().begin();
   // A block lies within one slice.
+  // Blocks in front of the ones wanted are passed over.
   for (; begin > 0; ++block) begin -= static_cast<int64_t>((*block)->size());
   for (const Slice& slice : slices.slices) {
     float* to = PlaceOf(slice);

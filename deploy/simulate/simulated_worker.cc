@@ -43,6 +43,7 @@ absl::Status SimulatedWorker::Live() {
   absl::Status status = Train(*admission);
   if (!lost_.ok()) status = lost_;
   renewing_ = false;
+  // Nobody may send to it any more.
   if (around_.recipe->split) around_.inboxes->erase(member_);
   const absl::Status left = Leave(status);
   return status.ok() ? left : status;
@@ -64,11 +65,13 @@ absl::StatusOr<v1::JoinReply> SimulatedWorker::Join() {
           return coordinator.Join(request, now);
         });
     // The one that crashed holds the rank until its lease is over. A supervisor would start this one again and again.
+    // A rank that is held is asked for less often.
     const bool is_held = absl::IsAlreadyExists(reply.status());
     if (!is_held) {
       if (!reply.ok() || reply->admitted()) return reply;
       request.set_member(reply->member());
     }
+    // Before the event is put in, which names this wait.
     const uint64_t ticket = process_->Ticket();
     around_.world->events.After(is_held ? renew_interval_ : interval,
                                 [this, ticket] { process_->Wake(ticket); });
@@ -83,6 +86,7 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
   }
   coordination_ = std::make_unique<SimulatedCoordination>(around_.coordinator, process_.get(),
                                                           &world, options_.machine, member_);
+  // Renewals begin with the membership.
   renewing_ = true;
   servers_known_ = admission.server_list().generation();
   RenewAfter(renew_interval_);
@@ -119,6 +123,7 @@ absl::Status SimulatedWorker::Train(const v1::JoinReply& admission) {
   options.orders = around_.orders;
   loop_ = std::make_unique<TrainLoop>(std::move(options), around_.data, learner_.get(),
                                       client_.get(), coordination_.get());
+  // The membership was lost while the worker was made.
   if (!lost_.ok()) loop_->Stop();
   return loop_->Run();
 }
@@ -131,6 +136,7 @@ LayerEnds SimulatedWorker::BeginLayers(const v1::JoinReply& admission) {
                                  [this] { RenewSoon(); }},
         around_.world, process_.get(), around_.inboxes);
   } else {
+    // A linear worker receives, a front one sends.
     SimulatedInbox::Options inbox;
     inbox.queue.member = member_;
     inbox.queue.split = split;
@@ -175,6 +181,7 @@ absl::Status SimulatedWorker::Leave(const absl::Status& why) {
 }
 
 void SimulatedWorker::RenewAfter(SimNanos time) {
+  // A renewal that is asked for at once takes the place of the next one.
   around_.world->events.After(time, [this, renewal = ++next_renewal_] {
     if (renewal == next_renewal_) Renew();
   });
@@ -182,6 +189,7 @@ void SimulatedWorker::RenewAfter(SimNanos time) {
 
 void SimulatedWorker::RenewSoon() { RenewAfter(0); }
 
+// Its answer comes in OnRenewed.
 void SimulatedWorker::Renew() {
   if (!renewing_) return;
   around_.coordinator->Tell(options_.machine, [this] { AskToRenew(); });
@@ -204,6 +212,7 @@ void SimulatedWorker::AskToRenew() {
 void SimulatedWorker::OnRenewed() {
   if (!renewing_) return;
   if (!renewed_.ok()) {
+    // Why the loop ends is told when it has.
     lost_ = renewed_.status();
     if (loop_ != nullptr) loop_->Stop();
     process_->Interrupt();

@@ -60,7 +60,7 @@ class SimulatedWorker {
     std::string description;
     // Time from its admission to its crash; nullopt: it does not crash.
     std::optional<SimNanos> crashes_after;
-    // Called at the crash.
+    // Called when the worker crashes.
     std::function<void()> on_crash;
     // Called where it cannot join a job that goes on, and will not by waiting.
     std::function<void(const absl::Status&)> on_refused;

@@ -49,7 +49,9 @@ absl::Status Check(const SimulationOptions& options) {
   TESSERA_RETURN_IF_ERROR(check_length("message cost", options.message_cost, kLengthMax));
   TESSERA_RETURN_IF_ERROR(
       check_length("restart after", options.restart_after.value_or(0), kRestartMax));
+  // A share of 1 would make a step take no time.
   const auto share = [](double value) { return value >= 0 && value < 1; };
+  // !(x >= 0) holds for NaN as well.
   if (options.machines < 0 || options.cores_per_machine < 0 || options.bandwidth < 0 ||
       options.latency < 0 || options.loopback_bandwidth < 0 || options.server_rate < 0 ||
       options.step_time < 0 || !(options.fail_rate >= 0) || options.restart_after.value_or(0) < 0) {
@@ -83,6 +85,7 @@ absl::StatusOr<std::unique_ptr<Simulation>> Simulation::Create(const v1::Job& jo
 Simulation::~Simulation() { workers_.clear(); }
 
 int Simulation::MachineOf(int process, int first) const {
+  // Given machines are shared by servers and workers in turn; else each process has its own.
   return options_.machines > 0 ? process % options_.machines : first + process;
 }
 
@@ -96,6 +99,7 @@ absl::Status Simulation::Build() {
   TESSERA_ASSIGN_OR_RETURN(recipe_, RecipeFor(job_));
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ExchangedShape(job_.model(), recipe_));
   const SelectiveCodec* const selective = recipe_.codecs.push->selective();
+  // Payload sizes of a selective codec follow from the values, which stubs do not have.
   if (options_.stub_gradients && selective != nullptr) {
     const PayloadForecast forecast = selective->Forecast(shape.size);
     if (forecast.certainty == PayloadForecast::Certainty::kUnknown) {
@@ -106,6 +110,7 @@ absl::Status Simulation::Build() {
   }
   JobFacts facts = FactsOf(job_, recipe_, shape, digest_);
   facts.standbys = facts.checkpoints = false;  // Servers do not fail here.
+  // Each member needs a neuron of each layer.
   if (facts.members_max > 0 && facts.workers > facts.members_max) {
     return absl::InvalidArgumentError(absl::StrCat(
         "simulation: workers are ", facts.workers, ", want at most ", facts.members_max,
@@ -137,6 +142,7 @@ absl::Status Simulation::Build() {
   surroundings_.stack_bytes = options_.stub_gradients ? Fiber::kStackBytes : kMathStackBytes;
   surroundings_.shape = &shape_;
   surroundings_.inboxes = &inboxes_;
+  // Made when a worker has joined, as its first exchange is known only then.
   surroundings_.make_learner = [this](Rank rank, Exchange first, const LayerEnds& ends) {
     return MakeLearner(rank, first, ends);
   };
@@ -145,6 +151,7 @@ absl::Status Simulation::Build() {
   for (int rank = workers - 1; rank >= 0; --rank) {
     TESSERA_RETURN_IF_ERROR(AddWorker(Rank(rank), 0));
   }
+  // Ten steps, so that slow steps are no standstill.
   progress_interval_ =
       kStandstillLeases * std::max(job_.cluster().lease_timeout(), 10 * options_.step_time);
   world_->events.After(progress_interval_, [this] { CheckProgress(); });
@@ -154,6 +161,7 @@ absl::Status Simulation::Build() {
 absl::Status Simulation::BuildLearning(const ModelShape& shape) {
   input_ = InputRowsOf(job_.model(), data_);
   shape_ = shape;
+  // The mathematics of a step is not timed: each step takes its share of step_time.
   step_share_ = StepShareOf(shape, data_.train, input_);
   if (!options_.stub_gradients) {
     TESSERA_ASSIGN_OR_RETURN(
@@ -179,6 +187,7 @@ absl::Status Simulation::BuildLearning(const ModelShape& shape) {
 
 absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exchange first,
                                                                  const LayerEnds& ends) {
+  // Real replicas share one backend, as one runs at a time.
   if (stub_ == nullptr) {
     return MakeReplica(job_, recipe_, rank, first, backend_.get(), input_, {}, ends);
   }
@@ -208,6 +217,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     SimulatedServer::Options options;
     options.shard.shape = shape;
     options.rank = ShardId(rank);
+    // Where placement is replicated all servers hold shard 0.
     options.shard.shard = ShardId(shards > 1 ? rank : 0);
     options.shard.shard_count = shards;
     options.shard.placement = recipe_.placement;
@@ -250,6 +260,7 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
   options.pace.batch_size = job_.train().batch_size();
   options.description = absl::StrCat("simulated worker ", k);
   if (options_.fail_rate > 0) {
+    // The time to a crash is exponential, as crashes come independently of what was before.
     const double hours =
         ExponentialChance(job_.seed(), kChanceFailure, k, life) / options_.fail_rate;
     // What is further off than any simulation goes is never.
@@ -261,6 +272,7 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
   options.on_crash = [this, rank, life] { OnCrash(rank, life); };
   options.on_refused = [this, k](const absl::Status& why) {
     if (!failed_.ok()) return;
+    // Without this rank the job cannot go on.
     failed_ =
         absl::AbortedError(absl::StrCat("simulation: worker ", k, " cannot join: ", why.message()));
   };
@@ -274,6 +286,7 @@ absl::Status Simulation::AddWorker(Rank rank, uint64_t life) {
 void Simulation::OnCrash(Rank rank, uint64_t life) {
   if (!options_.restart_after.has_value()) return;
   world_->events.After(*options_.restart_after, [this, rank, life] {
+    // A job that has ended needs nobody.
     if (coordinator().ended()) return;
     const absl::Status added = AddWorker(rank, life + 1);
     if (!added.ok() && failed_.ok()) failed_ = added;
@@ -287,6 +300,7 @@ uint64_t Simulation::exchanges() const {
 }
 
 void Simulation::CheckProgress() {
+  // Workers that have left count as well, since sums must not fall.
   uint64_t now = exchanges();
   for (const auto& worker : workers_) now += worker->steps();
   if (now == progress_seen_ && failed_.ok()) {
@@ -308,6 +322,7 @@ bool Simulation::Run(int64_t events) {
                        "or cores are too little for it"));
       return true;
     }
+    // The coordinator's timer goes off until the job has ended, so that there is a next event.
     TESSERA_CHECK(world_->events.RunNext());
   }
   return coordinator().ended() || !failed_.ok();

@@ -53,11 +53,11 @@ struct SimulationOptions {
   // limit, no latency.
   int64_t bandwidth = 0;
   SimNanos latency = 0;
-  // Between processes of one machine, bytes per second of a core. Both ends work on a transfer, so
-  // that it is half of the rate that bench/exchange measures.
+  // The bytes that a core moves in a second between processes of one machine. Both ends work on a transfer, so that it
+  // is half of the rate that bench/exchange measures.
   int64_t loopback_bandwidth = int64_t{1'000'000'000};
-  // And what a core does for each message beside its bytes: calls, wake-ups, framing. A quarter of
-  // the small round trip that bench/exchange measures, which is four messages.
+  // The time that a core spends on each message beside its bytes: calls, wake-ups, framing. A quarter of the small
+  // round trip that bench/exchange measures, which is four messages.
   SimNanos message_cost = 60'000;
   // One minibatch of an average worker on the whole model; one on a subnet or half of the layers takes
   // its share of that (step_share.h). Worker k's take this times a number that is uniform in
@@ -95,7 +95,7 @@ class Simulation {
 
   // Runs up to `events` events. True once the job has ended.
   bool Run(int64_t events);
-  // Evaluate soon, and end.
+  // Has the job evaluate soon, and end.
   void Drain(absl::string_view reason);
 
   double seconds() const { return ToSeconds(world_->events.now()); }

@@ -40,7 +40,7 @@ class StepShare {
 
 // The stored entries of an average row, by the rows that `data` begins with.
 double RowEntries(const ModelShape& shape, const Dataset& data, const InputRows& input);
-// For such rows.
+// The shares of the parameters in a step on rows like those of `data`.
 StepShare StepShareOf(const ModelShape& shape, const Dataset& data, const InputRows& input);
 
 }  // namespace tessera

@@ -43,7 +43,7 @@ struct WorkerPace {
 struct SpeedSpread {
   // Each worker's factor is uniform in [1 - spread, 1 + spread], drawn once.
   double spread = 0;
-  // That of worker 0 is this many times as large.
+  // Worker 0's factor is multiplied by this.
   double slow_worker = 1;
 };
 SimNanos StepTimeOf(uint64_t seed, uint64_t worker, SimNanos step_time, const SpeedSpread& speeds);

@@ -83,7 +83,9 @@ struct BackwardCall {
   float* dqkv;
 };
 
-// `dropout` is null for none.
+// Computes one head of one row in blocks with the online softmax of FlashAttention (Dao et al., NeurIPS 2022): per
+// query it keeps the largest score so far and the sum of weights, and shrinks what was summed whenever a larger score
+// comes. `dropout` is null for none.
 void ForwardHead(const Head& head, const CpuDropout* dropout, const ForwardCall& call,
                  float* scratch) {
   Room room(scratch);
@@ -93,6 +95,7 @@ void ForwardHead(const Head& head, const CpuDropout* dropout, const ForwardCall&
   float* const k = room.Take(head.blocks() * block_size);  // each block turned
   float* const v = room.Take(head.blocks() * block_size);
   float* const weights = room.Square();
+  // Keys are transposed once per head: every block of queries then reads them along whole vectors.
   for (int64_t keys = 0; keys < head.blocks(); ++keys) {
     const float* const key = call.qkv + head.begin(keys) * head.qkv_step + head.width;
     TurnPlaces(head.Block(keys), key, head.qkv_step, k + keys * block_size);
@@ -105,6 +108,7 @@ void ForwardHead(const Head& head, const CpuDropout* dropout, const ForwardCall&
     SoftmaxStates states;
     std::fill_n(states.largest, kBlock, -std::numeric_limits<float>::infinity());
     std::fill_n(states.sum, kBlock, 0.0f);
+    // A causal query sees no key behind its own place, so later blocks of keys have weight 0 and are never read.
     const int64_t end = head.causal ? queries + 1 : head.blocks();
     for (int64_t keys = 0; keys < end; ++keys) {
       for (int64_t strip = 0; strip < block.count; strip += kStrip) {
@@ -115,7 +119,10 @@ void ForwardHead(const Head& head, const CpuDropout* dropout, const ForwardCall&
                       false, weights, kBlock);
         float shrinks[kStrip];
         WeighScores(view, strip, weights, &states, shrinks);
+        // The first block of keys overwrites `sum`, which holds whatever an earlier call left there.
         if (keys > 0) ScaleRows(view.rows, head.padded, shrinks, sum);
+        // The states have the sums of weights already: dropout thins out the normalised weights and must not change the
+        // denominator.
         for (int64_t i = 0; dropout != nullptr && i < view.rows; ++i) {
           float* const own = weights + i * kBlock;
           dropout->Apply(head.Element(first + strip + i, head.begin(keys)), view.Seen(i), own, own);
@@ -126,16 +133,21 @@ void ForwardHead(const Head& head, const CpuDropout* dropout, const ForwardCall&
       }
     }
     if (call.log_sums != nullptr) {
+      // log(sum of exp(score)) is all that the backward pass needs to form the weights again; they are never stored.
       for (int64_t i = 0; i < block.count; ++i) {
         call.log_sums[first + i] = static_cast<float>(static_cast<double>(states.largest[i]) +
                                                       std::log(static_cast<double>(states.sum[i])));
       }
     }
+    // The softmax's denominator divides each query's result once, at the end.
     for (int64_t i = 0; i < block.count; ++i) states.sum[i] = 1.0f / states.sum[i];
     StorePlaces(block, sums, states.sum, call.y + first * head.y_step, head.y_step);
   }
 }
 
+// Computes the gradients of one head of one row. The weights P are formed again from scores and log_sums. With the
+// shares D = dy . y per query (`shares`), dS = P (dP - D), dV = P^T dy, dK = dS^T q and dq = dS k. P, dP and dS exist
+// for one pair of blocks at a time.
 void BackwardHead(const Head& head, const CpuDropout* dropout, const BackwardCall& call,
                   float* scratch) {
   Room room(scratch);
@@ -153,6 +165,7 @@ void BackwardHead(const Head& head, const CpuDropout* dropout, const BackwardCal
   float* const kept = room.Square();  // weights behind the dropout
   float* const factors = room.Square();
   float* const shares = room.Take(head.blocks() * kBlock);
+  // The scale is part of q, so that scores and dk come out right by themselves; dq gets it when it is stored.
   CopyPlaces(head.All(), call.qkv, head.qkv_step, head.scale, q);
   CopyPlaces(head.All(), call.dy, head.y_step, 1.0f, dy);
   DotPlaces(head.All(), call.dy, call.y, head.y_step, shares);
@@ -165,6 +178,7 @@ void BackwardHead(const Head& head, const CpuDropout* dropout, const BackwardCal
     CopyPlaces(block, call.qkv + at_key, head.qkv_step, 1.0f, k);
     TurnPlaces(block, call.qkv + at_key, head.qkv_step, turned_k);
     TurnPlaces(block, call.qkv + at_key + head.width, head.qkv_step, turned_v);
+    // Causal queries in front of this block of keys see none of it.
     const int64_t first_queries = head.causal ? keys : 0;
     for (int64_t queries = first_queries; queries < head.blocks(); ++queries) {
       const int64_t first = head.begin(queries), count = head.Block(queries).count;
@@ -200,6 +214,7 @@ void BackwardHead(const Head& head, const CpuDropout* dropout, const BackwardCal
     StorePlaces(block, dk, ones, call.dqkv + at_key, head.qkv_step);
     StorePlaces(block, dv, ones, call.dqkv + at_key + head.width, head.qkv_step);
   }
+  // Every block of keys has added to dq, so it is complete only now.
   for (int64_t queries = 0; queries < head.blocks(); ++queries) {
     StorePlaces(head.Block(queries), dq + queries * block_size, scales,
                 call.dqkv + head.begin(queries) * head.qkv_step, head.qkv_step);
@@ -239,6 +254,8 @@ void ForHeads(const CpuThreads& threads, const AttentionShape& shape,
     float* const own = first + omp_get_thread_num() * room;
     Head head = HeadOf(shape);
     for (int64_t i = begin; i < end; ++i) {
+      // Elements are counted from the minibatch's first row, so that a row loses the same weights on any thread, and in
+      // any piece of its minibatch.
       if (has_dropout) {
         const uint64_t before = dropout.key->first_row * static_cast<uint64_t>(shape.heads);
         head.element = (before + static_cast<uint64_t>(i)) *

@@ -65,17 +65,20 @@ TESSERA_VECTOR_CLONES void CopyPlaces(const PlacesShape& shape, const float* fro
     float* const out = to + place * shape.padded;
 #pragma omp simd
     for (int64_t i = 0; i < shape.size; ++i) out[i] = factor * row[i];
+    // Products run over whole lanes, to which zeros add nothing.
     for (int64_t i = shape.size; i < shape.padded; ++i) out[i] = 0.0f;
   }
 }
 
 void TurnPlaces(const PlacesShape& shape, const float* from, int64_t step, float* to) {
+  // Squares of four by four turn in registers; a plain loop would write to another line of the cache each time.
   const int64_t whole = shape.count / 4 * 4, whole_size = shape.size / 4 * 4;
   for (int64_t i = 0; i < whole_size; i += 4) {
     for (int64_t place = 0; place < whole; place += 4) {
       TurnSquare(from + place * step + i, step, to + i * kAttentionBlock + place, kAttentionBlock);
     }
   }
+  // The squares leave out the last places and columns. Places up to whole lanes become zeros, as products read them.
   const int64_t padded = PadToLanes(shape.count);
   for (int64_t i = 0; i < shape.size; ++i) {
     float* const row = to + i * kAttentionBlock;
@@ -94,6 +97,7 @@ TESSERA_VECTOR_CLONES void WeighScores(const StripView& strip, int64_t first, fl
   for (int64_t row = 0; row < strip.rows; ++row) {
     const float* const own = scores + row * kAttentionBlock;
     const auto seen = static_cast<int32_t>(strip.seen + row * strip.more);
+    // What a row may not see counts as minus infinity, so that it is never the largest.
     for (int32_t begin = 0; begin < strip.padded; begin += kLanes) {
 #pragma omp simd
       for (int32_t i = 0; i < kLanes; ++i) {
@@ -104,6 +108,8 @@ TESSERA_VECTOR_CLONES void WeighScores(const StripView& strip, int64_t first, fl
   }
   Fold<kLanes / 2>(Larger(), lanes);
   float largest[kStrip];
+  // A larger score shrinks what was summed before by exp(old - new). Where nothing was summed the old one is minus
+  // infinity, and the factor 0.
   for (int64_t row = 0; row < strip.rows; ++row) {
     const float before = states->largest[first + row];
     largest[row] = lanes[row][0] > before ? lanes[row][0] : before;
@@ -118,6 +124,7 @@ TESSERA_VECTOR_CLONES void WeighScores(const StripView& strip, int64_t first, fl
 #pragma omp simd
       for (int32_t i = 0; i < kLanes; ++i) {
         const float weight = FastExp(own[begin + i] - largest[row]);
+        // Scores are weighed all the same and dropped after, as a branch would stop the lanes.
         const float kept = begin + i < seen ? weight : 0.0f;
         own[begin + i] = kept;
         lanes[row][i] += kept;
@@ -126,6 +133,7 @@ TESSERA_VECTOR_CLONES void WeighScores(const StripView& strip, int64_t first, fl
   }
   Fold<kLanes / 2>(Sum(), lanes);
   for (int64_t row = 0; row < strip.rows; ++row) {
+    // The older sum refers to the older maximum, and shrinks to the new one.
     float* const sum = &states->sum[first + row];
     *sum = *sum * shrinks[row] + lanes[row][0];
   }
@@ -199,6 +207,7 @@ TESSERA_VECTOR_CLONES void DotPlaces(const PlacesShape& shape, const float* x, c
 #pragma omp simd
         for (int64_t i = 0; i < kLanes; ++i) lanes[row][i] += a[begin + i] * b[begin + i];
       }
+      // Columns after the last whole lanes go to the first lanes, as everywhere.
       for (int64_t i = 0; begin + i < shape.size; ++i) lanes[row][i] += a[begin + i] * b[begin + i];
     }
     Fold<kLanes / 2>(Sum(), lanes);

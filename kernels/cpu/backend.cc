@@ -42,6 +42,7 @@ absl::string_view InstructionSet() {
   return "sse4.1";
 }
 
+// Refuses bf16 where the CPU has no instructions for it: oneDNN would emulate it, or have no such product.
 absl::Status HasBf16() {
   if (Has(dnnl::cpu_isa::avx512_core_bf16)) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -129,6 +130,7 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<Sequence> MakeSequence() override { return std::make_unique<CpuSequence>(); }
 
+  // A kernel has finished when its call returns, so every moment has passed and a wait only collects failures.
   Moment Mark() override { return 0; }
   absl::Status Wait(Moment) override { return Finish(); }
   absl::Status TakeFailure() override { return Finish(); }

@@ -18,6 +18,7 @@ struct Columns {
   int64_t width;  // at most kBlock
 };
 
+// The mean comes first, then the squares of distances to it: E[x^2] - E[x]^2 would cancel where the mean is large.
 TESSERA_VECTOR_CLONES void StatisticsBlock(const MatrixShape& shape, Columns columns,
                                            double epsilon, const float* x, float* mean,
                                            float* inverse_sigma) {
@@ -184,6 +185,7 @@ void CpuBatchNorm::Statistics(const MatrixShape& shape, double epsilon, const fl
 
 void CpuBatchNorm::AddToSums(const MatrixShape& shape, bool is_first, const float* x,
                              double* sums) {
+  // The pivot is the first row: distances to a value of the column's own size cancel far less than the values.
   if (is_first) {
     std::copy_n(x, shape.columns, sums);
     std::fill_n(sums + shape.columns, 2 * shape.columns, 0.0);
@@ -191,6 +193,7 @@ void CpuBatchNorm::AddToSums(const MatrixShape& shape, bool is_first, const floa
   ForBlocks(threads_, shape, [&](Columns columns) { AddBlockToSums(shape, columns, x, sums); });
 }
 
+// With d the distances to the pivot: mean = pivot + E[d] and variance = E[d^2] - E[d]^2.
 void CpuBatchNorm::StatisticsOfSums(const MatrixShape& shape, double epsilon, const double* sums,
                                     float* mean, float* inverse_sigma) {
   const double share = 1.0 / static_cast<double>(shape.rows);
@@ -217,6 +220,7 @@ void CpuBatchNorm::Normalize(const MatrixShape& shape, const float* x, const flo
 
 void CpuBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, WriteMode mode,
                             float* dscale, float* dshift, float* dx) {
+  // With relu the forward pass kept y, whose sign says what passed; without it everything passes.
   const float* gate = in.y == nullptr ? in.x : in.y;
   const float floor = in.y == nullptr ? kNoFloor : 0.0f;
   ForBlocks(threads_, shape, [&](Columns columns) {

@@ -41,6 +41,8 @@ TESSERA_INLINE void MultiplyTile(int64_t depth, const BlockFactors& factors, boo
   }
 }
 
+// Multiplies kRows rows and any number of columns: whole tiles first, then the rest in tiles of one vector's lanes,
+// which divide `columns`.
 template <int kRows, int kColumns>
 TESSERA_INLINE void MultiplyStrip(int64_t columns, int64_t depth, const BlockFactors& factors,
                                   bool adds, float* c, int64_t c_row) {

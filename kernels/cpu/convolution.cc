@@ -161,6 +161,7 @@ typename CpuConvolution<T>::Prepared CpuConvolution<T>::Prepare(Kind kind,
   const memory::desc callers = Weights(map, is_gradient ? f32 : type, true);
   made.callers = memory(callers, engine, DNNL_MEMORY_NONE);
   bind(made.weights_argument, weights);
+  // oneDNN's gradient of weights only overwrites; the reorder does the addition, even between equal orders.
   made.reorders = adds || weights != callers;
   if (made.reorders && is_gradient) {
     made.reorder = dnnl::reorder(dnnl::reorder::primitive_desc(
@@ -192,6 +193,7 @@ typename CpuConvolution<T>::Prepared& CpuConvolution<T>::PreparedFor(Kind kind,
                    w.dilation_x,
                    m.groups};
   if (const auto found = prepared_.find(key); found != prepared_.end()) return found->second;
+  // All are dropped at once. Only a network of very many shapes comes here, and each is prepared again when it is used.
   if (prepared_.size() >= kPreparedMax) prepared_.clear();
   return prepared_.emplace(key, Prepare(kind, shape)).first->second;
 }
@@ -200,6 +202,7 @@ template <typename T>
 void CpuConvolution<T>::Run(Kind kind, const ImagesShape& shape, const Values& values,
                             const void* weights) {
   threads_.Enter();
+  // oneDNN reports by exceptions. None leaves this function: the first failure is kept until TakeStatus.
   try {
     Prepared& prepared = PreparedFor(kind, shape);
     for (const auto& [argument, address] : values) {
@@ -276,6 +279,8 @@ void CpuConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, con
   const Kind kind = adds ? Kind::kWeightGradientAdded : Kind::kWeightGradient;
   const Window& window = shape.map.window;
   const bool is_padded = window.padding_y + window.padding_x > 0;
+  // oneDNN 2.6 writes beyond its memory in this gradient with AVX2 (see Gather), so what the strided windows of one
+  // pixel see is gathered first, in pieces whose gradients are added up.
   if (window.size() == 1 && window.stride_y * window.stride_x > 1 && !is_padded) {
     const Image &from = shape.map.from, &to = shape.map.to;
     const ImageMap dense =

@@ -19,6 +19,7 @@ constexpr uint64_t kBlocks = uint64_t{1} << 40;  // of a layer
 
 // Draws the numbers of kLanes blocks in order of element.
 TESSERA_INLINE void DrawTile(const CpuDropout& of, uint64_t block, uint32_t* numbers) {
+  // A layer's numbers repeat after kBlocks blocks. Only a tile across that end is drawn block by block.
   if (block + kLanes > kBlocks) {
     for (uint64_t i = 0; i < kLanes; ++i) {
       const PhiloxBlock one = Philox(of.seed, Stream::kDropout, of.a, of.b + (block + i) % kBlocks);
@@ -40,6 +41,7 @@ TESSERA_INLINE void DrawTile(const CpuDropout& of, uint64_t block, uint32_t* num
 template <typename F>
 TESSERA_INLINE void ForTiles(const CpuDropout& of, uint64_t element, int64_t n, const F& f) {
   uint32_t numbers[kTile];
+  // Each block has the numbers of four elements, and the first element may lie in its middle.
   uint64_t block = element / 4 % kBlocks;
   auto first = static_cast<int64_t>(element % 4);
   for (int64_t begin = 0; begin < n;) {

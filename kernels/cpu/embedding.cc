@@ -11,6 +11,7 @@ TESSERA_VECTOR_CLONES void CopyTokens(const EmbeddingShape& shape, int64_t begin
                                       const float* tokens, const float* weight,
                                       const float* positions, float* y) {
   const int64_t units = shape.units;
+  // Tokens are whole numbers in f32, as the input of every network is.
   for (int64_t i = begin; i < end; ++i) {
     const float* const from = weight + static_cast<int64_t>(tokens[i]) * units;
     float* const to = y + i * units;

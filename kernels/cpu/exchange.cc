@@ -20,6 +20,7 @@ constexpr int64_t kHalf = kTileWords / 2;
 template <typename Visit>
 void EachPlace(const PlaceSet& set, int64_t begin, int64_t end, Visit visit) {
   if (begin == end) return;
+  // The set knows the rank of every kRankPlaces-th place; counting starts at the last such place before `begin`.
   int64_t rank = set.ranks[begin / PlaceSet::kRankPlaces];
   for (int64_t place = begin / PlaceSet::kRankPlaces * PlaceSet::kRankPlaces; place < end;
        ++place) {
@@ -42,6 +43,7 @@ void CpuExchange::Encode(const Stretch& stretch, const PayloadRandom& random, co
   std::vector<float> sums, decoded;
   int64_t room = keys.bytes();
   while (encoder.left() > 0) {
+    // A bucket's scale depends on all its entries, so the encoder must get it whole; other forms come in tiles.
     const Encoder::Ahead ahead = encoder.ahead();
     const int64_t size = ahead.whole ? ahead.entries : std::min(ahead.entries, kTile);
     sums.resize(size);
@@ -49,6 +51,7 @@ void CpuExchange::Encode(const Stretch& stretch, const PayloadRandom& random, co
     for (int64_t i = 0; i < size; ++i) sums[i] = residual[i] + entries[i];
     const Encoder::Step step = encoder.Encode(sums.data(), size, out, room, decoded.data());
     TESSERA_CHECK(step.entries == size);
+    // Error feedback: what the receiver will not see of this sum is added to the next one.
     for (int64_t i = 0; i < size; ++i) residual[i] = sums[i] - decoded[i];
     entries += size;
     residual += size;
@@ -78,6 +81,7 @@ void CpuExchange::FindMarks(int64_t entries, float tau, const float* update, flo
         RunThreshold(BestCodecPath(), update + begin, residual + begin, size, tau, marks);
     *tiles++ = {static_cast<uint32_t>(run.marks), run.largest};
     std::fill_n(bits, kTileWords, 0u);
+    // The first half of a tile's words says which places are sent, the second half which of these are negative.
     for (int64_t i = 0; i < run.marks; ++i) {
       const uint32_t place = marks[i] >> 1;
       bits[place / 32] |= 1u << place % 32;

@@ -122,6 +122,7 @@ TESSERA_VECTOR_CLONES void ForwardRow(const GroupsShape& shape, double epsilon, 
   for (int64_t first = 0; first < shape.groups; first += at_once) {
     const SomeGroups groups{first, std::min(at_once, shape.groups - first)};
     double center[kBlock] = {}, square[kBlock] = {};
+    // The mean comes first, then the squares of distances to it: E[x^2] - E[x]^2 would cancel where the mean is large.
     SumGroups(shape, groups, row, nullptr, center);
     for (int64_t g = 0; g < groups.count; ++g) center[g] *= share;
     SumGroups(shape, groups, row, center, square);
@@ -193,6 +194,7 @@ TESSERA_VECTOR_CLONES void BackwardRow(const GroupsShape& shape, const float* x,
       mean_g[k] = static_cast<float>(g[k] * share);
       mean_g_x_hat[k] = static_cast<float>(g_x_hat[k] * share);
     }
+    // The groups' means over all their channels are known now, so x and dy are read a second time.
     for (int64_t at = 0; at < channels; at += kBlock) {
       const Channels block = BlockOf(shape, groups, at);
       float factor[kBlock], offset[kBlock], slope[kBlock];

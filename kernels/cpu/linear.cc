@@ -67,6 +67,7 @@ template <typename T>
 typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearShape& s) {
   const Key key(kind, s.rows, s.inputs, s.outputs);
   if (const auto found = products_.find(key); found != products_.end()) return found->second;
+  // All are dropped at once. Only a job of very many shapes comes here, and each is prepared again when it is used.
   if (products_.size() >= kProductsMax) products_.clear();
 
   const memory::data_type type = kType<T>;
@@ -74,6 +75,7 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
   const dnnl::engine& engine = engine_->engine;
   const dnnl::primitive_attr& attributes = engine_->attributes;
   Product product;
+  // Memories are bound without an address; each run sets those of its arguments.
   const auto bind = [&](const auto& description, int a, const memory::desc& a_desc, int b,
                         const memory::desc& b_desc, int out, const memory::desc& out_desc) {
     product.a = memory(a_desc, engine, DNNL_MEMORY_NONE);
@@ -85,6 +87,7 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
   };
   if (kind == Kind::kForward || kind == Kind::kForwardWithBias) {
     const memory::desc x = RowMajor(s.rows, s.inputs, type);
+    // A layer's weight is [outputs, inputs], so the product reads it turned.
     const memory::desc w = Transposed(s.outputs, s.inputs, type);
     const memory::desc y = RowMajor(s.rows, s.outputs, f32);
     const memory::desc bias = kind == Kind::kForward ? memory::desc() : RowMajor(1, s.outputs, f32);
@@ -97,6 +100,7 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
     product.primitive = dnnl::matmul(description);
     return products_.emplace(key, std::move(product)).first->second;
   }
+  // oneDNN's gradient of weights cannot add to what is there; a matmul of dy^T and x can.
   if (kind == Kind::kWeightGradientAdded) {
     const memory::desc dy = Transposed(s.rows, s.outputs, type);
     const memory::desc x = RowMajor(s.rows, s.inputs, type);
@@ -133,6 +137,7 @@ typename CpuLinear<T>::Product& CpuLinear<T>::Prepared(Kind kind, const LinearSh
 template <typename T>
 void CpuLinear<T>::Run(Kind kind, const LinearShape& shape, const void* a, const void* b,
                        const void* bias, void* out) {
+  // Threads of oneDNN are those of the calling thread's OpenMP, which is set up here.
   threads_.Enter();
   try {
     Product& product = Prepared(kind, shape);
@@ -143,10 +148,12 @@ void CpuLinear<T>::Run(Kind kind, const LinearShape& shape, const void* a, const
     product.scratch.set_data_handle(
         engine_->scratch.Of(product.scratch.get_desc(), engine_->engine));
     product.primitive.execute(engine_->stream, product.arguments);
+    // The caller may read the result at once.
     engine_->stream.wait();
   } catch (const dnnl::error& error) {
     const std::string what = absl::StrCat("oneDNN: product of ", shape.rows, " rows, ",
                                           shape.inputs, " -> ", shape.outputs, ": ", error.what());
+    // Running out of memory is the job's size; every other error is a fault of this code.
     status_.Update(error.status == dnnl_out_of_memory ? absl::ResourceExhaustedError(what)
                                                       : absl::InternalError(what));
   }
@@ -156,6 +163,7 @@ template <typename T>
 void CpuLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weight, const float* bias,
                            float* y) {
   if (shape.rows == 0 || shape.outputs == 0) return;
+  // A sum over no inputs is 0, so that y is the bias; oneDNN has no product over an empty extent.
   if (shape.inputs == 0) {
     for (int64_t row = 0; row < shape.rows; ++row, y += shape.outputs) {
       if (bias == nullptr) {
@@ -177,6 +185,7 @@ void CpuLinear<T>::WeightGradient(const LinearShape& shape, const T* x, const T*
     if (shape.rows > 0) Run(Kind::kWeightGradientAdded, shape, dy, x, nullptr, dweight);
     return;
   }
+  // Without rows the gradient is a sum over nothing.
   if (shape.rows == 0) {
     std::fill_n(dweight, shape.outputs * shape.inputs, 0.0f);
     return;
@@ -188,6 +197,7 @@ template <typename T>
 void CpuLinear<T>::InputGradient(const LinearShape& shape, const T* dy, const T* weight,
                                  float* dx) {
   if (shape.rows == 0 || shape.inputs == 0) return;
+  // Without outputs nothing depends on the inputs.
   if (shape.outputs == 0) {
     std::fill_n(dx, shape.rows * shape.inputs, 0.0f);
     return;
@@ -197,6 +207,7 @@ void CpuLinear<T>::InputGradient(const LinearShape& shape, const T* dy, const T*
 
 template <typename T>
 absl::Status CpuLinear<T>::TakeStatus() {
+  // An error is told once; the next step begins anew.
   absl::Status status = std::move(status_);
   status_ = absl::OkStatus();
   return status;

@@ -23,6 +23,7 @@ struct First {
   void Offer(float z, int64_t at) {
     int place = count;
     while (place > 0 && z > value[place - 1]) --place;
+    // A NaN has no rank. Of equal logits the one with the lower index stays in front.
     if (place == kFirstMax || std::isnan(z)) return;
     count = std::min(count + 1, kFirstMax);
     for (int i = count - 1; i > place; --i) {
@@ -92,7 +93,8 @@ TESSERA_VECTOR_CLONES void Scale(int64_t n, float factor, float* x) {
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-// The sum of log(1 + exp(z)), and share * sigmoid(z) unless `gradient` is null.
+// The sum of log(1 + exp(z)), and share * sigmoid(z) unless `gradient` is null. Each term is max(z, 0) + log(1 + e)
+// with e = exp(-|z|) in (0, 1], so nothing overflows; the logarithms are taken of a product, once per row.
 TESSERA_VECTOR_CLONES double SoftplusSum(int64_t n, const float* z, float share, float* gradient) {
   double sums[kTile] = {}, products[kTile];
   const int64_t lanes = std::min(kTile, n);
@@ -103,6 +105,7 @@ TESSERA_VECTOR_CLONES double SoftplusSum(int64_t n, const float* z, float share,
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
       const float value = z[begin + i];
+      // With e = exp(-|z|), sigmoid(z) is 1 / (1 + e) for z >= 0, and e / (1 + e) below.
       const float e = FastExp(-std::fabs(value));
       AddSoftplus(value, e, &sums[i], &products[i]);
       slope[i] = share * ((value < 0.0f ? e : 1.0f) / (1.0f + e));
@@ -196,6 +199,7 @@ TESSERA_VECTOR_CLONES int64_t RankOf(int64_t n, const float* z, int64_t label) {
 
 // Counts the row of a single label.
 void CountLabel(int64_t n, const float* z, int64_t label, LossSums* sums) {
+  // A row whose label's logit is NaN counts as a miss at every depth.
   if (std::isnan(z[label])) return;
   const int64_t before = RankOf(n, z, label);
   for (size_t depth = 0; depth < kPrecisionDepths.size(); ++depth) {
@@ -217,6 +221,8 @@ void CountHits(const First& first, const IsLabel& is_label, LossSums* sums) {
 
 template <typename F>
 void CpuLoss::ForRows(const MatrixShape& shape, WriteMode mode, LossSums* sums, const F& row_loss) {
+  // Every row has sums of its own, which one thread adds up in the order of rows: the result does not depend on the
+  // number of threads.
   rows_.assign(shape.rows, LossSums());
   threads_.Split(shape.rows, 8 * shape.columns, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) row_loss(row, &rows_[row]);
@@ -243,15 +249,18 @@ void CpuLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits,
     const int64_t label = targets.labels[row];
     CountLabel(n, z, label, out);
     out->correct = out->hits[0];
+    // The largest logit is subtracted, so that no exponential overflows and the sum is at least 1.
     const float shift = Largest(n, z);
     double own = static_cast<double>(z[label]) - static_cast<double>(shift);
     if (even != 0) {
+      // Label smoothing: the label has 1 - smoothing of the target, and all n classes share the rest evenly.
       own = (1 - even) * own + even / static_cast<double>(n) * ShiftedSum(n, z, shift);
     }
     float* g = gradient == nullptr ? nullptr : gradient + row * n;
     const double sum = ExpSum(n, z, shift, g);
     out->loss = std::log(sum) - own;
     if (g == nullptr) return;
+    // The gradient of a row is share * (softmax(z) - target); the terms that ExpSum left in g become the softmax here.
     Scale(n, static_cast<float>(static_cast<double>(share) / sum), g);
     if (even == 0) {
       g[label] -= share;

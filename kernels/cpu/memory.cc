@@ -27,6 +27,7 @@ size_t WholePages(int64_t bytes) {
 // hundreds. Null: no room.
 void* MapLarge(int64_t bytes) {
   const size_t size = WholePages(bytes);
+  // One large page more than is asked for, so that the beginning can be rounded up to a large page.
   void* const mapped =
       mmap(nullptr, size + kLargePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
@@ -45,6 +46,7 @@ void* MapLarge(int64_t bytes) {
 
 void* AllocateSmall(int64_t bytes) {
   const size_t size = (static_cast<size_t>(bytes) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  // aligned_alloc takes whole multiples of the alignment only.
   void* const address = std::aligned_alloc(kCacheLine, size);
   if (address != nullptr) std::memset(address, 0, size);
   return address;
@@ -61,6 +63,7 @@ absl::StatusOr<void*> CpuMemory::Allocate(int64_t bytes) {
 }
 
 void CpuMemory::Free(void* address, int64_t bytes) {
+  // The size alone decides which of the two allocated it, as in Allocate.
   if (IsLarge(bytes)) {
     munmap(address, WholePages(bytes));
   } else {

@@ -54,6 +54,7 @@ void ForEachOutput(const ImageMap& map, const F& f) {
 TESSERA_VECTOR_CLONES void TakeLarger(int64_t n, const float* x, float* best) {
 #pragma omp simd
   for (int64_t c = 0; c < n; ++c) {
+    // A NaN is taken, as it is not <= anything, and then kept: PyTorch passes NaNs on, too.
     const bool takes = !(x[c] <= best[c]) && best[c] == best[c];
     best[c] = takes ? x[c] : best[c];
   }
@@ -63,6 +64,7 @@ TESSERA_VECTOR_CLONES void TakeLargerAndWhere(int64_t n, const float* x, int32_t
                                               int32_t* where) {
 #pragma omp simd
   for (int64_t c = 0; c < n; ++c) {
+    // A NaN is taken, as it is not <= anything, and then kept: PyTorch passes NaNs on, too.
     const bool takes = !(x[c] <= best[c]) && best[c] == best[c];
     best[c] = takes ? x[c] : best[c];
     where[c] = takes ? place : where[c];

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// As f32 computes with them.
+// The window's numbers, rounded once to the f32 that the loops compute in.
 struct Numbers {
   explicit Numbers(const ResponseWindow& window)
       : share(static_cast<float>(window.alpha / static_cast<double>(window.size))),
@@ -35,7 +35,8 @@ TESSERA_INLINE void SumWindows(int64_t channels, int64_t front, int64_t behind, 
   }
 }
 
-// Writes s and s^-beta of a row; `squares` is a row of room.
+// Writes s = k + alpha / size * (the sum of x^2 in the window) and s^-beta of a row, from which y = x s^-beta
+// (Krizhevsky, Sutskever, Hinton 2012). `squares` is a row of room.
 TESSERA_INLINE void Powers(int64_t channels, const ResponseWindow& window, const Numbers& numbers,
                            const float* x, float* squares, float* s, float* power) {
 #pragma omp simd
@@ -43,6 +44,7 @@ TESSERA_INLINE void Powers(int64_t channels, const ResponseWindow& window, const
   SumWindows(channels, window.front(), window.behind(), squares, s);
 #pragma omp simd
   for (int64_t c = 0; c < channels; ++c) s[c] = numbers.k + numbers.share * s[c];
+  // AlexNet's beta of 0.75 is s sqrt(s) under one more root, which is much cheaper than a general power.
   if (window.beta == 0.75) {
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c) {
@@ -55,6 +57,7 @@ TESSERA_INLINE void Powers(int64_t channels, const ResponseWindow& window, const
   }
 }
 
+// Rows of room that ForwardRow needs: squares, s and the powers.
 constexpr int kForwardRows = 3;
 TESSERA_VECTOR_CLONES void ForwardRow(int64_t channels, const ResponseWindow& window,
                                       const Numbers& numbers, const float* x, float* room,
@@ -67,6 +70,7 @@ TESSERA_VECTOR_CLONES void ForwardRow(int64_t channels, const ResponseWindow& wi
   for (int64_t c = 0; c < channels; ++c) y[c] = x[c] * power[c];
 }
 
+// Rows of room that BackwardRow needs: terms, s, the powers and the sums of terms.
 constexpr int kBackwardRows = 4;
 TESSERA_VECTOR_CLONES void BackwardRow(int64_t channels, const ResponseWindow& window,
                                        const Numbers& numbers, const float* x, const float* dy,

@@ -15,6 +15,7 @@ constexpr int64_t kStreams = 4;
 void GatherColumns(const float* w, int64_t inputs, int64_t count,
                    const std::vector<int32_t>& columns, float* panel) {
   const auto present = static_cast<int64_t>(columns.size());
+  // Lanes beyond `count` are multiplied like the others; zeros keep old values, which might be NaN, out of them.
   if (count < kWidth) std::fill_n(panel, present * kWidth, 0.0f);
   int64_t o = 0;
   for (; o + kStreams <= count; o += kStreams) {
@@ -53,6 +54,7 @@ void ScatterColumns(const float* panel, int64_t inputs, int64_t count,
 
 // out[r][i] = initial[i] + the sum of value[e] * panel[place[e]][i] over the entries e of run r,
 // [begin[r], begin[r + 1]) after begin[0].
+// A run's sum is one chain in the order of its entries, so that it does not depend on how blocks are split.
 TESSERA_VECTOR_CLONES void SumRuns(int64_t runs, const int64_t* begin, const int32_t* place,
                                    const float* value, const float* panel, const float* initial,
                                    float* out) {
@@ -132,6 +134,8 @@ void CpuSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows&
   }
   batch_.Find(shape, x);
   batch_.SortByColumn(shape, x);
+  // Columns that the last batch touched and this one lacks still hold its gradient. Only these are zeroed: the whole
+  // matrix would cost more than the product.
   const std::vector<int32_t>& before = touched->columns;
   ForBlocks(shape, [&](int64_t o, int64_t count, Scratch* scratch) {
     SumColumns(shape, dy, o, count, scratch);

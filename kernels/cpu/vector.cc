@@ -48,6 +48,7 @@ TESSERA_VECTOR_CLONES double SquaresOf(int64_t n, const float* x) {
       lanes[k] += value * value;
     }
   }
+  // The rest goes to the first lanes, in their order.
   for (; i < n; ++i) lanes[i % kLanes] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   double sum = 0;
   for (const double lane : lanes) sum += lane;
@@ -61,6 +62,7 @@ constexpr int64_t kSquaresPart = 65536;
 constexpr int64_t kBlock = 256;
 TESSERA_VECTOR_CLONES void ColumnSumsBlock(const MatrixShape& shape, int64_t begin, int64_t end,
                                            const float* x, WriteMode mode, float* sums) {
+  // Sums over many rows are kept in f64, and rounded once.
   double total[kBlock] = {};
   const int64_t width = end - begin;
   if (mode == WriteMode::kAdd) std::copy_n(sums + begin, width, total);
@@ -110,11 +112,14 @@ class CpuOptimizer final : public OptimizerKernel {
     const int states = rule_->state_count();
     const auto step = [&](int64_t begin, int64_t end) {
       float* part[kStatesMax] = {};
+      // The rule sees each thread's part as if it were the whole: entries do not depend on each other.
       for (int s = 0; s < states; ++s) part[s] = state[s] + begin;
       rule_->Apply(numbers->update, g + begin, w + begin, w + begin, part, end - begin);
     };
+    // An entry is read with its gradient and states, and written back with the states.
     threads_.Split(n, 3 + 2 * states, [&](int64_t begin, int64_t end) {
       if (rounded == nullptr) return step(begin, end);
+      // Rounding follows in tiles, while w is still in the cache.
       for (; begin < end; begin += kTile) {
         const int64_t tile_end = std::min(end, begin + kTile);
         step(begin, tile_end);
@@ -156,6 +161,7 @@ void CpuVector::Blend(int64_t n, float a, const float* x, float b, float* y) {
 }
 
 void CpuVector::NormFactor(int64_t n, const float* x, const NormLimit& limit, float* factor) {
+  // Parts have a fixed size, so the sum does not depend on the number of threads.
   const int64_t parts = (n + kSquaresPart - 1) / kSquaresPart;
   squares_.resize(static_cast<size_t>(parts));
   threads_.SplitWhole(parts, kSquaresPart, [&](int64_t begin, int64_t end) {
@@ -166,12 +172,14 @@ void CpuVector::NormFactor(int64_t n, const float* x, const NormLimit& limit, fl
   });
   double sum = 0;
   for (const double squares : squares_) sum += squares;
+  // The factor that brings the norm down to the limit; `factor_max` applies where the norm is below it.
   const double wanted = static_cast<double>(limit.most) / (std::sqrt(sum) + limit.epsilon);
   // What is no number stays so.
   *factor = wanted > limit.factor_max ? limit.factor_max : static_cast<float>(wanted);
 }
 
 void CpuVector::ScaleBy(int64_t n, const float* factor, float* x) {
+  // The norm was within the limit, and nothing needs to be touched.
   if (*factor == 1) return;
   threads_.Split(n, 2,
                  [&](int64_t begin, int64_t end) { ScaleLoop(end - begin, *factor, x + begin); });
@@ -182,6 +190,7 @@ std::unique_ptr<OptimizerKernel> CpuVector::MakeOptimizer(const v1::Optimizer& o
 }
 
 void CpuVector::ColumnSums(const MatrixShape& shape, const float* x, WriteMode mode, float* sums) {
+  // A thread takes whole columns, so no two of them write the same sum.
   threads_.Split(shape.columns, shape.rows, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; block += kBlock) {
       ColumnSumsBlock(shape, block, std::min(end, block + kBlock), x, mode, sums);
@@ -190,6 +199,7 @@ void CpuVector::ColumnSums(const MatrixShape& shape, const float* x, WriteMode m
 }
 
 void CpuVector::Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) {
+  // Matrices are split and not their rows, as a batch has many small ones.
   const int64_t size = shape.size();
   threads_.SplitWhole(count, size, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) TransposeOne(shape, x + i * size, y + i * size);

@@ -39,6 +39,7 @@ void CudaActivation::ApplyBackward(const ActivationFunction& function, int64_t n
 void CudaActivation::Dropout(const MatrixShape& shape, const DropoutKey* key, uint64_t layer,
                              double probability, const float* x, float* y) {
   TESSERA_CHECK(probability >= 0 && probability < 1);
+  // The limits of DropoutKey's parts: 16 bits of layer, 40 bits of a block of four elements.
   TESSERA_CHECK(layer < 1u << 16 && shape.size() / 4 < int64_t{1} << 40);
   cuda::DropoutOp op;
   op.in[0] = x;
@@ -48,6 +49,7 @@ void CudaActivation::Dropout(const MatrixShape& shape, const DropoutKey* key, ui
   op.columns = shape.columns;
   // k / 2^24 < probability for just the integers k below this.
   op.drop = static_cast<uint32_t>(std::ceil(probability * 0x1p24));
+  // What is kept is scaled so that the expected value stays, and evaluation needs no factor.
   op.scale = static_cast<float>(1.0 / (1.0 - probability));
   const cuda::Elementwise<cuda::DropoutOp> kernel(op, shape.size());
   device_.Launch(kernel.blocks(), kernel);

@@ -558,7 +558,7 @@ struct AttentionKeyProducts : AttentionBackwardProducts<kSize> {
   }
 
  private:
-  // Of queries that see the block's keys.
+  // The first tile of queries that see the block's keys.
   TESSERA_HOST_DEVICE int64_t FirstTile(const Place& at) const {
     return this->causal ? at.tile * Base::kOwnTile / Base::kTile : 0;
   }

@@ -56,10 +56,12 @@ class CudaBackend final : public Backend {
         loss_(device_.get(), &scratch_),
         vector_(device_.get(), &scratch_, &shortcuts_, options),
         exchange_(device_.get(), &scratch_) {
+    // Events are made once, as a step must not allocate.
     for (cuda::Device::Event& each : marked_) each = device_->MakeEvent();
   }
 
   std::string description() const override {
+    // The library's name is there once it has been looked for.
     const std::string& library = device_->convolutions_name();
     return absl::StrCat("cuda:", ordinal_, " (", gpu(), ", ", device_->memory_total() >> 20, " MiB",
                         library.empty() ? "" : ", ", library, ")");
@@ -69,6 +71,7 @@ class CudaBackend final : public Backend {
 
   Memory& memory() override { return memory_; }
   LinearKernel<float>& linear() override { return linear_; }
+  // Every GPU that CheckGpu admits multiplies bf16 and tf32 (compute capability 8.0).
   absl::StatusOr<LinearKernel<Bf16>*> linear_bf16() override { return &linear_bf16_; }
   absl::StatusOr<LinearKernel<float>*> linear_tf32() override { return &linear_tf32_; }
   ConvolutionKernel<float>& convolution() override { return convolution_; }
@@ -95,11 +98,13 @@ class CudaBackend final : public Backend {
   }
 
   Moment Mark() override {
+    // The copy stream waits for the kernels first, so that an event on it stands for the work of both streams.
     memory_.CopiesFollowKernels();
     device_->Record(marked_[++moment_ % kMoments], cuda::Stream::kCopy);
     return moment_;
   }
   absl::Status Wait(Moment moment) override {
+    // The event of an older moment has been recorded again since, and would wait for the wrong work.
     TESSERA_CHECK(moment <= moment_ && moment_ - moment < kMoments);
     device_->HostWait(marked_[moment % kMoments]);
     return Failure(device_->TakeStatus());
@@ -109,6 +114,7 @@ class CudaBackend final : public Backend {
 
  private:
   absl::Status Failure(absl::Status status) {
+    // Scratch that could not be allocated had its kernels left out; this failure is the one that explains the results.
     status.Update(scratch_.TakeStatus());
     status.Update(sparse_linear_.TakeStatus());
     return status;

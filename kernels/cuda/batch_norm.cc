@@ -8,6 +8,7 @@
 namespace tessera {
 namespace {
 
+// With this floor the gate of a relu is always open.
 constexpr float kNoFloor = -std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -15,6 +16,7 @@ constexpr float kNoFloor = -std::numeric_limits<float>::infinity();
 void CudaBatchNorm::Statistics(const MatrixShape& shape, double epsilon, const float* x,
                                float* mean, float* inverse_sigma) {
   using Op = cuda::StatisticsOp;
+  // Sums of parts of the rows, which a second kernel adds up in a fixed order.
   void* const partial = scratch_.Of(ColumnSumsBytes<Op>(shape));
   if (partial == nullptr) return;
   SumColumns<Op>(shape, {x, shape.rows, epsilon, mean, inverse_sigma},
@@ -51,6 +53,7 @@ void CudaBatchNorm::Normalize(const MatrixShape& shape, const float* x, const fl
 void CudaBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, WriteMode mode,
                              float* dscale, float* dshift, float* dx) {
   using Op = cuda::BackwardSumsOp;
+  // Without a relu any array serves as the gate, as the floor lets all through.
   const float* const gate = in.y == nullptr ? in.x : in.y;
   const float floor = in.y == nullptr ? kNoFloor : 0.0f;
   // The means lie behind the partial sums.
@@ -60,6 +63,7 @@ void CudaBatchNorm::Backward(const MatrixShape& shape, const BackwardInput& in, 
   if (scratch == nullptr) return;
   float* const mean_g = reinterpret_cast<float*>(scratch + sums_bytes);
   float* const mean_g_x_hat = mean_g + shape.columns;
+  // Means are sums times 1 / rows, computed in f64.
   const double share = shape.rows == 0 ? 0.0 : 1.0 / static_cast<double>(shape.rows);
   SumColumns<Op>(shape,
                  {in.x, in.dy, gate, floor, in.mean, in.inverse_sigma, share,

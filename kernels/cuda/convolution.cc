@@ -39,6 +39,8 @@ int64_t ItemsOf(const ImageMap& map) {
   return std::max({map.from.size(), map.to.positions(), ColumnsOf(map)});
 }
 
+// A window of one place, without strides or padding, sees each place once: the images are their own patches, and a 1 x
+// 1 convolution is a product of them.
 bool AreImagesPatches(const ImageMap& map) {
   return map.window == Window() && map.from.positions() == map.to.positions();
 }
@@ -59,7 +61,8 @@ ImageSizes SizesOf(Kind kind, const ImageMap& map) {
           kind == Kind::kWeightGradient ? map.to.size() : 0};
 }
 
-// The bytes of the pass's images as f32, where those of T have to be widened.
+// The bytes of the pass's images as f32, where those of T have to be widened: cuDNN has no convolution of bf16 whose
+// result is f32.
 template <typename T>
 int64_t WidenedBytes(Kind kind, const ImagesShape& shape) {
   if (std::is_same_v<T, float>) return 0;
@@ -101,6 +104,7 @@ template <typename V>
 typename CudaConvolution<T>::Part CudaConvolution<T>::PartOf(const ImagesShape& shape) const {
   const ImageMap& map = shape.map;
   const int64_t bytes = map.to.positions() * ColumnsOf(map) * static_cast<int64_t>(sizeof(V));
+  // As many images as the room for patches holds, and as a launch numbers in 32 bits.
   const int64_t images =
       std::min(ImagesWithin(shape.rows, bytes, options_.patch_bytes),
                ImagesWithin(shape.rows, ItemsOf(map), cuda::ImageWindows::kItemsMax));
@@ -109,9 +113,11 @@ typename CudaConvolution<T>::Part CudaConvolution<T>::PartOf(const ImagesShape& 
 
 template <typename T>
 int64_t CudaConvolution<T>::ImagesOf(Kind kind, const ImagesShape& shape) const {
+  // Only bf16 needs widened copies for cuDNN, and therefore pieces.
   if (std::is_same_v<T, float> || !MayConvolve(shape.map)) return shape.rows;
   const ImageSizes sizes = SizesOf(kind, shape.map);
   const int64_t bytes = (sizes.a + sizes.b) * static_cast<int64_t>(sizeof(float));
+  // At least one image, whatever it takes.
   int64_t images = std::max<int64_t>(1, options_.widened_bytes / bytes);
   // The results behind so many are aligned, too.
   constexpr int64_t kAligned = cuda::ConvolutionPass::kAlignment / sizeof(float);
@@ -134,7 +140,9 @@ int64_t CudaConvolution<T>::ScratchBytes(const ImagesShape& shape) const {
   if (AreImagesPatches(map)) return 0;
   int64_t bytes = std::max(PartOf<T>(shape).bytes, PartOf<float>(shape).bytes);
   if (!MayConvolve(map)) return bytes;
+  // One scratch serves all three passes, as they run one after the other.
   for (const Kind kind : {Kind::kForward, Kind::kWeightGradient, Kind::kInputGradient}) {
+    // Workspace for the largest that cuDNN is allowed, as its size is known only when a plan is made.
     bytes =
         std::max(bytes, WeightsBytes(map) + WidenedBytes<T>(kind, {ImagesOf(kind, shape), map}) +
                             cuda::ConvolutionPass::kWorkspaceBytesMax);
@@ -154,8 +162,10 @@ template <typename T>
 bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* a, const T* b,
                                   float beta, float* c) {
   const ImageMap& map = shape.map;
+  // A gradient of weights is turned in the scratch, which is aligned.
   const bool to_weights = kind == Kind::kWeightGradient;
   if (!MayConvolve(map) || !(to_weights || IsAligned(c))) return false;
+  // Widened values lie in the scratch, which is aligned; values of f32 are read where the caller has them.
   if (std::is_same_v<T, float> && !(IsAligned(a) && (!to_weights || IsAligned(b)))) return false;
   cuda::ConvolutionPass pass;
   pass.kind = kind;
@@ -181,9 +191,11 @@ bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* 
     pass.beta = beta;
     pass.c = c;
   }
+  // A refusal costs nothing: the caller multiplies patches instead.
   if (!device_.Convolve(pass, room)) return false;
   ++shortcuts_.convolutions;
   if (!to_weights) return true;
+  // cuDNN's sum cannot be added to a gradient in another layout: it is turned and added.
   if (beta == 0) {
     Turn<false>(map, places, channels, turned, c, &device_);
   } else {
@@ -194,11 +206,13 @@ bool CudaConvolution<T>::Convolve(Kind kind, const ImagesShape& shape, const T* 
 
 template <typename T>
 template <typename V, typename F>
+// Patches of all images at once would take gigabytes, so they are laid for a part of the images at a time.
 void CudaConvolution<T>::ForParts(const ImagesShape& shape, const F& f) {
   TESSERA_CHECK(ItemsOf(shape.map) <= cuda::ImageWindows::kItemsMax);
   const Part part = PartOf<V>(shape);
   V* const patches = static_cast<V*>(scratch_.Of(part.bytes));
   if (patches == nullptr) return;
+  // The same patches' memory for each part: parts run one after the other on the stream.
   for (int64_t first = 0; first < shape.rows; first += part.images) {
     f(first, std::min(part.images, shape.rows - first), patches);
   }
@@ -224,6 +238,7 @@ void CudaConvolution<T>::ForPatches(const ImagesShape& shape, const T* x, const 
 template <typename T>
 template <typename F>
 void CudaConvolution<T>::MultiplyGroups(const ImageMap& map, const F& of_group) {
+  // One product for each group, as its factors lie with strides between them.
   for (int64_t group = 0; group < map.groups; ++group) device_.Multiply(of_group(group));
 }
 
@@ -232,6 +247,7 @@ void CudaConvolution<T>::Forward(const ImagesShape& shape, const T* x, const T* 
                                  const float* bias, float* y) {
   if (shape.rows == 0) return;
   const Image& to = shape.map.to;
+  // The bias is written first, and products are added on top of it.
   if (bias != nullptr) {
     cuda::BiasOp op;
     op.bias = bias;
@@ -271,6 +287,7 @@ void CudaConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, co
   const Image& to = shape.map.to;
   const int64_t channels = to.channels / shape.map.groups, columns = shape.map.weight_columns();
   const bool adds = mode == WriteMode::kAdd;
+  // No rows: the gradient is 0.
   if (shape.rows == 0) {
     if (adds) return;
     return device_.Zero(cuda::Stream::kCompute, dweight,
@@ -279,6 +296,7 @@ void CudaConvolution<T>::WeightGradient(const ImagesShape& shape, const T* x, co
   ForPasses(Kind::kWeightGradient, shape, [&](int64_t begin, const ImagesShape& part) {
     const T* const part_x = x + begin * shape.map.from.size();
     const T* const part_dy = dy + begin * to.size();
+    // The first part overwrites unless the caller adds; every later one adds to it.
     const auto beta = [&](int64_t first) { return adds || begin + first > 0 ? 1.0f : 0.0f; };
     if (Convolve(Kind::kWeightGradient, part, part_x, part_dy, beta(0), dweight)) return;
     ForPatches(part, part_x, [&](int64_t first, int64_t images, const T* patches) {
@@ -307,6 +325,7 @@ void CudaConvolution<T>::InputGradient(const ImagesShape& shape, const T* dy, co
   if (shape.rows == 0) return;
   const ImageMap& map = shape.map;
   const int64_t channels = map.to.channels / map.groups, columns = map.weight_columns();
+  // dpatches = dy W. A place of the image then sums what the patches have of it.
   const auto multiply = [&](const T* first_dy, int64_t images, float* dpatches) {
     MultiplyGroups(map, [&](int64_t group) {
       return cuda::Product{factors_,

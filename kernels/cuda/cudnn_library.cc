@@ -48,6 +48,7 @@ struct Calls {
 #undef TESSERA_CUDNN_CALL
 };
 
+// The major version is part of the name: another one has other functions.
 constexpr const char* kFile = "libcudnn.so.9";
 // Loaded by the former at the first calls that need them; where it cannot, it aborts the process.
 constexpr const char* kParts[] = {"libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9"};
@@ -76,12 +77,14 @@ absl::StatusOr<Calls> Load() {
 }
 
 bool IsSame(const ConvolutionPass& a, const ConvolutionPass& b) {
+  // Addresses are not part of a plan.
   const ImageMap &m = a.shape.map, &n = b.shape.map;
   return a.kind == b.kind && a.tf32 == b.tf32 && a.shape.rows == b.shape.rows && m.from == n.from &&
          m.to == n.to && m.window == n.window && m.groups == n.groups;
 }
 
 // Whether all extents, and each array's size, are numbers of an int.
+// cuDNN's legacy descriptors take sizes as int.
 bool IsSmall(const ImagesShape& shape) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   const ImageMap& map = shape.map;
@@ -117,6 +120,7 @@ struct CudnnLibrary::State {
   std::string name;
   std::vector<Plan> plans;
 
+  // An algorithm may want any amount of workspace; the scratch has room for this much.
   static bool Fits(const Plan& plan) {
     return plan.workspace <= static_cast<size_t>(ConvolutionPass::kWorkspaceBytesMax);
   }
@@ -137,6 +141,7 @@ cudnnStatus_t CudnnLibrary::State::Describe(Plan* plan) const {
   const auto n = [](int64_t extent) { return static_cast<int>(extent); };
   const int rows = n(plan->pass.shape.rows);
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  // The first failure is the one to report.
   const auto then = [&](cudnnStatus_t next) {
     if (status == CUDNN_STATUS_SUCCESS) status = next;
     return status == CUDNN_STATUS_SUCCESS;
@@ -159,7 +164,7 @@ cudnnStatus_t CudnnLibrary::State::Describe(Plan* plan) const {
       plan->convolution, n(w.padding_y), n(w.padding_x), n(w.stride_y), n(w.stride_x),
       n(w.dilation_y), n(w.dilation_x), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
   then(calls.cudnnSetConvolutionGroupCount(plan->convolution, n(map.groups)));
-  // cuDNN may round factors of f32 to tf32 by default.
+  // cuDNN may round factors of f32 to tf32 by default, for tensor cores. FMA_MATH forbids that.
   then(calls.cudnnSetConvolutionMathType(plan->convolution,
                                          plan->pass.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
   return status;
@@ -181,10 +186,12 @@ cudnnStatus_t CudnnLibrary::State::Choose(Plan* plan) const {
       return status;
     }
     case ConvolutionPass::Kind::kWeightGradient:
+      // Deterministic: ALGO_0 and ALGO_3 add atomically.
       return calls.cudnnGetConvolutionBackwardFilterWorkspaceSize(
           handle, plan->x, plan->y, plan->convolution, plan->weights,
           CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, &plan->workspace);
     case ConvolutionPass::Kind::kInputGradient:
+      // Deterministic, unlike ALGO_0.
       return calls.cudnnGetConvolutionBackwardDataWorkspaceSize(
           handle, plan->weights, plan->y, plan->convolution, plan->x,
           CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, &plan->workspace);
@@ -198,6 +205,7 @@ bool CudnnLibrary::State::ChooseAnother(Plan* plan) const {
   size_t workspace = 0;
   const cudnnStatus_t status = calls.cudnnGetConvolutionForwardWorkspaceSize(
       handle, plan->x, plan->weights, plan->convolution, plan->y, kOther, &workspace);
+  // The caller's scratch has the workspace of the first choice.
   if (status != CUDNN_STATUS_SUCCESS || workspace > plan->workspace) return false;
   plan->forward = kOther;
   return true;
@@ -235,10 +243,12 @@ CudnnLibrary::State::Plan& CudnnLibrary::State::PlanOf(const ConvolutionPass& pa
   for (Plan& plan : plans) {
     if (IsSame(plan.pass, pass)) return plan;
   }
+  // All plans are dropped at once. Only a job with very many shapes comes here, and plans are cheap to make.
   if (plans.size() == kPlansMax) {
     for (Plan& plan : plans) Drop(&plan);
     plans.clear();
   }
+  // A plan that is refused is kept, too: it answers from then on.
   plans.emplace_back();
   Plan& plan = plans.back();
   plan.pass = pass;
@@ -277,6 +287,7 @@ absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void* stream) {
   const size_t version = calls.cudnnGetVersion();
   state->name =
       absl::StrCat("cuDNN ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+  // cuDNN shares the runtime with this program: another major version of CUDA would fail in its first call.
   if (const size_t cuda = calls.cudnnGetCudartVersion() / 1000; cuda != CUDART_VERSION / 1000) {
     return absl::FailedPreconditionError(absl::StrCat(kFile, ": ", state->name, " is for CUDA ",
                                                       cuda, ", want one for CUDA ",
@@ -286,6 +297,7 @@ absl::StatusOr<std::unique_ptr<CudnnLibrary>> CudnnLibrary::Open(void* stream) {
   // The object is made here so that its destructor cleans up from now on.
   std::unique_ptr<CudnnLibrary> library(new CudnnLibrary(std::move(state)));
   if (status == CUDNN_STATUS_SUCCESS) {
+    // On the stream of all other kernels, so that order needs no events.
     status = calls.cudnnSetStream(library->state_->handle, static_cast<cudaStream_t>(stream));
   }
   if (status != CUDNN_STATUS_SUCCESS) {
@@ -314,6 +326,7 @@ absl::Status CudnnLibrary::Run(const ConvolutionPass& pass, void* workspace) {
   State::Plan& plan = state_->PlanOf(pass);
   if (plan.refused) return absl::UnimplementedError("a pass that was refused before");
   cudnnStatus_t status = state_->Queue(plan, pass, workspace);
+  // A failed execution leaves the context broken, so that no other algorithm could do better.
   const auto has_failed = [&] {
     return CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED;
   };

@@ -20,7 +20,8 @@
 namespace tessera::cuda {
 namespace {
 
-// The workspace of products, fixed, so that they choose the same algorithm whatever else goes on.
+// The workspace of products, fixed, so that they choose the same algorithm whatever else goes on: what cuBLAS
+// recommends for compute capability 9.0.
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 // What this machine has of drivers and GPUs, without making a context on any of them.
 Machine ThisMachine() {
@@ -78,6 +79,7 @@ struct Device::State {
   cudaStream_t stream(Stream which) const { return streams[static_cast<int>(which)]; }
   void Note(cudaError_t error, absl::string_view what) {
     if (error == cudaSuccess) return;
+    // CUDA keeps the last error until it is asked for it: without this the next call would report it as its own.
     cudaGetLastError();
     status.Update(absl::InternalError(
         absl::StrCat("cuda:", ordinal, ": ", what, ": ", cudaGetErrorString(error))));
@@ -93,6 +95,7 @@ struct Device::State {
                               : "what was queued (CUDA_LAUNCH_BLOCKING=1 in the environment would "
                                 "say which kernel)");
   }
+  // Kernels and copies fail after they were queued, so a failure shows at the next wait and names no kernel.
   void WaitForStreams() {
     for (const cudaStream_t each : streams) NoteQueued(cudaStreamSynchronize(each));
   }
@@ -118,6 +121,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
   TESSERA_RETURN_IF_ERROR(CheckMachine(ordinal, ThisMachine()));
   auto state = std::make_unique<State>();
   state->ordinal = ordinal;
+  // Events without times cost less to record.
   state->event_flags = cudaEventDisableTiming | (spins ? 0 : cudaEventBlockingSync);
   cudaDeviceProp properties;
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
@@ -126,6 +130,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
   }
   state->name = properties.name;
   state->memory_total = static_cast<int64_t>(properties.totalGlobalMem);
+  // The number of blocks of persistent kernels.
   state->multiprocessors = properties.multiProcessorCount;
   TESSERA_RETURN_IF_ERROR(CheckGpu(ordinal, {state->name, properties.major, properties.minor}));
   // The object is made here so that its destructor cleans up from now on.
@@ -137,6 +142,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(int ordinal, bool spins) {
   cudaGetLastError();
   s.Enter();
   for (cudaStream_t& stream : s.streams) {
+    // Without the default stream's implicit waits for other streams.
     s.Note(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
   }
   if (StepsWeights(properties.major, properties.minor)) {
@@ -161,7 +167,9 @@ Device::Device(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Device::~Device() {
   State& s = *state_;
+  // The destructor may run on another thread than the others did.
   cudaSetDevice(s.ordinal);
+  // cuDNN and cuBLAS have work on the streams and must go before them.
   s.cudnn.reset();
   if (s.cublas != nullptr) cublasDestroy(s.cublas);
   cudaFree(s.workspace);
@@ -213,6 +221,7 @@ absl::StatusOr<void*> Device::AllocateHost(int64_t bytes) {
   void* address = nullptr;
   const cudaError_t error = cudaMallocHost(&address, static_cast<size_t>(bytes));
   if (error == cudaSuccess) {
+    // Allocate promises zeros, and so does AllocateHost.
     std::memset(address, 0, static_cast<size_t>(bytes));
     return address;
   }
@@ -255,9 +264,11 @@ void Device::Zero(Stream stream, void* address, int64_t bytes) {
 // cuBLAS is column-major: it sees each array as its transpose, and computes c^T = op(b)^T op(a)^T.
 void Device::Multiply(const Product& p) {
   TESSERA_CHECK(p.rows > 0 && p.columns > 0 && p.terms > 0);
+  // cudaSetDevice is the thread's own: calls may come from different threads, one at a time.
   state_->Enter();
   const float alpha = 1;
   const cudaDataType_t type = TypeOf(p.factors);
+  // cuBLAS chooses the algorithm by sizes and workspace, which are the same in every run.
   state_->Note(
       cublasGemmEx_64(
           state_->cublas, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -270,6 +281,7 @@ void Device::Multiply(const Product& p) {
 
 bool Device::StepWeight(const WeightStep& step) {
   if (state_->tensor_map_encoder == nullptr || !FitsTma(step)) return false;
+  // After a failure nothing is queued any more; the step counts as done, and the status tells the failure.
   if (!Admits(1)) return true;
   state_->Note(static_cast<cudaError_t>(LaunchWeightStep(compute(), state_->tensor_map_encoder,
                                                          state_->multiprocessors, step)),
@@ -279,6 +291,7 @@ bool Device::StepWeight(const WeightStep& step) {
 
 bool Device::HasConvolutions() {
   State& s = *state_;
+  // The library is sought once: its absence does not change while the process runs.
   if (std::exchange(s.cudnn_sought, true)) return s.cudnn != nullptr;
   s.Enter();
   auto opened = CudnnLibrary::Open(s.stream(Stream::kCompute));
@@ -320,6 +333,7 @@ bool Device::Convolve(const ConvolutionPass& pass, void* workspace) {
 bool Device::Admits(int64_t blocks) {
   TESSERA_CHECK(blocks > 0 && blocks <= kBlocksMax);
   state_->Enter();
+  // After a failure kernels are left out, since their inputs are not what they should be.
   return state_->status.ok();
 }
 
@@ -334,6 +348,7 @@ Device::Event Device::MakeEvent() {
   state_->Enter();
   cudaEvent_t event = nullptr;
   state_->Note(cudaEventCreateWithFlags(&event, state_->event_flags), "making an event");
+  // Events are named by number, as headers must not know CUDA's types.
   state_->events.push_back(event);
   return static_cast<Event>(state_->events.size()) - 1;
 }
@@ -362,6 +377,7 @@ bool Device::BeginRecording() {
     s.SayNotRecorded("CUDA_LAUNCH_BLOCKING is 1");
     return false;
   }
+  // The mode is the thread's own: other threads may allocate meanwhile, which a global capture would forbid.
   const cudaError_t error =
       cudaStreamBeginCapture(s.stream(Stream::kCompute), cudaStreamCaptureModeThreadLocal);
   if (error == cudaSuccess) return true;
@@ -377,6 +393,7 @@ Device::Graph Device::EndRecording() {
   s.Note(cudaStreamEndCapture(s.stream(Stream::kCompute), &graph), "ending a record");
   cudaGraphExec_t executable = nullptr;
   if (s.status.ok() && graph != nullptr) {
+    // Instantiation checks the graph and uploads what it can.
     s.Note(cudaGraphInstantiate(&executable, graph, 0), "a record");
   }
   if (graph != nullptr) cudaGraphDestroy(graph);

@@ -15,6 +15,7 @@ void CudaEmbedding::Backward(const EmbeddingShape& shape, const float* tokens, c
                              WriteMode weight_mode, float* dweight, WriteMode positions_mode,
                              float* dpositions) {
   if (dweight != nullptr) {
+    // By word: each block sums the gradients of one token's rows in their order, as atomic sums would differ.
     const cuda::EmbeddingTokenSums kernel{
         shape.tokens(), shape.vocabulary, shape.units, tokens, dy, weight_mode == WriteMode::kAdd,
         dweight};

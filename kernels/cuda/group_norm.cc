@@ -19,6 +19,7 @@ void CudaGroupNorm::Forward(const GroupsShape& shape, double epsilon, const floa
                             const Affine& affine, float* mean, float* inverse_sigma, float* y) {
   const cuda::GroupNormForward kernel{{},   GroupsOf(shape), epsilon, x, affine.scale, affine.shift,
                                       mean, inverse_sigma,   y};
+  // A block for each group of each row.
   device_.Launch(shape.rows * shape.groups, kernel);
 }
 

@@ -35,7 +35,8 @@ __device__ __forceinline__ void ArriveExpecting(uint32_t barrier, uint32_t bytes
                : "memory");
 }
 
-// For the end of the phase of that parity: of the present one or the one before, nothing else can be told apart.
+// Waits for the end of the phase of that parity: of the present one or the one before, as nothing else can be told
+// apart.
 __device__ __forceinline__ void Wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   do {
@@ -73,7 +74,7 @@ __device__ __forceinline__ void Prefetch(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// The barrier hears of its bytes.
+// Loads a box into shared memory. The barrier counts its bytes.
 __device__ __forceinline__ void LoadBox(uint32_t to, const CUtensorMap& map, int column, int row,
                                         uint32_t barrier, uint64_t policy) {
   asm volatile(

@@ -14,6 +14,7 @@ template <typename T>
 void CudaLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weight,
                             const float* bias, float* y) {
   if (shape.rows == 0 || shape.outputs == 0) return;
+  // The bias is written first, and the product is added on top of it.
   if (bias != nullptr) {
     cuda::BiasOp op;
     op.bias = bias;
@@ -21,6 +22,7 @@ void CudaLinear<T>::Forward(const LinearShape& shape, const T* x, const T* weigh
     MapColumns({shape.rows, shape.outputs}, op, &device_);
   }
   if (shape.inputs == 0) {
+    // A product of no terms is 0, which cuBLAS would refuse.
     if (bias == nullptr) Zero(y, shape.rows * shape.outputs);
     return;
   }

@@ -19,12 +19,15 @@ static_assert(kPrecisionDepths.size() == cuda::kDepths && kPrecisionDepths[0] ==
 
 template <typename Rows>
 void CudaLoss::Run(const MatrixShape& shape, const LossPiece& piece, Rows rows, LossSums* sums) {
+  // A row leaves one f64 loss and one word of hits, which a single block then adds up, so that the result does not
+  // depend on the order in which the rows' blocks run.
   constexpr auto kRowBytes = static_cast<int64_t>(sizeof(double) + sizeof(uint32_t));
   auto* const losses = static_cast<double*>(scratch_.Of(shape.rows * kRowBytes));
   if (losses == nullptr && shape.rows > 0) return;
   rows.rows = {losses, reinterpret_cast<uint32_t*>(losses + shape.rows)};
   rows.columns = shape.columns;
   rows.share = piece.ShareOf(shape.rows);
+  // A block for each row.
   device_.Launch(shape.rows, rows);
   device_.Launch(1, cuda::AddRows{rows.rows, shape.rows, piece.sums == WriteMode::kAdd,
                                   reinterpret_cast<RowLoss*>(sums)});
@@ -40,6 +43,7 @@ void CudaLoss::SoftmaxCrossEntropy(const MatrixShape& shape, const float* logits
     rows.gradient = gradient;
     Run(shape, piece, rows, sums);
   };
+  // The smallest variant that holds a row in its registers reads the logits once; <0> reads them several times.
   if (targets.smoothing != 0) return run(cuda::SoftmaxRows<0, true>{});
   if (shape.columns <= cuda::SoftmaxRows<4>::kColumnsMax) return run(cuda::SoftmaxRows<4>{});
   if (shape.columns <= cuda::SoftmaxRows<16>::kColumnsMax) return run(cuda::SoftmaxRows<16>{});

@@ -116,7 +116,7 @@ struct SoftmaxRows {
       if constexpr (kKept > 0) {
         TESSERA_UNROLL for (int k = 0; k < kKept; ++k) {
           const Index i = lane.thread + k * kThreads;
-          // Behind its end: neither the largest, nor before a label, nor more than 0 behind exp().
+          // Places behind the row's end are neither the largest, nor before a label, and exp() makes 0 of them.
           own.z[k] = i < static_cast<Index>(columns) ? z[i] : kLowest;
         }
       }
@@ -480,7 +480,7 @@ struct SquareRows {
   }
 };
 
-// All rows, in f64, by one block.
+// Adds up all rows in f64, in one block.
 struct AddRows {
   static constexpr int kThreads = kLossThreads;
   static constexpr int kPhases = 2;

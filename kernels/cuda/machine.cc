@@ -28,9 +28,11 @@ absl::Status Refused(int ordinal, const std::string& what) {
 }
 
 absl::Status CheckMachine(int ordinal, const Machine& machine) {
+  // The order is from the machine to the GPU: each check makes sense only where the one before it passed.
   if (machine.driver == 0) {
     return Refused(ordinal, "this machine has no NVIDIA driver, want one; or use cpu");
   }
+  // A driver runs programs of any minor version of its own major one.
   if (machine.driver / 1000 < machine.runtime / 1000) {
     return Refused(ordinal, absl::StrCat("the driver supports CUDA ", VersionText(machine.driver),
                                          ", want ", VersionText(machine.runtime), " or newer"));

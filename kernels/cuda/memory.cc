@@ -15,6 +15,7 @@ CudaMemory::CudaMemory(cuda::Device* device)
 }
 
 CudaMemory::~CudaMemory() {
+  // Copies may still read or write the slots.
   (void)device_.Synchronize();
   for (const Slot& slot : slots_) {
     if (slot.bytes != nullptr) device_.FreeHost(slot.bytes);
@@ -41,9 +42,11 @@ void CudaMemory::Zero(void* device, int64_t bytes) {
 void CudaMemory::CopyIn(const void* host, int64_t bytes, void* device) {
   const char* from = static_cast<const char*>(host);
   char* to = static_cast<char*>(device);
+  // Page-locked slots take turns, so that the host fills one while the GPU copies from another.
   while (bytes > 0) {
     Slot& slot = slots_[next_slot_];
     next_slot_ = (next_slot_ + 1) % kSlots;
+    // Slots are made at first use, as not every job copies from ordinary memory.
     if (slot.bytes == nullptr) {
       const absl::StatusOr<void*> made = device_.AllocateHost(kSlotBytes);
       if (!made.ok()) {
@@ -54,6 +57,7 @@ void CudaMemory::CopyIn(const void* host, int64_t bytes, void* device) {
       }
       slot.bytes = static_cast<char*>(*made);
     }
+    // The slot's last copy must have left it.
     device_.HostWait(slot.sent);
     const int64_t piece = std::min(bytes, kSlotBytes);
     std::memcpy(slot.bytes, from, static_cast<size_t>(piece));
@@ -66,6 +70,7 @@ void CudaMemory::CopyIn(const void* host, int64_t bytes, void* device) {
 }
 
 void CudaMemory::CopyOut(const void* device, int64_t bytes, void* host) {
+  // The host waits for this copy, which the compute stream orders behind the kernels before it.
   if (bytes == 0) return;
   device_.Copy(Stream::kCompute, device, 0, 1, bytes, host, 0);
   device_.Record(kernels_, Stream::kCompute);
@@ -98,6 +103,7 @@ void CudaMemory::KernelsFollowCopies() {
 }
 
 void CudaMemory::Fetch(const void* device, int64_t bytes, void* host) {
+  // A fetch runs beside later kernels, on the copy stream, but sees the result of those queued before it.
   if (bytes == 0) return;
   CopiesFollowKernels();
   device_.Copy(Stream::kCopy, device, 0, 1, bytes, host, 0);
@@ -105,6 +111,8 @@ void CudaMemory::Fetch(const void* device, int64_t bytes, void* host) {
 
 void CudaMemory::Send(const void* host, int64_t bytes, void* device) {
   if (bytes == 0) return;
+  // Kernels queued from now on see what was sent.
+  // A Send does not wait for kernels: Backend::Mark says when it must (kernels/memory.h).
   device_.Copy(Stream::kCopy, host, 0, 1, bytes, device, 0);
   KernelsFollowCopies();
 }

@@ -21,6 +21,7 @@ void CudaPooling::Launch(const ImagesShape& shape, const Image& cut, const Image
                          const float* x, const float* dy, float* out) {
   const Image &from = shape.map.from, &to = shape.map.to;
   TESSERA_CHECK(to.channels == from.channels && cut.size() <= cuda::ImageWindows::kItemsMax);
+  // Four channels at a time, where all arrays hold fours.
   const bool wide = from.channels % 4 == 0 && cuda::HoldsFours(x) && cuda::HoldsFours(dy) &&
                     cuda::HoldsFours(out);
   const int64_t part = ImagesWithin(shape.rows, cut.size(), cuda::ImageWindows::kItemsMax);
@@ -50,9 +51,11 @@ void CudaPooling::Max(const ImagesShape& shape, const float* x, float* y) {
 void CudaPooling::MaxBackward(const ImagesShape& shape, const float* x, const float* dy,
                               float* dx) {
   const Image &from = shape.map.from, &to = shape.map.to;
+  // Where windows overlap a place gathers from all its windows; scattering would add in an order that varies.
   if (HasPlacesInTwoWindows(shape.map)) {
     return Launch<cuda::MaxPoolBackward>(shape, from, from, x, dy, dx);
   }
+  // Places that are no window's largest have no gradient.
   device_.Zero(cuda::Stream::kCompute, dx,
                shape.rows * from.size() * static_cast<int64_t>(sizeof(float)));
   Launch<cuda::MaxPoolScatter>(shape, to, from, x, dy, dx);

@@ -11,6 +11,7 @@ cuda::ResponseArrays ArraysOf(const MatrixShape& shape, const ResponseWindow& wi
   arrays.channels = shape.columns;
   arrays.front = window.front();
   arrays.behind = window.behind();
+  // alpha / size, as in Krizhevsky et al. 2012 and PyTorch.
   arrays.share = static_cast<float>(window.alpha / static_cast<double>(window.size));
   arrays.k = static_cast<float>(window.k);
   arrays.beta = window.beta;
@@ -30,6 +31,7 @@ void CudaResponseNorm::Backward(const MatrixShape& shape, const ResponseWindow& 
   float* const terms = static_cast<float*>(scratch_.Of(ScratchBytes(shape)));
   if (shape.size() == 0 || terms == nullptr) return;
   const cuda::ResponseArrays arrays = ArraysOf(shape, window);
+  // The gradient of a channel sums a term of each channel in its window, so that all terms are computed first.
   const cuda::ResponseTerms first{arrays, x, dy, terms};
   device_.Launch(first.blocks(), first);
   const auto slope =

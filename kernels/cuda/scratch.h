@@ -30,7 +30,7 @@ class CudaScratch {
     return buffer_.data();
   }
 
-  // How often it has come to lie elsewhere.
+  // Counts how often the scratch has come to lie elsewhere: addresses that were taken before are then void.
   uint64_t moves() const { return moves_; }
 
   absl::Status TakeStatus() {

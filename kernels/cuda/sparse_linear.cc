@@ -30,6 +30,7 @@ CudaSparseLinear::Lists CudaSparseLinear::SendLists(int64_t runs, const int64_t*
                                                     const std::vector<int32_t>& before) {
   const int64_t entries = batch_.entries();
   const auto clears = static_cast<int64_t>(before.size());
+  // One allocation for all lists, in pieces aligned to 16 bytes.
   char* left = static_cast<char*>(
       lists_.Of(Bytes<int64_t>(runs + 1) + Bytes<int32_t>(batch_.present()) +
                 Bytes<int32_t>(entries) + Bytes<float>(entries) + Bytes<int32_t>(clears)));
@@ -52,6 +53,7 @@ template <typename F>
 void CudaSparseLinear::ForBlocks(int64_t outputs, const F& f) {
   constexpr int64_t kSide = cuda::PanelTile::kSide;
   const int64_t row_bytes = std::max<int64_t>(1, batch_.present()) * 4;
+  // A panel has as many outputs as fit kPanelBytes, in whole tiles of kSide.
   const int64_t fit = std::max(kSide, kPanelBytes / row_bytes / kSide * kSide);
   const int64_t width = std::min(outputs, fit);
   auto* const panel = static_cast<float*>(panel_.Of(width * row_bytes));
@@ -62,11 +64,13 @@ void CudaSparseLinear::ForBlocks(int64_t outputs, const F& f) {
 void CudaSparseLinear::Forward(const LinearShape& shape, const SparseRows& x, const float* weight,
                                const float* bias, float* y) {
   if (shape.rows == 0 || shape.outputs == 0) return;
+  // The columns that the batch has, each once: only these are gathered from the weight.
   batch_.Find(shape, x);
   batch_.PlaceEntries(x);
   const Lists lists =
       SendLists(shape.rows, x.begin, batch_.slot().data(), x.value + batch_.first_entry(), {});
   if (lists.begin == nullptr) return;
+  // The panel is the weight's columns of the batch, turned so that neighbouring threads read neighbouring outputs.
   ForBlocks(shape.outputs, [&](int64_t o, int64_t count, float* panel) {
     cuda::GatherColumns gather = {};
     gather.columns = lists.columns;
@@ -110,6 +114,7 @@ void CudaSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows
                                       float* dweight) {
   if (shape.outputs == 0) return;
   if (mode == WriteMode::kAdd) {
+    // Entries that are added need no clearing.
     AddWeightGradient(shape, x, dy, 1.0f, dweight);
     touched->Note(batch_.columns(), mode);
     return;
@@ -120,6 +125,7 @@ void CudaSparseLinear::WeightGradient(const LinearShape& shape, const SparseRows
   const Lists lists = SendLists(batch_.present(), sorted.begin.data(), sorted.row.data(),
                                 sorted.value.data(), touched->columns);
   if (lists.begin == nullptr) return;
+  // Columns of the last batch that this one lacks still hold its gradient; zeroing these is less than the matrix.
   const cuda::ClearColumns clear{
       {},           lists.before,  static_cast<int64_t>(touched->columns.size()),
       shape.inputs, shape.outputs, dweight};

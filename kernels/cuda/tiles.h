@@ -46,7 +46,8 @@ TESSERA_HOST_DEVICE void LoadFour(const T* from, bool aligned, T* to) {
   }
 }
 
-// In words of PTX: nvcc makes four stores of some, of which the memory takes a quarter of what it could.
+// Stores four values by an instruction of PTX: nvcc makes four stores of some, of which the memory takes a quarter of
+// what it could.
 template <typename T>
 TESSERA_HOST_DEVICE void StoreWhole(const Four<T>& four, T* to) {
 #ifdef __CUDA_ARCH__
@@ -178,7 +179,7 @@ struct Elementwise : OnePhase {
   }
 };
 
-// For an Op whose elements share nothing.
+// The base of an Op whose elements share nothing.
 struct Alone {
   struct Common {};
   TESSERA_HOST_DEVICE Common Prepare(int64_t) const { return {}; }

@@ -45,6 +45,8 @@ class CudaOptimizer final : public OptimizerKernel {
     }
   }
 
+  // One kernel forms the gradient and steps the weight, so that the gradient of a large layer is never stored. It takes
+  // plain SGD only, few rows, and matrices large enough to be worth it (DeviceOptions has the limits).
   bool StepByProduct(const OptimizerNumbers* numbers, const LinearShape& shape, const Bf16* x,
                      const Bf16* dy, float* weight, Bf16* rounded) override {
     if (!optimizer_.has_sgd()) return false;
@@ -78,6 +80,7 @@ class CudaOptimizer final : public OptimizerKernel {
       op.in[s + 2] = arrays.state[s];
       op.out[s + 1] = arrays.state[s];
     }
+    // Two kernels, so that steps without rounding do not pay for the test.
     if (arrays.rounded == nullptr) return LaunchElements(op, arrays.n, &device_);
     LaunchElements(cuda::RoundsToo<Op>{op, arrays.rounded}, arrays.n, &device_);
   }
@@ -90,6 +93,7 @@ class CudaOptimizer final : public OptimizerKernel {
       op.decay = options.weight_decay;
       return op;
     };
+    // Without momentum there is no state to read or write.
     if (options.momentum == 0) return Launch(set(cuda::PlainSgdOp()), arrays);
     const auto launch = [&](auto op) {
       op.mu = options.momentum;
@@ -107,6 +111,7 @@ class CudaOptimizer final : public OptimizerKernel {
     cuda::AdagradOp op;
     op.numbers = numbers;
     op.learning_rate = options.learning_rate;
+    // An epsilon of 0 would divide 0 by 0 where a weight never had a gradient.
     op.epsilon = std::max(options.epsilon, std::numeric_limits<float>::min());
     op.decay = options.weight_decay;
     Launch(op, arrays);
@@ -118,6 +123,7 @@ class CudaOptimizer final : public OptimizerKernel {
       op.numbers = numbers;
       op.learning_rate = options.learning_rate;
       op.decay = options.weight_decay;
+      // An epsilon of 0 would divide 0 by 0 where a weight never had a gradient.
       op.mean = {static_cast<float>(options.alpha), options.alpha_rest(),
                  std::max(options.epsilon, std::numeric_limits<float>::min())};
       return op;
@@ -155,6 +161,7 @@ void CudaVector::Blend(int64_t n, float a, const float* x, float b, float* y) {
 
 void CudaVector::NormFactor(int64_t n, const float* x, const NormLimit& limit, float* factor) {
   cuda::SumSquares squares{x, n, nullptr};
+  // A sum for each block, which one block then adds up in order.
   const int64_t parts = squares.blocks();
   squares.parts = static_cast<double*>(
       scratch_.Of(std::max<int64_t>(1, parts) * static_cast<int64_t>(sizeof(double))));
@@ -186,6 +193,7 @@ void CudaVector::ColumnSums(const MatrixShape& shape, const float* x, WriteMode 
 void CudaVector::Transpose(int64_t count, const MatrixShape& shape, const float* x, float* y) {
   if (shape.size() == 0) return;
   cuda::TransposeSquares kernel{shape.rows, shape.columns, x, y};
+  // A launch has at most kBlocksMax blocks.
   const int64_t at_once = cuda::kBlocksMax / kernel.blocks();
   TESSERA_CHECK(at_once > 0);
   for (int64_t first = 0; first < count; first += at_once) {
@@ -199,6 +207,7 @@ void CudaVector::CopyBlock(const MatrixShape& shape, const float* x, int64_t x_s
                            int64_t y_stride) {
   if (shape.size() == 0) return;
   cuda::CopyTiles kernel{shape.rows, shape.columns, x, x_stride, y, y_stride};
+  // A launch has at most kBlocksMax blocks.
   const int64_t rows_at_once = cuda::kBlocksMax / kernel.across() * cuda::CopyTiles::kRows;
   for (int64_t row = 0; row < shape.rows; row += rows_at_once) {
     kernel.rows = std::min(rows_at_once, shape.rows - row);

@@ -135,7 +135,7 @@ struct LimitNorm {
       if (lane.thread != 0) return;
       const double wanted =
           static_cast<double>(most) / (std::sqrt(shared.total.sum) + static_cast<double>(epsilon));
-      // What is no number stays so.
+      // NaN stays NaN, as it fails the comparison.
       *factor = wanted > static_cast<double>(factor_max) ? factor_max : static_cast<float>(wanted);
     }
   }

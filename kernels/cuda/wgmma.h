@@ -30,7 +30,7 @@ __device__ __forceinline__ uint64_t FactorAt(uint64_t factor, uint32_t address) 
   return factor | (address & 0x3ffff) >> 4;
 }
 
-// Before the first product of a group: what was done to its registers is done.
+// To be called before the first product of a group: what was done to its registers is complete then.
 __device__ __forceinline__ void BeginProducts() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }

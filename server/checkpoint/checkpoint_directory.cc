@@ -30,6 +30,7 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& path) {
     if (name != "." && name != "..") names.push_back(std::string(name));
   }
   closedir(folder);
+  // Sorted names make log lines and removals the same on every file system.
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -76,8 +77,11 @@ absl::StatusOr<std::unique_ptr<CheckpointDirectory>> CheckpointDirectory::Open(s
                                                                                bool goes_on) {
   TESSERA_RETURN_IF_ERROR(MakeFolder(path));
   std::unique_ptr<CheckpointDirectory> directory(new CheckpointDirectory(std::move(path), keep));
+  // A job that goes on may have a checkpoint half written, which its coordinator commits or abandons itself.
   if (!goes_on) TESSERA_RETURN_IF_ERROR(directory->RemoveLeftovers(""));
   const std::string probe = directory->PathOf(kProbeName);
+  // Making and removing a folder shows that checkpoints can be written, before training rather than after an hour of
+  // it.
   TESSERA_RETURN_IF_ERROR(MakeFolder(probe));
   TESSERA_RETURN_IF_ERROR(RemoveFolder(probe));
   return directory;
@@ -101,6 +105,7 @@ absl::StatusOr<std::string> CheckpointDirectory::Begin(uint64_t step) {
 
 absl::Status CheckpointDirectory::MoveAway(const std::string& name) {
   const std::string away = PathOf(absl::StrCat(kPartialPrefix, "old-", name));
+  // A folder that is removed file by file would look like a broken checkpoint: it is renamed first.
   TESSERA_RETURN_IF_ERROR(RemoveFolder(away));
   TESSERA_RETURN_IF_ERROR(RenameFolder(PathOf(name), away));
   return RemoveFolder(away);
@@ -110,6 +115,7 @@ bool CheckpointDirectory::Has(const Manifest& manifest) const {
   const std::string folder = PathOf(StepFolderName(manifest.step));
   if (!Exists(folder)) return false;
   const absl::StatusOr<std::unique_ptr<Checkpoint>> there = Checkpoint::Open(folder);
+  // A folder of this step may be of another run's past: only an equal manifest is this checkpoint.
   return there.ok() && FormatManifest((*there)->manifest()) == FormatManifest(manifest);
 }
 
@@ -117,12 +123,14 @@ absl::Status CheckpointDirectory::NameFiles(const std::string& folder, const Man
   std::set<std::string> listed;
   for (const CheckpointFile& file : manifest.files) {
     const std::string path = absl::StrCat(folder, "/", file.name);
+    // Files get the names that readers look for only now: until the commit an unfinished one has a name of its own.
     const absl::Status named = ReplaceFile(absl::StrCat(folder, "/", WrittenName(file)), path);
     // A file that is not found may have got its name by an earlier try.
     if (!named.ok() && !absl::IsNotFound(named)) return named;
     TESSERA_RETURN_IF_ERROR(CheckFile(path, file.bytes));
     listed.insert(file.name);
   }
+  // Files of earlier attempts that the manifest does not list are removed.
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
   for (const std::string& name : names) {
     if (listed.count(name) > 0) continue;
@@ -141,6 +149,7 @@ absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begu
   // A commit that was done may be asked for again, where whoever asked did not hear of it.
   if (Has(manifest)) return absl::OkStatus();
   if (Exists(PathOf(name))) {
+    // A whole checkpoint is never overwritten; a broken one gives way.
     if (Checkpoint::Open(PathOf(name)).ok()) {
       return absl::AlreadyExistsError(
           absl::StrCat("checkpoint: \"", PathOf(name), "\" is there already"));
@@ -153,6 +162,7 @@ absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begu
                            DurableFile::CreateNew(absl::StrCat(folder, "/", kManifestName)));
   TESSERA_RETURN_IF_ERROR(file->Write(text.data(), static_cast<int64_t>(text.size())));
   TESSERA_RETURN_IF_ERROR(file->Finish());
+  // Contents, then names within the folder, then the folder's own name: a crash in between leaves no checkpoint or all.
   TESSERA_RETURN_IF_ERROR(SyncFolder(folder));
   TESSERA_RETURN_IF_ERROR(RenameFolder(folder, PathOf(name)));
   return SyncFolder(path_);
@@ -167,6 +177,7 @@ void CheckpointDirectory::Prune(uint64_t newest) {
 
 void CheckpointDirectory::Abandon(uint64_t step, const Manifest& committed) {
   absl::Status removed = RemoveFolder(PathOf(PartialFolderName(step)));
+  // Where the commit may have been done unheard, what it made is withdrawn.
   if (removed.ok() && !committed.files.empty() && Has(committed)) {
     removed = MoveAway(StepFolderName(committed.step));
   }
@@ -181,6 +192,7 @@ absl::Status CheckpointDirectory::RemoveOld(uint64_t newest) {
   std::vector<std::string> steps;
   for (const std::string& name : names) {
     uint64_t step = 0;
+    // Names are sorted by step, so that the first ones are the oldest.
     if (ParseStepFolderName(name, &step) && step <= newest) steps.push_back(name);
   }
   for (int64_t i = 0; i + keep_ < static_cast<int64_t>(steps.size()); ++i) {
@@ -215,6 +227,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> NewestCheckpoint(
                            ListCheckpoints(path, /*verify=*/false));
   for (ListedCheckpoint& entry : listed) {
     absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = OpenListed(entry.path, entry.step);
+    // Reading all bytes takes as long as the restore itself, and is done for one checkpoint after the other.
     entry.status = checkpoint.ok() ? (*checkpoint)->VerifySums() : checkpoint.status();
     if (entry.status.ok()) return checkpoint;
     broken->push_back(std::move(entry));

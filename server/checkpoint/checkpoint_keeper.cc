@@ -23,6 +23,7 @@ void CheckpointKeeper::Do(DiskTask task) {
 }
 
 void CheckpointKeeper::Depose() {
+  // Tasks of a coordinator that was replaced must not touch the folder; one that is at work ends.
   absl::MutexLock lock(&mutex_);
   tasks_.clear();
 }
@@ -52,11 +53,13 @@ void CheckpointKeeper::Run() {
         return stopping_ || !tasks_.empty();
       };
       mutex_.Await(absl::Condition(&has_task));
+      // The last tasks are done even while it stops: a commit that was promised is made.
       if (tasks_.empty()) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
     const absl::Status status = Perform(task);
+    // Told on this thread: the coordinator takes it as any other event.
     if (task.is_awaited()) done_(task, status);
   }
 }

@@ -39,6 +39,7 @@ std::string StatesIn(const Manifest& manifest) {
   const absl::StatusOr<Recipe> recipe = RecipeFor(JobOfText(manifest.job_text));
   const std::vector<std::string> names =
       recipe.ok() ? ServerStates(*recipe) : std::vector<std::string>();
+  // Another number than this build knows of the method: the states cannot be named.
   if (static_cast<int64_t>(names.size()) == manifest.states) return absl::StrJoin(names, ", ");
   return absl::StrCat(manifest.states, " of a job that this build does not know");
 }
@@ -61,6 +62,7 @@ namespace {
 std::string DifferencesOfModel(const Manifest& saved, const Manifest& model) {
   std::vector<KeyDifference> differences = DifferencesOf(model.job_text, saved.job_text);
   const auto is_other = [](const KeyDifference& key) {
+    // Keys of other rooms, such as data or cluster, change no parameter.
     for (const absl::string_view room : {"model", "method", "codec", "train.optimizer"}) {
       if (absl::StartsWith(key.key, room)) return false;
     }
@@ -75,6 +77,7 @@ std::string DifferencesOfModel(const Manifest& saved, const Manifest& model) {
 // (common/keyset/mean_share.h).
 absl::Status CheckScales(const Manifest& saved, const Manifest& model,
                          const std::vector<int>& weights_of_mean_share) {
+  // The factor of an exported value shows that it was trained as a sum over a part of the units.
   const auto is_of_subnets = [](const CheckpointParameter& parameter) {
     return parameter.export_factor != 1;
   };
@@ -189,6 +192,7 @@ absl::StatusOr<SavedShard> SavedShardOf(const Manifest& manifest, const std::str
   saved.counters.pushes = counters.pushes;
   saved.counters.staleness_sum = counters.staleness_sum;
   saved.counters.staleness_max = counters.staleness_max;
+  // Counters of another build may have more entries or fewer.
   const size_t entries = std::min(counters.staleness.size(), saved.counters.staleness.size());
   std::copy_n(counters.staleness.begin(), entries, saved.counters.staleness.begin());
   saved.exchange = Exchange(manifest.exchange);
@@ -214,6 +218,7 @@ absl::Status LoadShard(const Checkpoint& checkpoint, const std::function<bool()>
   TESSERA_RETURN_IF_ERROR(checkpoint.VerifyRows(rows, goes_on));
   TESSERA_ASSIGN_OR_RETURN(SavedShard saved,
                            SavedShardOf(checkpoint.manifest(), checkpoint.path(), shard->slices()));
+  // Each call asks whether it is still wanted: reading a large shard takes minutes.
   saved.read_rows = [&](int parameter, int state_index, int64_t row_begin, int64_t row_end,
                         float* out) {
     if (!goes_on()) return absl::CancelledError("checkpoint: it is not wanted any more");

@@ -39,6 +39,7 @@ void ShardSaver::Save(ShardCopy copy, Done done) {
       return;
     }
   }
+  // Blocks of the copy are released before the answer, as the shard copies what somebody holds.
   copy.values.snapshot.reset();
   copy.states.clear();
   done(copy, absl::ResourceExhaustedError("checkpoint: others are still being written"),
@@ -46,6 +47,7 @@ void ShardSaver::Save(ShardCopy copy, Done done) {
 }
 
 absl::StatusOr<CheckpointFile> ShardSaver::Write(const ShardCopy& copy) const {
+  // The folder was made by the coordinator; here a file is added to it.
   const std::string folder =
       absl::StrCat(directory_, "/", PartialFolderName(copy.order.mark.folder_step));
   const std::string name = ShardFileName(shard_, static_cast<int64_t>(model_.shards.size()));
@@ -53,6 +55,7 @@ absl::StatusOr<CheckpointFile> ShardSaver::Write(const ShardCopy& copy) const {
       std::unique_ptr<SafetensorsWriter> writer,
       SafetensorsWriter::CreatePart(folder, name, ShardTensors(model_, shard_), {}));
   constexpr int64_t kFloatBytes = sizeof(float);
+  // Values first and states behind them, each in the order of the shard's entries, as ShardTensors lists them.
   for (const std::shared_ptr<const Block>& block : copy.values.snapshot->blocks()) {
     TESSERA_RETURN_IF_ERROR(writer->Append(block->data(), block->size() * kFloatBytes));
   }
@@ -81,6 +84,7 @@ void ShardSaver::Run() {
     task.copy.states.clear();
     {
       absl::MutexLock lock(&mutex_);
+      // The task counts until here, so that no more than kTasksMax copies exist.
       tasks_.pop_front();
     }
     task.done(task.copy, file, SteadyNow() - task.copied);

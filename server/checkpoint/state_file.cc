@@ -30,6 +30,7 @@ std::string SumOf(const std::string& bytes) {
 absl::StatusOr<std::unique_ptr<StateFile>> StateFile::Open(std::string folder, int64_t bytes_max) {
   TESSERA_RETURN_IF_ERROR(MakeFolder(folder));
   absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(folder, "lock");
+  // Two coordinators of one folder would overwrite each other's state.
   if (absl::IsFailedPrecondition(lock.status())) {
     return absl::FailedPreconditionError(
         absl::StrCat(lock.status().message(), ": a coordinator that runs keeps its state there"));
@@ -43,6 +44,7 @@ absl::StatusOr<std::optional<v1::CoordinatorState>> StateFile::Read() const {
   if (absl::IsNotFound(text.status())) return std::nullopt;
   if (!text.ok()) return text.status();
   v1::CoordinatorState state;
+  // A sum in front tells a file that was cut off, or changed by hand.
   const bool is_whole = text->size() >= kSumBytes &&
                         text->compare(0, kSumBytes, SumOf(text->substr(kSumBytes))) == 0 &&
                         state.ParseFromString(text->substr(kSumBytes));
@@ -73,6 +75,7 @@ absl::Status StateFile::WriteWhole(const v1::CoordinatorState& state) {
 }
 
 absl::Status StateFile::Write(const v1::CoordinatorState& state) {
+  // Failpoints within are told apart from those of checkpoints by this prefix.
   const FailpointScope scope("state.");
   const absl::Status written = WriteWhole(state);
   absl::Status before;
@@ -88,6 +91,7 @@ absl::Status StateFile::Write(const v1::CoordinatorState& state) {
   Log(LogLevel::kError,
       absl::StrCat("control: state cannot be kept why=\"", written.message(),
                    "\"; the job goes on, and will end if this server does before it can"));
+  // An old state is worse than none: a successor would go on from it, as if nothing had happened since.
   if (const absl::Status removed = Remove(); !removed.ok()) {
     Log(LogLevel::kError,
         absl::StrCat("control: what was kept cannot be removed why=\"", removed.message(), "\""));

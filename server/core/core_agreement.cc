@@ -9,6 +9,8 @@
 namespace tessera {
 namespace {
 
+// The weight c of |g| in the significance |w| + c |g|: the job's own, or the one that gives both the same share over
+// the whole model. 0 where the gradient is 0 or not finite: then the weights alone decide.
 float WeightOf(double wanted, const std::vector<MagnitudeSums>& sums) {
   if (wanted > 0) return static_cast<float>(wanted);
   MagnitudeSums all;
@@ -29,6 +31,7 @@ CoreAgreement::CoreAgreement(const Options& options)
       sums_(options.servers),
       ties_(options.servers) {}
 
+// A report comes from another process and is used as indices: everything in it is checked.
 bool CoreAgreement::IsSound(const CoreReport& report) const {
   if (report.buckets.size() != report.counts.size()) return false;
   if (report.above > options_.entries) return false;
@@ -36,6 +39,7 @@ bool CoreAgreement::IsSound(const CoreReport& report) const {
   uint64_t sum = report.above;
   for (size_t i = 0; i < report.buckets.size(); ++i) {
     if (report.buckets[i] >= end || report.counts[i] > options_.entries) return false;
+    // Buckets ascend, so that none is counted twice.
     if (i > 0 && report.buckets[i] <= report.buckets[i - 1]) return false;
     sum += report.counts[i];
   }
@@ -49,14 +53,17 @@ bool CoreAgreement::IsSound(const CoreReport& report) const {
 CoreAgreement::Questions CoreAgreement::OnReport(ShardId server, const CoreReport& report) {
   if (server.value() >= answered_.size() || !IsSound(report)) return {};
   // The outcome got lost on the way to it.
+  // The server asks again for what it has not heard: the answer to its last question.
   if (selected_.has_value() && report.core == *selected_) {
     return {{server, QuestionAfter(report.stage, server)}};
   }
   // A core was for exchanges that nobody was left to make.
   if (report.core > core_ && report.stage == CoreStage::kSums) Begin(report.core);
   if (report.core != core_) return {};
+  // A server that was started anew goes through the stages again, by the questions that the others had.
   if (report.stage < stage_) return {{server, QuestionAfter(report.stage, server)}};
   if (report.stage != stage_ || answered_[server.value()]) return {};
+  // One report of each server and stage counts; a repeated one would be added twice.
   Take(server, report);
   answered_[server.value()] = true;
   if (std::find(answered_.begin(), answered_.end(), false) != answered_.end()) return {};
@@ -64,6 +71,7 @@ CoreAgreement::Questions CoreAgreement::OnReport(ShardId server, const CoreRepor
   return AskAll();
 }
 
+// The first stage waits for nobody by itself: servers report their sums when an exchange comes that wants a core.
 std::vector<ShardId> CoreAgreement::Missing() const {
   const bool has_begun = std::find(answered_.begin(), answered_.end(), true) != answered_.end();
   if (stage_ == CoreStage::kSums && !has_begun) return {};
@@ -116,6 +124,7 @@ void CoreAgreement::Take(ShardId server, const CoreReport& report) {
   }
 }
 
+// The stage begins without answers of anybody.
 void CoreAgreement::Begin(uint64_t core) {
   ++changes_;
   core_ = core;
@@ -124,6 +133,8 @@ void CoreAgreement::Begin(uint64_t core) {
 }
 
 bool CoreAgreement::IsIn(const BucketRange& range) const {
+  // The sample gave a range of buckets that the last core entry is likely in. It is in it where no more than wanted lie
+  // above, and enough in or above.
   if (above_ > options_.core_entries) return false;
   uint64_t reached = above_;
   for (uint32_t bucket = range.first; bucket <= range.last; ++bucket) reached += counts_[bucket];
@@ -144,12 +155,14 @@ void CoreAgreement::Advance() {
       above_ = 0;
       stage_ = CoreStage::kSample;
       break;
+    // The counts of a sample say where to look; those of all entries follow.
     case CoreStage::kSample:
       next.buckets = RangeOf(counts_, wanted, options_.entries);
       counts_.assign(kCoarseBuckets, 0);
       stage_ = CoreStage::kCoarse;
       break;
     case CoreStage::kCoarse:
+      // The range missed: all buckets are counted, which is slower and certain.
       if (!IsIn(next.buckets)) {
         next.buckets = BucketRange();
         counts_.assign(kCoarseBuckets, 0);
@@ -158,6 +171,7 @@ void CoreAgreement::Advance() {
         break;
       }
       [[fallthrough]];
+    // One bucket of the upper 16 bits is left, and its entries are counted by the lower 16.
     case CoreStage::kWide: {
       const Threshold threshold = FindThreshold(counts_, wanted - above_);
       next.buckets = {threshold.bucket, threshold.bucket};
@@ -170,6 +184,7 @@ void CoreAgreement::Advance() {
       const Threshold threshold = FindThreshold(counts_, wanted - above_);
       next.fine = threshold.bucket;
       above_ += threshold.above;
+      // All entries of the last value belong to the core, so that nobody needs to say which.
       next.all_ties = counts_[next.fine] == wanted - above_;
       stage_ = next.all_ties ? CoreStage::kDone : CoreStage::kTies;
       break;
@@ -184,6 +199,7 @@ void CoreAgreement::Advance() {
   if (stage_ != CoreStage::kDone) return;
   if (!next.all_ties) EndTies();
   selected_ = core_;
+  // The next core begins with the sums of its exchange.
   Begin(core_ + 1);
 }
 
@@ -220,6 +236,7 @@ v1::CoreAgreementState CoreAgreement::Save() const {
     entry.set_w(sums.w);
     entry.set_g(sums.g);
   }
+  // Most buckets are empty: only the others are kept.
   state.set_bucket_count(static_cast<uint32_t>(counts_.size()));
   for (size_t bucket = 0; bucket < counts_.size(); ++bucket) {
     if (counts_[bucket] == 0) continue;
@@ -234,6 +251,7 @@ v1::CoreAgreementState CoreAgreement::Save() const {
 }
 
 absl::Status CoreAgreement::Load(const v1::CoreAgreementState& state) {
+  // The state was written by another process of this job, perhaps of another build.
   const int servers = options_.servers;
   const bool is_right = state.stage() <= static_cast<uint32_t>(CoreStage::kDone) &&
                         state.answered_size() == servers && state.questions_size() == servers &&

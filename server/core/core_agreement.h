@@ -53,7 +53,7 @@ class CoreAgreement {
   bool IsSound(const CoreReport& report) const;
   void Take(ShardId server, const CoreReport& report);
   void Begin(uint64_t core);
-  // By what all have counted, the last core entry is in this range.
+  // Whether, by what all have counted, the last core entry is in this range.
   bool IsIn(const BucketRange& range) const;
   // All have answered.
   void Advance();
@@ -69,7 +69,7 @@ class CoreAgreement {
   // The last questions, and after a selection its outcome.
   std::vector<CoreQuestion> questions_;
 
-  // By server, as they are summed in that order.
+  // The sums of each server, which are added up in the servers' order.
   std::vector<MagnitudeSums> sums_;
   std::vector<uint64_t> counts_;
   std::vector<std::vector<uint64_t>> ties_;

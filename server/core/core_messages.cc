@@ -5,6 +5,7 @@
 namespace tessera {
 namespace {
 
+// An unknown stage counts as the last one, which no report may have.
 CoreStage StageOf(uint32_t stage) {
   return static_cast<CoreStage>(std::min(stage, static_cast<uint32_t>(CoreStage::kDone)));
 }

@@ -10,6 +10,7 @@ namespace {
 std::vector<uint64_t> BitsFor(int64_t size) { return std::vector<uint64_t>((size + 63) / 64); }
 
 // May `next` be asked after `last` was answered?
+// The wide count is skipped where the narrow one found the entry, and the ties where all of them belong.
 bool Follows(CoreStage last, CoreStage next, bool all_ties) {
   if (static_cast<int>(next) == static_cast<int>(last) + 1) return true;
   if (last == CoreStage::kCoarse) return next == CoreStage::kFine;
@@ -29,6 +30,7 @@ CoreSearch::CoreSearch(Options options) : options_(std::move(options)) {
 
 bool CoreSearch::Ask(const CoreQuestion& question) {
   if (question.core != options_.core || working_ || core_.has_value()) return false;
+  // A repeated question, or one of another stage, finds the search elsewhere and is refused.
   if (!Follows(stage(), question.stage, question.all_ties)) return false;
   if (question.buckets.last >= kCoarseBuckets || question.fine >= kFineBuckets) return false;
   const bool has_ties = static_cast<int>(question.ties.size()) == options_.parameters;
@@ -40,6 +42,7 @@ bool CoreSearch::Ask(const CoreQuestion& question) {
   place_ = 0;
   above_count_ = 0;
   counts_.assign(stage() == CoreStage::kFine ? kFineBuckets : kCoarseBuckets, 0);
+  // Bits and values are the candidates of the last pass over all entries; later stages narrow these down.
   if (stage() == CoreStage::kCoarse || stage() == CoreStage::kWide) {
     above_ = BitsFor(options_.slices->size);
     within_ = above_;
@@ -53,6 +56,7 @@ bool CoreSearch::Advance() {
   // What comes later is about the candidates, which are few.
   const bool reads = stage() > CoreStage::kSums && stage() <= CoreStage::kWide;
   if (reads && run_ < options_.runs.size()) {
+    // A block at a time, so that pushes and reads are answered in between.
     const SignificanceRun& run = options_.runs[run_++];
     Work(run);
     place_ += run.size;
@@ -73,6 +77,7 @@ void CoreSearch::Work(const SignificanceRun& run) {
 }
 
 void CoreSearch::Sample(const SignificanceRun& run) {
+  // Every stride-th entry of the server's slice, wherever blocks begin, so that the sample does not depend on them.
   const int64_t stride = SampleStride(options_.entries);
   const int64_t first = (stride - place_ % stride) % stride;
   for (int64_t i = first; i < run.size; i += stride) {
@@ -86,6 +91,7 @@ uint32_t CoreSearch::SignificanceAt(const SignificanceRun& run, int64_t i) const
 
 void CoreSearch::EndStage() {
   switch (stage()) {
+    // Sums were made by the commit, and samples are counted as they are read.
     case CoreStage::kSums:
     case CoreStage::kSample:
       break;
@@ -125,6 +131,7 @@ void CoreSearch::Report() {
 
 void CoreSearch::NarrowTo(uint32_t first, uint32_t last) {
   size_t next = 0;
+  // Candidates above the range are core, those below are none, and those within remain. values_ holds their S in order.
   size_t kept = 0;
   for (size_t w = 0; w < within_.size(); ++w) {
     uint64_t above = 0;
@@ -153,11 +160,13 @@ void CoreSearch::CountTies() {
 }
 
 void CoreSearch::TakeTies() {
+  // Every entry that has the last value is core as well.
   if (question_.all_ties) {
     for (size_t w = 0; w < above_.size(); ++w) above_[w] |= within_[w];
   } else {
     const EntrySet ties(options_.slices->size, within_);
     for (const Slice& slice : options_.slices->slices) {
+      // The first so many candidates of each parameter are core.
       EntryWalk walk(ties);
       walk.Next(slice.offset, ties.size());
       const EntryWalk::Run first = walk.Next(slice.offset + slice.size(),

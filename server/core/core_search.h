@@ -24,7 +24,7 @@ class CoreSearch {
  public:
   struct Options {
     uint64_t core = 0;
-    // In the dense order, without gaps, and what keeps them.
+    // The entries in the dense order, without gaps, and what keeps their memory.
     std::vector<SignificanceRun> runs;
     std::shared_ptr<const void> owner;
     // The server's slices; they must outlive this.
@@ -47,7 +47,7 @@ class CoreSearch {
   bool Ask(const CoreQuestion& question);
   // Works on one run; false: there was nothing to do.
   bool Advance();
-  // Set after kDone.
+  // The core that was found. It is set after kDone.
   const std::optional<EntrySet>& core() const { return core_; }
 
  private:

@@ -52,7 +52,7 @@ struct CoreReport {
   std::vector<uint64_t> ties;
 };
 
-// The coordinator's, to one server.
+// A question of the coordinator to one server.
 struct CoreQuestion {
   uint64_t core = 0;
   CoreStage stage = CoreStage::kSample;

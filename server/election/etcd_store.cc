@@ -17,6 +17,7 @@
 namespace tessera {
 namespace {
 
+// Between attempts at an etcd that does not answer.
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 constexpr uint32_t kPiecesMax = kEtcdStateBytesMax / kEtcdPieceBytes;
 
@@ -26,6 +27,7 @@ std::string SumOf(absl::string_view bytes) {
 
 }  // namespace
 
+// `revision` is that of the leader's key: every write is made only while that key is still this server's.
 EtcdStore::EtcdStore(EtcdClient* etcd, std::string prefix, int64_t revision,
                      std::function<absl::Time()> held_until)
     : etcd_(etcd),
@@ -34,6 +36,7 @@ EtcdStore::EtcdStore(EtcdClient* etcd, std::string prefix, int64_t revision,
       held_until_(std::move(held_until)) {}
 
 absl::StatusOr<std::optional<v1::CoordinatorState>> EtcdStore::Read() {
+  // The head names the pieces; both are read without a transaction, and the sum shows whether they belong together.
   TESSERA_ASSIGN_OR_RETURN(const std::optional<EtcdValue> head, etcd_->Get(StateKey()));
   written_ = head ? head->mod_revision : 0;
   if (!head) return std::nullopt;
@@ -64,11 +67,13 @@ absl::Status EtcdStore::Commit(std::pair<std::string, std::string> put) {
   EtcdTransaction transaction;
   transaction.guard = prefix_ + "/coordinator";
   transaction.guard_revision = revision_;
+  // Two coordinators that both believe to lead cannot both write: the state's key must be as this one left it.
   transaction.unchanged = StateKey();
   transaction.puts.push_back(std::move(put));
   const auto& [key, value] = transaction.puts[0];
   for (; IsHeld(SteadyNow()); absl::SleepFor(kRetryPause)) {
     absl::Status failed;
+    // After an attempt without an answer it is not known which write came to pass.
     if (!written_) {
       const absl::StatusOr<std::optional<EtcdValue>> head = etcd_->Get(StateKey());
       failed = head.status();
@@ -83,6 +88,7 @@ absl::Status EtcdStore::Commit(std::pair<std::string, std::string> put) {
         return absl::OkStatus();
       }
       if (outcome.ok()) {
+        // The key is another server's, or gone: nothing of this write was done.
         if (!outcome->guard || outcome->guard->create_revision != revision_) {
           return absl::AbortedError(
               absl::StrCat("another server has taken over",
@@ -109,9 +115,11 @@ absl::Status EtcdStore::Write(const v1::CoordinatorState& state) {
         absl::StrCat("its state is ", bytes.size(), " bytes, want at most ", kEtcdStateBytesMax));
   }
   const std::string sum = SumOf(bytes);
+  // A small state is one value, and takes one round trip.
   if (bytes.size() <= kEtcdPieceBytes) {
     return Commit({StateKey(), absl::StrCat("1 0 0 ", sum, "\n", bytes)});
   }
+  // Pieces of the new state go to the other slot, so that the old one stays whole until the head names the new one.
   const uint32_t slot = 1 - slot_;
   uint32_t pieces = 0;
   for (size_t at = 0; at < bytes.size(); at += kEtcdPieceBytes, ++pieces) {

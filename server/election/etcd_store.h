@@ -29,7 +29,7 @@ namespace tessera {
 
 // A value that etcd takes with room to spare: its limit is 1.5 MiB for a request.
 constexpr size_t kEtcdPieceBytes = size_t{1} << 20;
-// More is refused: etcd is not made for it.
+// The most bytes of a state. More is refused: etcd is not made for it.
 constexpr size_t kEtcdStateBytesMax = size_t{64} << 20;
 
 class EtcdStore final : public StateStore {

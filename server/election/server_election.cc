@@ -24,6 +24,7 @@ ServerElection::ServerElection(Options options)
       key_(options_.prefix + "/coordinator"),
       troubles_(1, kTroubleInterval) {}
 
+// The lease is given back, so that the next coordinator need not wait for it to end.
 ServerElection::~ServerElection() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   Stop();
   if (election_.lease() != 0) (void)options_.etcd->Revoke(election_.lease());
@@ -40,11 +41,13 @@ void ServerElection::Stop() {
     stopping_ = true;
   }
   wake_.Notify();
+  // A watch that is under way is ended, as the thread may be in it.
   options_.etcd->Cancel();
   thread_.join();
 }
 
 absl::Time ServerElection::held_until() const {
+  // Until then no other server can hold the key, by this server's own clock.
   absl::MutexLock lock(&mutex_);
   return election_.revision() != 0 ? election_.held_until() : absl::InfinitePast();
 }
@@ -58,6 +61,7 @@ void ServerElection::Resign() {
 }
 
 void ServerElection::Perform(Election::Step step) {
+  // The lease counts from before the question: etcd may have granted it at any moment since.
   const absl::Time asked = SteadyNow();
   int64_t lease = 0;
   {
@@ -80,6 +84,7 @@ void ServerElection::Perform(Election::Step step) {
     }
     case Election::Step::kCampaign: {
       EtcdTransaction wanted;
+      // The key is put only where it is not there: exactly one server can succeed.
       wanted.guard = key_;
       wanted.puts.push_back({key_, options_.address});
       wanted.lease = lease;
@@ -105,6 +110,7 @@ void ServerElection::Perform(Election::Step step) {
       // An error is as good as a change: the key is looked at.
       const absl::Status changed =
           options_.etcd->AwaitChange(key_, seen_revision_, asked + kWatchTime);
+      // A quiet watch is no trouble.
       if (!changed.ok() && !absl::IsDeadlineExceeded(changed)) {
         Tell("watch", changed);
         wake_.WaitFor(kWatchPause);
@@ -125,13 +131,14 @@ void ServerElection::Perform(Election::Step step) {
 
 // Whoever waits for a coordinator learns here what the election waits for.
 void ServerElection::Tell(absl::string_view step, const absl::Status& status) {
+  // Told again when the lease is over, as its reason.
   trouble_ = std::string(status.message());
   if (status.ok() || absl::IsCancelled(status) || !troubles_.Pass(SteadyNow())) return;
   Log(LogLevel::kWarning, absl::StrCat("control: the election cannot go on step=", step, " why=\"",
                                        status.message(), "\""));
 }
 
-// Says what has become of this server's stay.
+// Tells on_elected and on_deposed what has become of this server's time as coordinator.
 void ServerElection::Settle() {
   int64_t stay = 0, lease = 0;
   bool resigned = false;
@@ -145,6 +152,7 @@ void ServerElection::Settle() {
     }
     stay = election_.Leads(SteadyNow()) ? election_.revision() : 0;
   }
+  // The end is told before the lease is revoked: nobody else may lead while this one still does.
   if (stay_ != 0 && stay != stay_) {
     stay_ = 0;
     options_.on_deposed(resigned ? "it has resigned"
@@ -168,7 +176,7 @@ void ServerElection::Run() {
     absl::Time until;
     {
       absl::MutexLock lock(&mutex_);
-      // Its stay may end before the next step is due.
+      // This server's lease may end before the next step is due.
       until = election_.Next().at;
       if (stay_ != 0) until = std::min(until, election_.held_until());
     }

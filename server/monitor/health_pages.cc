@@ -47,6 +47,7 @@ Pages& AllPages() {
 thread_local Serves* starting = nullptr;
 
 void OnStart(const mg_context* server) {
+  // The library calls this on the thread that starts the server, which has set `starting`.
   if (starting != nullptr) AllPages().Add(server, *starting);
 }
 

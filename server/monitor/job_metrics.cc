@@ -16,6 +16,7 @@ namespace {
 constexpr absl::string_view kStates[] = {"waiting", "training", "evaluating", "draining", "done"};
 
 void AddFields(const v1::JobStatus& status, MetricSet* set) {
+  // The table of status fields says which of them are metrics, so that status, page and metrics have the same ones.
   for (const StatusField& field : StatusFields()) {
     const std::optional<StatusField::Value> value = field.value(status);
     if (!value || field.metric == StatusField::Metric::kNone) continue;
@@ -37,6 +38,7 @@ void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
       "sent by servers to servers (replication).";
   constexpr absl::string_view kWire = "Bytes pulled and pushed, with framing.";
   set->Counter("tessera_job_exchanges_total", kExchanges, sum.exchanges());
+  // Labels instead of names, so that a dashboard can add directions up.
   const auto payload = [&](absl::string_view direction, uint64_t bytes) {
     set->Counter("tessera_job_payload_bytes_total", kPayload, bytes, {{"direction", direction}});
   };
@@ -68,6 +70,7 @@ void AddEvaluation(const v1::JobStatus& status, MetricSet* set) {
                "tokens.",
                last.perplexity());
   }
+  // Regressions have no accuracy.
   if (!std::isnan(last.test_accuracy())) {
     set->Gauge("tessera_evaluation_test_accuracy_ratio",
                "Share of the test rows that were right in the newest evaluation, 0 to 1. Absent "
@@ -75,6 +78,7 @@ void AddEvaluation(const v1::JobStatus& status, MetricSet* set) {
                last.test_accuracy());
   }
   static constexpr absl::string_view kFirst[] = {"1", "3", "5", "10"};
+  // Another build may tell of more depths than there are names for.
   const int count = std::min<int>(last.precision_at_size(), std::size(kFirst));
   for (int i = 0; i < count; ++i) {
     set->Gauge("tessera_evaluation_precision_ratio",

@@ -11,6 +11,7 @@ void LastScrape::OnSent(const v1::JobStatus& status) {
 
 bool LastScrape::OnAskedToEnd() {
   absl::MutexLock lock(&mutex_);
+  // The process that is asked to end waits no more, if it was waiting.
   is_asked_to_end_ = true;
   over_.Notify();
   return is_awaited_;
@@ -19,6 +20,7 @@ bool LastScrape::OnAskedToEnd() {
 void LastScrape::Await(absl::Duration limit) {
   {
     absl::MutexLock lock(&mutex_);
+    // Without a limit nobody waits for a last scrape.
     if (is_asked_to_end_ || limit == absl::ZeroDuration()) return;
     is_awaited_ = true;
   }

@@ -94,6 +94,7 @@ void AddMember(const v1::MemberStatus& member, MetricSet* set) {
 }  // namespace
 
 void AddMemberMetrics(const v1::JobStatus& status, MetricSet* set) {
+  // Only the coordinator's status has members.
   if (status.job().empty()) return;
   for (const absl::string_view state : kStates) {
     set->Gauge("tessera_members",

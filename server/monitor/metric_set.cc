@@ -29,6 +29,7 @@ prometheus::ClientMetric* MetricSet::Add(MetricType type, absl::string_view name
   if (is_new) {
     families_.push_back({std::string(name), std::string(help), type, {}});
   }
+  // One name has one type, or Prometheus would refuse the page.
   prometheus::MetricFamily& family = families_[place->second];
   TESSERA_CHECK(family.type == type);
   prometheus::ClientMetric& metric = family.metric.emplace_back();
@@ -53,6 +54,7 @@ void MetricSet::Counter(absl::string_view name, absl::string_view help, double v
 
 void MetricSet::OneHot(absl::string_view name, absl::string_view help, absl::string_view label,
                        absl::Span<const absl::string_view> choices, absl::string_view present) {
+  // Every choice is there, with 0 or 1: a series that vanishes would look stale, not over.
   for (const absl::string_view choice : choices) {
     Gauge(name, help, choice == present ? 1 : 0, {{label, choice}});
   }
@@ -64,6 +66,7 @@ void MetricSet::Histogram(absl::string_view name, absl::string_view help,
   uint64_t count = 0;
   size_t next = 0;
   for (const uint64_t bound : kBounds) {
+    // Buckets of Prometheus are cumulative.
     for (; next < counts.size() && next <= bound; ++next) count += counts[next];
     histogram.bucket.push_back({count, static_cast<double>(bound)});
   }

@@ -91,6 +91,7 @@ class Scrapes final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override {
     v1::JobStatus status = options_.status();
     std::vector<prometheus::MetricFamily> metrics = MetricsOf(status, options_.job_name);
+    // What was sent is kept until the request has ended, which tells whether it was.
     answered_ = {this, std::move(status)};
     return metrics;
   }
@@ -117,6 +118,7 @@ void OnEndOfRequest(const mg_connection*, int) { Scrapes::OnAnswered(); }
 
 // Answers what the library does not, which knows GET alone. 0: the request is left to the library.
 int OnRequest(mg_connection* connection) {
+  // civetweb asks this for every request; 0 leaves it to the library's own pages.
   if (const int answered = AnswerHealth(connection); answered != 0) return answered;
   const mg_request_info& request = *mg_get_request_info(connection);
   const absl::string_view method = request.request_method;
@@ -157,6 +159,7 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
   std::function<bool()> serves = std::move(options.serves);
   endpoint->scrapes_ = std::make_shared<Scrapes>(std::move(options));
   std::string log;
+  // civetweb logs its reason on this thread, and there is no other way to learn it.
   start_log = &log;
   CivetCallbacks callbacks;
   callbacks.log_message = OnLog;
@@ -165,6 +168,7 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
   const HealthPages health(std::move(serves), &callbacks);
   bool has_started = false;
   try {
+    // prometheus-cpp throws where it cannot listen.
     endpoint->exposer_ = std::make_unique<prometheus::Exposer>(
         std::vector<std::string>{"listening_ports",
                                  (v6 < 0 ? where : HostPort{kV4Loopback, 0}).ToString(),
@@ -183,6 +187,7 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
     return StartError(where, log);
   }
   if (v6 >= 0) {
+    // The library cannot listen at an IPv6 address: it begins on loopback, and its socket is replaced.
     const int v4_port = std::exchange(endpoint->port_, PortOfSocket(v6));
     TESSERA_CHECK(ReplaceListener(v4_port, v6));
     // The library's thread may wait at the socket that is gone, for 2 s or until somebody connects. Woken there, the
@@ -196,6 +201,7 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(Options 
 }
 
 absl::Status MetricsEndpoint::Check(const std::string& address) {
+  // Starting and stopping is the check: nothing else knows whether civetweb can listen there.
   if (address.empty()) return absl::OkStatus();
   const absl::Status taken = Start({address, [] { return v1::JobStatus(); }, "", nullptr}).status();
   return taken.ok() ? taken : absl::InvalidArgumentError(taken.message());
@@ -207,6 +213,7 @@ void MetricsEndpoint::Stop() {
   if (exposer_ == nullptr) return;
   // civetweb looks every 2 s whether it is to stop, or when somebody connects.
   Wakeup stopped;
+  // The library's end waits for its thread, which the nudges wake up.
   std::thread stopping([this, &stopped] {
     exposer_.reset();
     stopped.Notify();

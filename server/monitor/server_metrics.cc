@@ -17,6 +17,7 @@ void AddCounters(const std::string& server, const v1::ServerCounters& counters, 
   const auto counter = [&](absl::string_view name, absl::string_view help, double value) {
     set->Counter(name, help, value, {{"server", server}});
   };
+  // One metric with a direction as its label, so that sums over directions are easy to write.
   const auto bytes = [&](absl::string_view direction, double value) {
     set->Counter("tessera_server_payload_bytes_total",
                  "Bytes of values that were pulled from the server, pushed to it, and sent by it "
@@ -58,6 +59,7 @@ void AddCounters(const std::string& server, const v1::ServerCounters& counters, 
     gauge("tessera_server_peak_resident_memory_bytes", "The most that it ever was.",
           counters.peak_rss_bytes());
   }
+  // Bucket i counts pushes that were i versions late.
   const std::vector<uint64_t> staleness(counters.staleness_histogram().begin(),
                                         counters.staleness_histogram().end());
   set->Histogram(
@@ -74,11 +76,13 @@ void AddServerMetrics(const v1::JobStatus& status, MetricSet* set) {
   for (const v1::ServerStatus& server : status.servers()) {
     const std::string rank = absl::StrCat(server.rank());
     const bool is_known = !server.address().empty();
+    // Servers that are not the coordinator know themselves alone.
     if (is_job) {
       set->Gauge("tessera_server_registered",
                  "1: the coordinator knows the server. 0: it has not come yet, or is lost.",
                  is_known ? 1 : 0, {{"server", rank}});
     }
+    // What it counts is not known either.
     if (!is_known) continue;
     if (is_job) {
       set->Gauge("tessera_server_counters_age_seconds",

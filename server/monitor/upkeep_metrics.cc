@@ -24,6 +24,7 @@ void AddCheckpoint(const v1::CheckpointStatus& checkpoint, MetricSet* set) {
     set->Gauge("tessera_checkpoint_resumed_step",
                "The step of the checkpoint that the job goes on from.", checkpoint.resumed_step());
   }
+  // Before the first checkpoint its fields say nothing.
   if (checkpoint.count() == 0) return;
   set->Gauge("tessera_checkpoint_step", "The step of the last whole checkpoint of this run.",
              checkpoint.step());

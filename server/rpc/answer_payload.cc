@@ -25,10 +25,12 @@ class Borrowed final : public AnswerPayload {
   bool is_borrowed() const override { return true; }
   std::vector<grpc::Slice> Next(int64_t room) override {
     std::vector<grpc::Slice> slices;
+    // No more than whole entries go into a chunk.
     int64_t entries = std::min(left_, room / kEntryBytes);
     left_ -= entries;
     while (entries > 0) {
       const int64_t run = std::min(entries, walk_.run());
+      // The slice holds the block: it stays as long as gRPC has not sent it, whatever the shard rewrites meanwhile.
       slices.push_back(BorrowSlice(walk_.data(), run * kEntryBytes, walk_.block()));
       walk_.Skip(run);
       entries -= run;
@@ -51,11 +53,13 @@ class Gathered final : public AnswerPayload {
     const int64_t entries = std::min(left_, room / kEntryBytes);
     const int64_t bytes = entries * kEntryBytes;
     if (bytes <= kSmallBytes) {
+      // The bytes of a small slice lie unaligned within it, so that values are gathered beside it first.
       float values[kSmallBytes / kEntryBytes];
       Take(entries, values);
       return {grpc::Slice(values, static_cast<size_t>(bytes))};
     }
     grpc::Slice slice(static_cast<size_t>(bytes));
+    // gRPC gives no writable access to a slice that is new; nobody else has it yet.
     void* const out = const_cast<uint8_t*>(slice.begin());
     Take(entries, static_cast<float*>(out));
     return {slice};
@@ -64,6 +68,7 @@ class Gathered final : public AnswerPayload {
  private:
   void Take(int64_t entries, float* out) {
     left_ -= entries;
+    // The source may have the values in one piece elsewhere, and then leaves the copy to us.
     const float* const values = source_->Next(entries, out);
     if (values != out) std::copy_n(values, entries, out);
   }
@@ -82,11 +87,13 @@ class CodedAnswer final : public AnswerPayload {
 
   int64_t left() const override { return encoder_.left(); }
   std::vector<grpc::Slice> Next(int64_t room) override {
+    // A chunk ends where the room ends, or where an entry does not fit any more.
     room = std::min(room, encoder_.left());
     // Room that is not written is not touched either.
     const std::shared_ptr<char> bytes(new char[room], std::default_delete<char[]>());
     int64_t written = 0;
     while (written < room) {
+      // Entries that the last chunk had no room for are coded first.
       if (count_ == 0) {
         const Encoder::Ahead ahead = encoder_.ahead();
         count_ = ahead.whole ? ahead.entries : std::min(ahead.entries, kTileEntries);
@@ -97,6 +104,7 @@ class CodedAnswer final : public AnswerPayload {
       written += step.bytes;
       entries_ += step.entries;
       count_ -= step.entries;
+      // What did not fit waits for the next chunk.
       if (count_ > 0) break;
     }
     return {BorrowSlice(bytes.get(), written, bytes)};
@@ -122,6 +130,7 @@ class Bytes final : public AnswerPayload {
     const int64_t size = std::min(room, left());
     const char* const begin = bytes_->data() + done_;
     done_ += size;
+    // Slices share the string, which lives until gRPC has sent the last.
     return {BorrowSlice(begin, size, bytes_)};
   }
 

@@ -27,7 +27,7 @@ class AnswerQueue {
     absl::MutexLock lock(&mutex_);
     is_open_ = false;
   }
-  // Without a connection the message is dropped: a server repeats what matters when it connects anew.
+  // Queues a message. Without a connection it is dropped: a server repeats what matters when it connects anew.
   void Push(v1::ShardMessage message) {
     {
       absl::MutexLock lock(&mutex_);

@@ -22,6 +22,7 @@ constexpr absl::Duration kCountersInterval = absl::Milliseconds(250);
 v1::ServerHello HelloOf(const AttachOptions& options) {
   std::random_device device;
   v1::ServerHello hello;
+  // A number that no other start of this process has; 0 would say that there is none.
   hello.set_life(options.life != 0 ? options.life : (uint64_t{device()} << 32) | device() | 1);
   hello.set_rank(options.rank);
   hello.set_lead_term(options.lead_term);
@@ -60,8 +61,10 @@ AttachLink::~AttachLink() {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
+  // Reading and writing threads may both be inside of gRPC: cutting the stream ends either.
   stream_.Stop();
   Wake();
+  // The listener holds the queue, which outlives this object; a report would otherwise go nowhere.
   options_.shard->Post([](ServedShard& served) { served.SetCoreListener(nullptr); });
   reader_.join();
   writer_.join();
@@ -80,6 +83,7 @@ void AttachLink::Leave() {
 void AttachLink::End(absl::Status status) {
   {
     absl::MutexLock lock(&mutex_);
+    // Only the first end counts; the caller must hear of one reason.
     if (phase_ == Phase::kEnded || stopping_) return;
     phase_ = Phase::kEnded;
   }
@@ -93,6 +97,7 @@ void AttachLink::Read() {
   while (!IsStopping()) {
     absl::Status status = stream_.Open();
     if (status.ok()) status = Converse();
+    // Before the first word it is normal that nobody answers; the log tells it now and then.
     if (!contact_.has_heard()) wait.Tell(stream_.address(), status);
     pause_.WaitFor(kRetryPause);
   }
@@ -105,6 +110,7 @@ absl::Status AttachLink::Converse() {
   *first.mutable_hello() = hello_;
   {
     absl::MutexLock lock(&mutex_);
+    // A server that was about to leave says so on every connection until it is answered.
     if (leaving_) first.set_leaves(true);
   }
   answers_->Open(std::move(first));
@@ -113,6 +119,7 @@ absl::Status AttachLink::Converse() {
   v1::PlanMessage message;
   std::string refusal;
   while (stream_.stream().Read(&message)) {
+    // The word is from a coordinator that was replaced: the connection is of no use.
     if (!Heed(message)) {
       stream_.Cut();
       continue;
@@ -163,6 +170,7 @@ bool AttachLink::Heed(const v1::PlanMessage& message) {
   hello_.set_run(word.run());
   hello_.set_term(word.term());
   hello_.set_changes(word.changes());
+  // The coordinator gave this server a key that it did not have; whoever keeps it hears of it.
   if (word.server_key() != 0 && word.server_key() != hello_.server_key() &&
       options_.on_server_key) {
     options_.on_server_key(word.server_key());
@@ -182,6 +190,7 @@ std::string AttachLink::WhyToEnd(const v1::PlanMessage& message) const {
                         " begins the job anew; set it for server 0 too, or for nobody");
   }
   if (!message.has_plan()) return "";
+  // A plan that cannot be is a sign of another build; training by it would go wrong later and elsewhere.
   const absl::Status checked = CheckPlan(ToPlan(message.plan()));
   if (checked.ok()) return "";
   return absl::StrCat("coordinator at ", stream_.address(), " sent a ", checked.message(),
@@ -223,10 +232,12 @@ bool AttachLink::WriteNext(Stream::Stream* to) {
 }
 
 void AttachLink::Write() {
+  // Counters are heartbeats, too: four per lease, and never fewer than four per second.
   const absl::Duration interval = std::min(kCountersInterval, options_.lease_timeout / 4);
   absl::Time next_counters = SteadyNow() + interval;
   bool has_more = false;
   while (true) {
+    // Answers are written at once; without any the thread sleeps until the counters are due.
     if (!has_more) answers_->WaitUntil(next_counters);
     if (IsStopping()) return;
     has_more = false;
@@ -236,6 +247,7 @@ void AttachLink::Write() {
       orders_->Report(/*is_last=*/false);
     }
     const auto [silence, patience] = contact_.Look();
+    // Half of a lease without a word: another server may be the coordinator by now.
     if (silence > options_.lease_timeout / 2) stream_.LookElsewhere();
     if (silence > patience) {
       End(absl::UnavailableError(

@@ -23,9 +23,9 @@ struct AttachOptions {
   // Where servers elect the coordinator: its address now, asked before every connection, or why that is
   // not known; empty: it stays at `coordinator`. Called on a thread of the link, may block for two seconds.
   std::function<absl::StatusOr<std::string>()> find_coordinator;
-  // To the coordinator at an address, on a thread of the link; empty: OpenControlChannel.
+  // Opens a channel to the coordinator at an address, on a thread of the link; empty: OpenControlChannel.
   std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_channel;
-  // `life` is drawn here; layout_hash and parameter_bytes come from the shard.
+  // The fields of ServerHello that the link does not know itself; layout_hash and parameter_bytes come from the shard.
   uint32_t rank = 0;
   // ServerHello.life; 0: it is drawn.
   uint64_t life = 0;

@@ -14,6 +14,7 @@ bool ContactWatch::Hear(const v1::CoordinatorWord* word) {
     if (!contact_.Hear(word, now)) return false;
     was_away = is_away_;
   }
+  // Outside of the lock: whoever is told may ask this object something.
   if (was_away) SetAway(false, silence);
   return true;
 }
@@ -26,6 +27,7 @@ ContactWatch::Silence ContactWatch::Look() {
     found = {contact_.Silence(SteadyNow()), patience()};
     lease = contact_.lease();
   }
+  // One lease of silence counts as away; how long it is waited for beyond that is patience().
   if (found.silence > lease) SetAway(true, found.silence);
   return found;
 }
@@ -48,6 +50,7 @@ void ContactWatch::SetAway(bool is_away, absl::Duration silence) {
 }
 
 void ContactWatch::Tell() {
+  // A lock of its own keeps the order of news: two threads could otherwise tell them the wrong way round.
   absl::MutexLock teller(&telling_);
   bool is_away = false;
   absl::Duration silence, waited;
@@ -75,6 +78,7 @@ v1::CoordinatorWord ContactWatch::word() const {
 
 void ContactWatch::Fill(v1::CoordinatorStatus* status) const {
   absl::MutexLock lock(&mutex_);
+  // A status is for people: time since it was heard counts even where that is shorter than a lease.
   status->set_term(contact_.word().term());
   const absl::Duration silence = SteadyNow() - contact_.last_heard();
   status->set_silent_seconds(absl::ToDoubleSeconds(silence));

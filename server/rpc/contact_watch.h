@@ -47,7 +47,7 @@ class ContactWatch {
   void Tell() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::function<void(bool)> on_away_;
-  // Taken before `mutex_`, and held while calling out.
+  // This one is taken before `mutex_`, and held while on_away_ is called.
   absl::Mutex telling_;
   bool told_away_ ABSL_GUARDED_BY(telling_) = false;  // on_away_ has heard this, or is about to
   mutable absl::Mutex mutex_;

@@ -5,6 +5,8 @@
 namespace tessera {
 namespace {
 
+// A client that connects again has lost its earlier connection without the coordinator noticing: that one is ended
+// first.
 template <typename Ends, typename Rank, typename Send>
 void Replace(Ends* ends, Rank rank, const void* connection, Send send) {
   auto& end = (*ends)[rank];
@@ -36,6 +38,7 @@ bool CoordinatorClients::IsHostConnected(uint32_t host, const void* connection) 
   return Has(hosts_, host, connection);
 }
 
+// A connection that was replaced ends later, and must not take the new one with it.
 void CoordinatorClients::Disconnect(ShardId server, const void* connection) {
   if (IsConnected(server, connection)) servers_.erase(server);
 }
@@ -46,6 +49,7 @@ void CoordinatorClients::DisconnectHost(uint32_t host, const void* connection) {
 
 void CoordinatorClients::AddWaiter(MemberId member, const void* call, uint64_t after_event,
                                    EvaluateDone done, CoordinatorAnswers* answers) {
+  // Only one stage of a member's evaluation is asked for at a time: the earlier call was given up by its worker.
   RefuseWaiter(member, absl::AbortedError("evaluate: a later call of this member replaced it"),
                answers);
   waiters_[member] = {call, after_event, std::move(done)};
@@ -55,6 +59,7 @@ void CoordinatorClients::RefuseWaiter(MemberId member, const absl::Status& statu
                                       CoordinatorAnswers* answers) {
   const auto waiter = waiters_.find(member);
   if (waiter == waiters_.end()) return;
+  // Answers are collected and given without the lock, as a caller may call again at once.
   answers->push_back([done = std::move(waiter->second.done), status] { done(status); });
   waiters_.erase(waiter);
 }
@@ -87,6 +92,7 @@ void CoordinatorClients::Send(KeptCoordinator::Batch* batch, const v1::Coordinat
   for (Coordinator::EvaluateAnswer& answer : batch->replies) {
     const auto waiter = waiters_.find(answer.member);
     // Nobody waits: the connection broke, and the worker will ask again, or has, and perhaps for what is next.
+    // An answer goes to a call that came before the event which made it: a later call asks for something else.
     if (waiter == waiters_.end() || waiter->second.after_event >= batch->event) continue;
     answers->push_back(
         [done = std::move(waiter->second.done), reply = std::move(answer.reply)] { done(reply); });

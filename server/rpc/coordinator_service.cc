@@ -30,6 +30,7 @@ struct ServerPeer {
                      LiveCoordinator::PlanSink sink, LiveCoordinator::StatusDone done) {
     live->Attach(first.hello(), connection, std::move(sink),
                  [=, &first, done = std::move(done)](const absl::Status& attached) {
+                   // A server may say in its first message that it leaves; that counts once it is attached.
                    if (attached.ok() && first.leaves()) {
                      live->OnShardMessage(first.hello(), connection, first);
                    }
@@ -44,6 +45,7 @@ struct ServerPeer {
     live->Detach(hello, connection);
   }
   static bool Queue(const Outgoing& message, std::deque<Outgoing>* queue) {
+    // Every message changes the server's state, so that none may be dropped: instead the connection ends.
     if (queue->size() >= kPlanQueueMax) return false;
     queue->push_back(message);
     return true;
@@ -63,6 +65,7 @@ class EvaluateCall final : public grpc::ServerUnaryReactor {
   }
 
   void OnCancel() override {
+    // The call is finished by whichever comes first, the answer or the caller's going.
     if (live_->Forget(member_, this)) Finish(grpc::Status::CANCELLED);
   }
   void OnDone() override { delete this; }
@@ -116,6 +119,7 @@ grpc::ServerUnaryReactor* CoordinatorService::Join(grpc::CallbackServerContext* 
   if (const absl::Status texts = CheckTexts(*request); !texts.ok()) return Finished(context, texts);
   // A worker that waits for the start of a run which is no more waits for that of this one.
   v1::JoinRequest asked = *request;
+  // The word is read before the question: the answer must not tell of a run that came after it.
   const v1::CoordinatorWord word = live_->WordForWorkers();
   if (asked.run() != 0 && asked.run() != word.run()) asked.set_member(0);
   const auto join = [&](Coordinator& coordinator, absl::Time now) {
@@ -185,6 +189,7 @@ grpc::ServerUnaryReactor* CoordinatorService::Leave(grpc::CallbackServerContext*
                                                     v1::LeaveReply* reply) {
   return Answer(live_, context, *request, reply, [&](Coordinator& coordinator, absl::Time now) {
     v1::LeaveRequest last = *request;
+    // What a worker says of its end is shown to people and kept: it has its bounded length here.
     last.set_error(CutText(last.error(), kEndWhyBytesMax));
     return coordinator.Leave(last, now);
   });

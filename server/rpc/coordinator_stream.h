@@ -112,7 +112,7 @@ class CoordinatorStream {
     absl::MutexLock lock(&mutex_);
     if (context_ != nullptr) context_->TryCancel();
   }
-  // And there is to be no other one.
+  // Ends the stream that is open, and there is to be no other one.
   void Stop() {
     absl::MutexLock lock(&mutex_);
     is_stopped_ = true;

@@ -11,8 +11,10 @@
 
 namespace tessera {
 
+// Both ends must train the same job, or their layouts and numbers would mean different things.
 absl::Status DataPlane::CheckJob(absl::string_view where, const v1::Caller& caller) const {
   if (caller.job_digest() == job_digest_) return absl::OkStatus();
+  // Only the beginning of what came is quoted, as a caller may send anything.
   return absl::InvalidArgumentError(
       absl::StrCat(where, ": job digest is \"", caller.job_digest().substr(0, kDigestQuoted),
                    "\", want \"", job_digest_, "\"; start both ends from the same job file"));
@@ -21,6 +23,7 @@ absl::Status DataPlane::CheckJob(absl::string_view where, const v1::Caller& call
 // These checks need no queue: a caller of another job, or of before a restore, costs the shard's thread nothing.
 absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& caller) const {
   TESSERA_RETURN_IF_ERROR(CheckJob(where, caller));
+  // A worker treats Unavailable as a reason to try again, which is right until the coordinator is back.
   if (away_.load(std::memory_order_relaxed)) {
     return absl::UnavailableError(
         absl::StrCat(where, ": this server waits for the coordinator, which is away"));
@@ -30,6 +33,7 @@ absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& c
         absl::StrCat(where, ": member is 0, want the number that JoinReply gave; join first"));
   }
   const uint64_t generation = generation_.load(std::memory_order_relaxed);
+  // A worker of before the restore would push an update of values that are gone.
   if (caller.generation() < generation) {
     return absl::FailedPreconditionError(
         absl::StrCat(where, ": generation is ", caller.generation(), ", want ", generation,
@@ -39,6 +43,7 @@ absl::Status DataPlane::CheckCaller(absl::string_view where, const v1::Caller& c
 }
 
 void DataPlane::CountPull(int64_t payload_bytes, int64_t wire_bytes, bool outside_exchange) {
+  // Evaluations and exports pull, too, but must not blur the traffic per exchange.
   if (outside_exchange) {
     other_payload_bytes_.fetch_add(payload_bytes, std::memory_order_relaxed);
     return;
@@ -76,6 +81,7 @@ void DataPlane::RemoveReader(ActiveReader* reader) {
 }
 
 void DataPlane::CutOffRevoked() {
+  // The lock keeps readers from ending meanwhile, since each takes itself off the list.
   absl::MutexLock lock(&mutex_);
   for (ActiveReader* reader : readers_) reader->CutOffIfRevoked();
 }
@@ -83,9 +89,11 @@ void DataPlane::CutOffRevoked() {
 void DataPlanes::SetGeneration(Generation generation) {
   absl::MutexLock lock(&mutex_);
   generation_ = generation;
+  // Planes that are added later get the generation from here.
   for (const auto& [shard, plane] : planes_) plane->SetGeneration(generation);
 }
 
+// `life` is drawn anew by each process, which tells two processes at one address apart.
 void DataPlanes::SetLife(uint64_t life) {
   absl::MutexLock lock(&mutex_);
   life_ = life;
@@ -114,6 +122,7 @@ DataPlane* DataPlanes::Add(ShardThread* shard) {
 
 absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
                                             const v1::Caller& caller) const {
+  // A caller need not name a shard where each server leads its own.
   const ShardId shard = caller.has_shard() ? ShardId(caller.shard()) : own_;
   absl::MutexLock lock(&mutex_);
   // A worker that was told of the process before this one, at the same address, must hear that it has gone.
@@ -123,11 +132,13 @@ absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
   }
   const auto found = planes_.find(shard);
   if (found != planes_.end()) return found->second.get();
+  // Another server may be about to lead it, so the worker asks again.
   return absl::UnavailableError(
       absl::StrCat(where, ": shard ", shard.value(), " is not led by this server, or not yet"));
 }
 
 void DataPlanes::TellUnread(absl::string_view where) {
+  // Readers may stall by the hundreds, of which a message now and then says enough.
   const std::optional<uint64_t> held_back = unread_told_.Pass(SteadyNow());
   if (!held_back.has_value()) return;
   Log(LogLevel::kWarning,

@@ -81,7 +81,7 @@ class DataPlane {
   //   kFailedPrecondition  no member, or of an older generation
   //   kUnavailable         the coordinator is away
   absl::Status CheckCaller(absl::string_view where, const v1::Caller& caller) const;
-  // Only of this job? kInvalidArgument: no.
+  // Checks only that the caller is of this job. kInvalidArgument: it is of another.
   absl::Status CheckJob(absl::string_view where, const v1::Caller& caller) const;
 
   // --- counting ---

@@ -17,11 +17,13 @@ constexpr size_t kHeldBytesMax = size_t{64} << 20;
 absl::StatusOr<uint64_t> FollowedShard::Take(const v1::LogChunk& chunk, Payload payload,
                                              absl::Time now) {
   absl::MutexLock lock(&mutex_);
+  // The standby has become the leader, and whoever still sends is the former one.
   if (shard_ == nullptr) {
     return absl::FailedPreconditionError("log of a shard: the standby leads it by now");
   }
   absl::Status status;
   for (const v1::LogEntry& entry : chunk.entries()) {
+    // Values of an entry may come in several chunks; the next entry begins once they are complete.
     if (partial_.has_value()) {
       status =
           absl::InvalidArgumentError("log of a shard: an entry begins before the last one ends");
@@ -43,6 +45,7 @@ absl::StatusOr<uint64_t> FollowedShard::Take(const v1::LogChunk& chunk, Payload 
   }
   if (status.ok() && payload.size() > 0) {
     const uint64_t wanted = partial_.has_value() ? partial_->payload_bytes() : 0;
+    // No more values are kept than the entry announced.
     if (static_cast<uint64_t>(received_.size() + payload.size()) > wanted) {
       status = absl::InvalidArgumentError("log of a shard: has more values than it says");
     } else {
@@ -55,10 +58,12 @@ absl::StatusOr<uint64_t> FollowedShard::Take(const v1::LogChunk& chunk, Payload 
     }
   }
   if (status.ok()) return position_;
+  // A copy that has failed once would go on with another history: it is dropped, and the leader begins anew.
   shard_.reset();
   return status;
 }
 
+// Times of the log are the leader's clock; here they count from the moment at which the first one came.
 void FollowedShard::MoveTime(absl::Time now, ShardEvent* event) {
   absl::Time* time = nullptr;
   if (auto* advance = std::get_if<AdvanceEvent>(event)) time = &advance->now;
@@ -71,6 +76,7 @@ void FollowedShard::MoveTime(absl::Time now, ShardEvent* event) {
 
 // Folds are applied with their sum: a log that ends between them ends before them.
 absl::Status FollowedShard::Apply(const v1::LogEntry& entry, Payload payload, absl::Time now) {
+  // Every entry is there in its order, or the copy is none.
   if (entry.position() != position_ + 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("log of a shard: entry is ", entry.position(), ", want ", position_ + 1));
@@ -79,6 +85,7 @@ absl::Status FollowedShard::Apply(const v1::LogEntry& entry, Payload payload, ab
   TESSERA_ASSIGN_OR_RETURN(ShardEvent event,
                            FromMessage(entry, std::move(payload), shard_->traits().codecs.push));
   MoveTime(now, &event);
+  // Folds are held until their sum has come.
   const bool is_open = entry.has_fold() || !held_.empty();
   held_bytes_ += entry.ByteSizeLong();
   held_.emplace_back(entry, std::move(event));
@@ -114,6 +121,7 @@ absl::StatusOr<std::shared_ptr<FollowedShard>> FollowedShards::Begin(const v1::L
   }
   absl::MutexLock lock(&mutex_);
   if (header.server_key() != server_key_) {
+    // A leader of another run, or a stranger, would replace this copy by another job's.
     return absl::FailedPreconditionError(
         absl::StrCat(where, ": is not of a server of this run, whose server_key it would have"));
   }
@@ -124,9 +132,11 @@ absl::StatusOr<std::shared_ptr<FollowedShard>> FollowedShards::Begin(const v1::L
                      found == shards_.end() ? 0 : found->second.term));
   }
   Followed& followed = found->second;
+  // A second stream of the term would mix two histories.
   if (followed.copy != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(where, ": the term has a stream already"));
   }
+  // The shard that will follow is made beforehand by PrepareOne, which takes long.
   if (followed.fresh == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(where, ": the standby is not made yet"));
   }
@@ -143,6 +153,7 @@ bool FollowedShards::PrepareOne() {
     }
   }
   if (!wanted.has_value()) return false;
+  // Made without the lock: initial values of a large shard take seconds.
   std::unique_ptr<Shard> made = options_.make_shard(*wanted);
   absl::MutexLock lock(&mutex_);
   const auto found = shards_.find(*wanted);
@@ -165,6 +176,7 @@ void FollowedShards::Follow(ShardId shard, uint64_t term) {
   {
     absl::MutexLock lock(&mutex_);
     Followed& followed = shards_[shard];
+    // A new term has a leader with another log, so the copy is made anew.
     if (followed.term == term) return;
     followed.term = term;
     dropped = std::exchange(followed.copy, nullptr);
@@ -173,6 +185,7 @@ void FollowedShards::Follow(ShardId shard, uint64_t term) {
 }
 
 void FollowedShards::Keep(const std::set<ShardId>& shards) {
+  // Shards are destroyed without the lock, as they are large.
   std::vector<std::shared_ptr<FollowedShard>> dropped;
   std::vector<std::unique_ptr<Shard>> unused;
   {

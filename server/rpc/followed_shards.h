@@ -85,7 +85,7 @@ class FollowedShards {
   void Fill(v1::HostMessage* message) const;
   // Shards that are not among these are dropped.
   void Keep(const std::set<ShardId>& shards);
-  // From now on nobody's log of it is taken. nullptr: nothing, or nothing of use, is here.
+  // Gives the shard away: from now on nobody's log of it is taken. nullptr: nothing, or nothing of use, is here.
   std::unique_ptr<Shard> TakeOver(ShardId shard);
 
   // A leader's stream begins.

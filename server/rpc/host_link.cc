@@ -30,6 +30,7 @@ HostLink::HostLink(Options options)
 }
 
 HostLink::~HostLink() {
+  // The reader may be inside of gRPC, and both may be waiting.
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
@@ -46,6 +47,7 @@ void HostLink::SaySoon() { write_.Notify(); }
 void HostLink::End(absl::Status status) {
   {
     absl::MutexLock lock(&mutex_);
+    // The first end counts.
     if (stopping_ || ended_) return;
     ended_ = true;
   }
@@ -79,6 +81,7 @@ absl::Status HostLink::Converse() {
     first.mutable_hello()->set_changes(contact_.word().changes());
     first.mutable_hello()->set_server_key(contact_.word().server_key());
   }
+  // The writer may write only behind the hello.
   if (stream_.stream().Write(first)) stream_.MayWrite();
   std::string refusal;
   for (v1::HostOrder order; stream_.stream().Read(&order);) {
@@ -107,6 +110,7 @@ void HostLink::Read() {
       has_heard = contact_.has_heard();
     }
     if (!has_heard) wait.Tell(stream_.address(), status);
+    // Between attempts the coordinator may be starting, or another one be elected.
     pause_.WaitFor(kRetryPause);
   }
 }

@@ -34,7 +34,7 @@ class HostLink {
     std::string coordinator;
     // Where it is now, in place of the above; empty: it stays there. Any thread.
     std::function<absl::StatusOr<std::string>()> find_coordinator;
-    // As AttachLink's.
+    // Opens a channel to the coordinator at an address, on a thread of the link; empty: OpenControlChannel.
     std::function<std::shared_ptr<grpc::Channel>(const std::string& at)> open_channel;
     // `life` is drawn here.
     v1::HostHello hello;

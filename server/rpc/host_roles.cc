@@ -7,10 +7,12 @@
 namespace tessera {
 
 absl::StatusOr<RoleChanges> HostRoles::Take(const v1::HostOrder& order) {
+  // Orders are repeated with every connection; the same one changes nothing.
   RoleChanges changes;
   std::string text = order.SerializeAsString();
   changes.is_same = text == last_order_;
   if (changes.is_same) return changes;
+  // An order is checked as a whole before any of it is carried out.
   std::set<uint32_t> named;
   for (const v1::ShardOrder& role : order.shards()) {
     const bool is_right =
@@ -41,6 +43,7 @@ absl::StatusOr<RoleChanges> HostRoles::Take(const v1::HostOrder& order) {
       led.lead_term = role.lead_term();
       changes.lead[shard] = role.lead_term();
     } else if (led.lead_term != role.lead_term()) {
+      // The shard here has not seen what the other leader did.
       return absl::FailedPreconditionError(
           absl::StrCat("shard ", role.shard(), " was led by another meanwhile; start it again"));
     }
@@ -50,6 +53,7 @@ absl::StatusOr<RoleChanges> HostRoles::Take(const v1::HostOrder& order) {
     changes.feed.push_back({shard, role.term(), role.standby()});
   }
   for (const auto& [shard, led] : led_) {
+    // A server cannot lose a shard that it leads and go on: its parameters would be old when it got it back.
     if (leads.count(shard) > 0) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("shard ", shard.value(), " is led by another; start it again"));

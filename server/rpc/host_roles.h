@@ -38,7 +38,7 @@ struct RoleChanges {
 // Pure. One thread at a time.
 class HostRoles {
  public:
-  // In a job of so many shards.
+  // `shard_count`: the shards of the job.
   explicit HostRoles(uint32_t shard_count) : shard_count_(shard_count) {}
 
   // `order` is neither a refusal nor the end.

@@ -68,6 +68,7 @@ absl::Status LiveCoordinator::Install(std::unique_ptr<Coordinator> coordinator,
   absl::MutexLock lock(&mutex_);
   TESSERA_CHECK(kept_ == nullptr && !is_writing_);
   kept_ = std::move(kept);
+  // The number of this coordinator's time here, so that answers of an earlier one are told apart.
   ++stay_;
   word_ = word;
   store_ = store;
@@ -92,6 +93,7 @@ void LiveCoordinator::Vacate(absl::string_view why) {
   Deliver(std::move(gone));
   absl::MutexLock lock(&mutex_);
   // Conditions are looked at by other threads, too.
+  // Vacate returns only once nothing of the former coordinator is written or told any more, unless it is that thread.
   const auto is_idle = [this,
                         own = std::this_thread::get_id()]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return !is_writing_ && (teller_ == std::thread::id() || teller_ == own);
@@ -114,9 +116,11 @@ absl::Status LiveCoordinator::Check(uint64_t run) const {
   if (kept_ == nullptr) {
     return absl::UnavailableError("the coordinator is not here");
   }
+  // A leader that cannot be sure of its lease answers nothing: another one may have decided otherwise.
   if (store_ != nullptr && !store_->IsHeld(SteadyNow())) {
     return absl::UnavailableError("the coordinator is not sure whether another one has taken over");
   }
+  // Run 0 is a caller who has not heard of any yet.
   if (run == 0 || run == word_.run()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the caller is of another run of this job, which was begun anew; start it again");
@@ -126,6 +130,7 @@ LiveCoordinator::Answers LiveCoordinator::Release() {
   Answers answers;
   if (kept_ == nullptr) return answers;
   KeptCoordinator::Told told = kept_->Release();
+  // Servers hear the newest word even where nothing else is for them, and refuse an older coordinator from then on.
   if (told.ahead) {
     v1::PlanMessage heard;
     *heard.mutable_word() = *told.ahead;
@@ -155,6 +160,7 @@ void LiveCoordinator::Send(KeptCoordinator::Batch batch, Answers* answers) {
 
 void LiveCoordinator::WhenKept(const Ticket& ticket, StatusDone then) {
   absl::Status kept;
+  // Without a ticket nothing was changed, and the answer is true at once.
   if (ticket.stay != 0) {
     absl::MutexLock lock(&mutex_);
     if (kept_ == nullptr || stay_ != ticket.stay) {
@@ -186,6 +192,7 @@ void LiveCoordinator::Keep() {
       is_writing_ = true;
       is_old_ = false;
       write_began_ = SteadyNow();
+      // The lock is given up while the store writes; kept_ and store_ may change meanwhile and are looked at again.
       mutex_.Unlock();
       written = store->Write(state);
       mutex_.Lock();
@@ -194,6 +201,7 @@ void LiveCoordinator::Keep() {
       if (kept_ == nullptr) continue;
       if (written.ok()) {
         const bool was_late = kept_->is_late();
+        // A write that took long does not count as in time, even if it succeeded.
         kept_->OnKept(state.changes(), SteadyNow() - write_began_ <= kKeepPatience);
         if (was_late && !kept_->is_late()) {
           Log(LogLevel::kInfo, "control: state is kept in time again");
@@ -218,6 +226,7 @@ void LiveCoordinator::WatchStore() {
   {
     absl::MutexLock lock(&mutex_);
     if (kept_ == nullptr || store_ == nullptr) return;
+    // Measured from the beginning of the last write.
     const absl::Duration taken = SteadyNow() - write_began_;
     if (!is_writing_) {
       // Renewals are no changes that are kept for; a state that is written now and then has them nearly.
@@ -258,6 +267,7 @@ void LiveCoordinator::Tick() {
     (void)Post([&](Coordinator& coordinator, absl::Time now) {
       // This process did not run: others may have spoken, and nobody was listening.
       if (now - last > lease_timeout_ / 2) {
+        // Workers and servers could not renew either while this process stood still.
         Log(LogLevel::kWarning,
             absl::StrCat("control: did not run for ms=", absl::ToInt64Milliseconds(now - last),
                          ", leases begin anew"));
@@ -300,6 +310,7 @@ void LiveCoordinator::OnShardMessage(const v1::ServerHello& hello, const void* c
                                      const v1::ShardMessage& message) {
   const ShardId server(hello.rank());
   (void)Post([&](Coordinator& coordinator, absl::Time now) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    // A message of a connection that was replaced is dropped.
     if (!clients_.IsConnected(server, connection)) return absl::OkStatus();
     coordinator.OnShardMessage(server, message, now);
     if (message.has_counters()) {
@@ -334,6 +345,7 @@ void LiveCoordinator::AttachHost(const v1::HostHello& hello, const void* connect
     TESSERA_RETURN_IF_ERROR(kept_->CheckHello(hello, now));
     absl::Status attached = coordinator.AttachHost(hello, now);
     if (!attached.ok()) return attached;
+    // What was queued for the connection before is void.
     kept_->DropForHost(hello.rank());
     clients_.ConnectHost(hello.rank(), connection, std::move(sink));
     return attached;
@@ -412,6 +424,7 @@ v1::JobStatus LiveCoordinator::Status() {
 bool LiveCoordinator::AwaitEnd(absl::Time deadline) {
   while (true) {
     {
+      // The loop waits for a notice and looks again, as the end may be kept later than it came.
       absl::MutexLock lock(&mutex_);
       if (kept_ == nullptr) return false;
       // The end, too, is told only once it is kept: otherwise the next coordinator would go on with the job.

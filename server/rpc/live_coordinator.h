@@ -38,10 +38,10 @@
 
 namespace tessera {
 
-// For states that are kept, and gone on from.
+// The moment of now, for states that are kept and that another coordinator goes on from.
 StateMoment StateMomentNow();
 
-// For a store that may lag.
+// Where writing a state takes longer than this, nothing waits for a store that may lag, until it has caught up.
 constexpr absl::Duration kKeepPatience = absl::Milliseconds(250);
 
 // It has more fields than other classes, nearly all of them what its two threads and its callers agree by.
@@ -65,14 +65,14 @@ class LiveCoordinator {
 
   // One that is not kept.  kInvalidArgument as Coordinator::Create.
   static absl::StatusOr<std::unique_ptr<LiveCoordinator>> Create(JobFacts facts);
-  // None yet.
+  // No coordinator is here before Install.
   explicit LiveCoordinator(absl::Duration lease_timeout,
                            absl::Duration state_age_max = kStateAgeMax);
   ~LiveCoordinator();
 
-  // The coordinator of the job is here from now on, in `word`'s term, going on from a state of `word`'s changes;
-  // its state is kept before this returns. `store` outlives its stay; nullptr: it is kept nowhere. On an error
-  // of the store none is here.
+  // The coordinator of the job is here from now on, in `word`'s term, going on from a state of `word`'s changes; its
+  // state is kept before this returns. `store` is used until Vacate has returned; nullptr: the state is kept nowhere.
+  // On an error of the store none is here.
   absl::Status Install(std::unique_ptr<Coordinator> coordinator, const v1::CoordinatorWord& word,
                        StateStore* store);
   // It is here no longer: servers and workers are to look for it elsewhere. The store is used no more when this
@@ -153,7 +153,7 @@ class LiveCoordinator {
   // The caller has gone. True if `done` will not be called any more.
   bool Forget(MemberId member, const void* call);
 
-  // Empty where it is not here.
+  // Returns the job's status, which is empty where the coordinator is not here.
   v1::JobStatus Status();
   // Blocks until the job has ended or `deadline` of SteadyNow; false: it runs on, or elsewhere. One thread.
   bool AwaitEnd(absl::Time deadline);
@@ -218,7 +218,7 @@ class LiveCoordinator {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   v1::CoordinatorWord word_ ABSL_GUARDED_BY(mutex_);  // that it began with
   std::function<void(absl::Status)> on_vacated_ ABSL_GUARDED_BY(mutex_);
-  // To those that were waiting when the coordinator went.
+  // The answers to those that were waiting when the coordinator went.
   Answers gone_ ABSL_GUARDED_BY(mutex_);
   CoordinatorClients clients_ ABSL_GUARDED_BY(mutex_);
   std::vector<Unkept> unkept_ ABSL_GUARDED_BY(mutex_);        // of this stay

@@ -23,6 +23,7 @@ LogQueue::LogQueue(v1::LogHeader header, int64_t bytes_max, absl::Duration silen
 
 LogQueue::Entry LogQueue::ToEntry(uint64_t position, Version version, ShardEvent event) {
   Entry made;
+  // The message is made on the shard's thread, which owns what the event refers to.
   made.entry = ToMessage(std::move(event), &made.payload);
   made.entry.set_position(position);
   made.entry.set_version(version.value());
@@ -39,11 +40,13 @@ void LogQueue::Begin(bool copies, absl::Time now) {
 void LogQueue::Add(Entry added, absl::Time now) {
   if (broken_) return;
   // An image is always taken.
+  // The first one is taken however large it is, or nothing could ever be sent.
   const bool is_too_much = bytes_ > 0 && bytes_ + added.payload.size() > bytes_max_;
   if (is_too_much && !added.entry.has_image()) {
     Break("the standby is too slow");
     return;
   }
+  // Time counts from when something is owed: a standby with nothing to acknowledge is silent.
   if (!IsOwed()) moved_ = now;
   added_ = added.entry.position();
   bytes_ += added.payload.size();
@@ -51,6 +54,7 @@ void LogQueue::Add(Entry added, absl::Time now) {
 }
 
 bool LogQueue::OnAcknowledged(uint64_t position, absl::Time now) {
+  // The entry whose values are still being sent cannot be acknowledged yet.
   const uint64_t most = sending_ == nullptr || sent_ == 0 ? sent_ : sent_ - 1;
   if (position > most || position < acknowledged_) {
     Break(absl::StrCat("the standby acknowledged entry ", position, ", want one from ",
@@ -65,6 +69,7 @@ bool LogQueue::OnAcknowledged(uint64_t position, absl::Time now) {
 
 bool LogQueue::CheckProgress(absl::Time now) {
   const absl::Duration pause = now - std::exchange(checked_, now);
+  // This process stood still: the standby may have answered all the while.
   if (pause > silence_max_ / 2) moved_ = now;
   if (broken_ || !IsOwed() || now - moved_ <= silence_max_) return false;
   return Break(
@@ -76,6 +81,7 @@ bool LogQueue::Break(const std::string& why) {
   if (broken_) return false;
   broken_ = true;
   report_.set_broken(why);
+  // What a broken queue held is freed; the standby begins anew with an image.
   entries_.clear();
   sending_.reset();
   return true;
@@ -87,6 +93,7 @@ std::optional<LogQueue::Message> LogQueue::Next(int64_t room) {
   size_t entry_bytes = 0;
   bool has_any = unsent_header_.has_value();
   if (has_any) *message.head.mutable_header() = *std::exchange(unsent_header_, std::nullopt);
+  // Entries without values travel together; one with values is the last of its message, and its values follow.
   while (sending_ == nullptr && !entries_.empty() && entry_bytes < kEntryBytes) {
     Entry next = std::move(entries_.front());
     entries_.pop_front();

@@ -58,7 +58,7 @@ class LogQueue {
   // What is to be sent next, with up to `room` bytes of values; nullopt: nothing yet.
   std::optional<Message> Next(int64_t room);
 
-  // For the coordinator.
+  // What the coordinator is told of this standby.
   const v1::LeaderReport& report() const { return report_; }
   const v1::LogHeader& header() const { return header_; }
 

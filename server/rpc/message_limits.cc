@@ -21,6 +21,7 @@ absl::Status CheckText(const Message& message, const FieldDescriptor& field,
                                                  kTextBytesMax));
 }
 
+// Checks strings and messages within messages; bytes have limits of their own.
 absl::Status CheckField(const Message& message, const FieldDescriptor& field) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
   const bool is_text = field.type() == FieldDescriptor::TYPE_STRING;

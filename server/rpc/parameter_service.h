@@ -34,7 +34,7 @@ class ParameterService {
                    int64_t unread_bytes_per_host = kUnreadAnswerBytes);
   ~ParameterService();
 
-  // To be given to GrpcServer.
+  // The service that GrpcServer is to serve.
   grpc::Service* service();
 
   // Any thread. `shard` must outlive the calls.

@@ -26,6 +26,7 @@ std::unique_ptr<AnswerPayload> PayloadOf(const ExchangedEntries& entries, const 
                                          Version version, const ShardTraits& traits,
                                          const std::shared_ptr<const Snapshot>& snapshot) {
   const std::optional<EntryRun> run = entries.run();
+  // f32 of a run is sent from where the shard has it, without a copy.
   if (codec == Codec() && run) return DensePayload(snapshot, run->begin, entries.count());
   if (codec == Codec()) return GatheredPayload(entries.count(), entries.Source(snapshot));
   return CodedPayload(*entries.forms().Find(codec),
@@ -40,6 +41,7 @@ PullAnswer AnswerOf(ReadResult read, const NamedKeys& asked, const Codec& codec,
   const std::shared_ptr<const ExchangedEntries> entries = std::move(read.entries);
   const Version version = read.version;
   PullAnswer answer = Begin(std::move(read), traits);
+  // Where the shard's own keys are others than were asked for, the header says so and no values follow.
   const NamedKeys own = entries == nullptr ? NamedKeys(UnknownKeys()) : entries->name();
   const bool is_asked = SetAnswered(asked, own, &answer.header);
   if (is_asked) answer.payload = PayloadOf(*entries, codec, version, traits, answer.snapshot);
@@ -47,6 +49,7 @@ PullAnswer AnswerOf(ReadResult read, const NamedKeys& asked, const Codec& codec,
 }
 
 PullAnswer AnswerOf(ReplicaCopy copy, const ShardTraits& traits) {
+  // A copy is exact, whatever codec pulls have.
   copy.read.entries = traits.keys->dense();
   PullAnswer answer = AnswerOf(std::move(copy.read), AllEntries(), Codec(), traits);
   *answer.header.mutable_replica() = ToMessage(copy.table);
@@ -56,6 +59,7 @@ PullAnswer AnswerOf(ReplicaCopy copy, const ShardTraits& traits) {
 PullAnswer AnswerOf(const Core& core, const ShardTraits& traits) {
   ReadResult nothing;
   nothing.snapshot = std::make_shared<const Snapshot>();
+  // Keys are no values: no version goes with them.
   PullAnswer answer = Begin(std::move(nothing), traits);
   EncodedKeys keys = EncodeKeys(core.keys);
   v1::SparseKeys& message = *answer.header.mutable_core();

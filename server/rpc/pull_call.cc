@@ -48,6 +48,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::StartFetch(
 grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Begin(std::shared_ptr<PullCall> call,
                                                             AskFunction ask,
                                                             const grpc::ByteBuffer& request) {
+  // The call keeps itself until OnDone, as gRPC has it by its bare address.
   call->self_ = call;
   const absl::Status status = ((*call).*ask)(request);
   if (!status.ok()) call->Finish(ToGrpc(status));
@@ -76,6 +77,7 @@ absl::Status PullCall::AskPull(const grpc::ByteBuffer& bytes) {
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(CheckNumber(where_, "after_exchange", request.after_exchange()));
   TESSERA_RETURN_IF_ERROR(CheckNumber(where_, "rest", request.rest()));
+  // Values outside an exchange are read as they are, by evaluations and by people.
   outside_exchange_ = request.outside_exchange();
   if (request.has_core_wanted()) {
     AskCore(member, request.core_wanted());
@@ -87,6 +89,7 @@ absl::Status PullCall::AskPull(const grpc::ByteBuffer& bytes) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
   }
   TESSERA_RETURN_IF_ERROR(TakeCodec(request.codec()));
+  // Checks that need no queue come before this, so that a wrong call costs the shard's thread nothing.
   AskValues(member, Exchange(request.after_exchange()), {request.rest(), request.rests()},
             *std::move(keys));
   return absl::OkStatus();
@@ -94,6 +97,7 @@ absl::Status PullCall::AskPull(const grpc::ByteBuffer& bytes) {
 
 absl::Status PullCall::CheckKeys(const NamedKeys& keys) {
   const bool is_of_exchange = std::holds_alternative<NamedCore>(keys) && !outside_exchange_;
+  // Which entries a core has is the shard's to know, when the exchange has come.
   if (is_of_exchange) return absl::OkStatus();
   if (std::holds_alternative<RowRange>(keys) && !outside_exchange_) {
     return absl::InvalidArgumentError(
@@ -140,6 +144,7 @@ absl::Status PullCall::AskCopy(const v1::PullRequest& request) {
   where_ = absl::StrCat("copy for ", context_->peer());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckJob(where_, request.caller()));
+  // A copy of a replica goes to servers only, which show the key of this run.
   if (request.server_key() != planes_->server_key()) {
     return absl::FailedPreconditionError(
         absl::StrCat(where_, ": is not for a server of this run, whose server_key it would have"));
@@ -155,6 +160,7 @@ absl::Status PullCall::AskCopy(const v1::PullRequest& request) {
 }
 
 absl::Status PullCall::TakeCodec(absl::string_view name) {
+  // Outside an exchange values are exact, as evaluation would otherwise differ from training.
   const Codec own = outside_exchange_ ? Codec() : plane_->shard().traits().codecs.pull;
   absl::StatusOr<Codec> codec = NamedCodec(name, own);
   if (!codec.ok()) {
@@ -189,6 +195,7 @@ absl::Status PullCall::AskFetch(const grpc::ByteBuffer& bytes) {
 void PullCall::CancelWhenGone(uint64_t read) {
   absl::MutexLock lock(&mutex_);
   read_ = read;
+  // The client may have gone before the shard's number of the read was known here.
   if (gone_) plane_->shard().CancelRead(read_);
 }
 
@@ -200,10 +207,12 @@ void PullCall::OnCancel() {
 }
 
 void PullCall::BeginAnswer() {
+  // Whoever only waits for a round has no use for its values.
   if (waits_only_) answer_.payload.reset();
   bytes_ = answer_.left();
   answer_.header.set_payload_bytes(bytes_);
   answer_.header.set_generation(plane_->generation().value());
+  // Only an answer of several chunks can hold a snapshot for long, and is worth being revoked.
   if (bytes_ > kFirstChunkBytes) {
     is_reader_ = true;
     plane_->AddReader(this);
@@ -217,6 +226,7 @@ void PullCall::SendNext() {
   if (!has_begun_) {
     has_begun_ = true;
     *head.mutable_header() = answer_.header;
+    // A short first chunk: the worker learns early that its wait is over, and prepares for the rest.
     room = answer_.left() > 2 * kFirstChunkBytes ? kFirstChunkBytes : answer_.left();
     // What has to be made first does not hold up the word that the answer has begun.
     if (answer_.payload != nullptr && !answer_.payload->is_borrowed()) room = 0;
@@ -261,6 +271,7 @@ void PullCall::OnWriteDone(bool ok) {
 }
 
 void PullCall::CutOffIfRevoked() {
+  // gRPC ends the write that waits for the client; OnWriteDone then sees why.
   if (answer_.snapshot->revoked()) context_->TryCancel();
 }
 

@@ -27,6 +27,7 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlanes* planes,
   const std::shared_ptr<PushCall> call(new PushCall(planes, context, reply));
   call->self_ = call;
   call->where_ = "push";
+  // Until its header has come a push is anybody's, and takes place among the few that a host may have in this state.
   planes->half_open_pushes().Add(call->host_, call);
   call->StartRead(&call->message_);
   return call.get();
@@ -36,6 +37,7 @@ bool PushCall::EndHalfOpen() {
   if (!was_half_open_) return true;
   was_half_open_ = false;
   planes_->half_open_pushes().Remove(host_, this);
+  // The call may have been given up by GiveWay, on another thread, just before.
   absl::MutexLock lock(&mutex_);
   half_open_ = false;
   return !gave_way_;
@@ -79,6 +81,7 @@ void PushCall::OnReadDone(bool ok) {
   // To check what is packed takes long: it is not done before the push is known to be a member's.
   const SelectiveCodec* const selective = push_.codec->selective();
   const bool is_packed = selective != nullptr && selective->packed();
+  // The place is asked for once, before the second chunk: then the payload's size is known and checked.
   if (!asked_ && (received() < declared_bytes_ || is_packed)) return AskForPlace();
   StartRead(&message_);
 }
@@ -114,6 +117,7 @@ absl::Status PushCall::TakeChunk() {
   wire_bytes_ += wire_bytes;
   plane_->CountPush(payload.size(), wire_bytes);
   if (needs_keys_) return absl::OkStatus();
+  // The keys of a core come in front of the values.
   if (core() != nullptr && core()->keys) payload = TakeCoreKeys(std::move(payload));
   for (const Payload::Piece& piece : payload.pieces()) {
     if (!check_ || !check_->Feed(piece.data, piece.size)) break;
@@ -132,6 +136,7 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   TESSERA_RETURN_IF_ERROR(TakeCodec(header));
   TESSERA_RETURN_IF_ERROR(TakeKeys(header));
   TESSERA_RETURN_IF_ERROR(CheckSize(header.payload_bytes()));
+  // A member has few pushes at a time: a later one lets the oldest go.
   plane_->member_pushes().Add(header.caller().member(), shared_from_this());
   declared_bytes_ = static_cast<int64_t>(header.payload_bytes());
   push_.member = MemberId(header.caller().member());
@@ -168,6 +173,7 @@ absl::Status PushCall::TakeKeys(const v1::PushHeader& header) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": ", status.message()));
   }
   is_exact_ = entries_ != nullptr;
+  // What a core's push has of entries is bounded by all, and counted by the shard.
   if (!is_exact_) entries_ = keys.dense();
   return absl::OkStatus();
 }
@@ -180,6 +186,7 @@ absl::Status PushCall::TakeCore(uint64_t keys_bytes) {
         absl::StrCat("keys are ", keys_bytes, " bytes, want at most ", limit));
   }
   key_bytes_ = static_cast<int64_t>(keys_bytes);
+  // The shard may know the core by its name; otherwise the worker sends the push again with keys.
   needs_keys_ = key_bytes_ == 0 && shard.WantsKeysOf(core()->name);
   return absl::OkStatus();
 }
@@ -226,6 +233,7 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
     if (bytes <= static_cast<uint64_t>(limit)) return absl::OkStatus();
     return refuse(absl::StrCat("at most ", limit));
   }
+  // The payload is keys and values.
   if (bytes < static_cast<uint64_t>(key_bytes_)) {
     return refuse(absl::StrCat("at least the ", key_bytes_, " of the keys"));
   }
@@ -244,6 +252,7 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
     return refuse(absl::StrCat("at most ", limit));
   }
   const auto entry_bytes = static_cast<uint64_t>(push_.codec->traits().entry_bytes);
+  // A plain codec's payload can be checked as it arrives, as its size says how many entries it has.
   if (bytes > static_cast<uint64_t>(coded->bytes()) || bytes % entry_bytes != 0) {
     return refuse(absl::StrCat("a multiple of ", entry_bytes, " of at most ", coded->bytes()));
   }
@@ -264,6 +273,7 @@ absl::Status PushCall::CheckEnd() const {
 
 void PushCall::AskForPlace() {
   asked_ = true;
+  // The call may be cancelled at this moment, on another thread.
   absl::ReleasableMutexLock lock(&mutex_);
   const bool cancelled = cancelled_;
   if (!cancelled) place_ = Place::kAsked;
@@ -292,6 +302,7 @@ void PushCall::OnPlace(const absl::Status& status, ShardThread& shard) {
     }
     return StartRead(&message_);
   }
+  // The call was cancelled while it waited: the place that came is nobody's.
   if (status.ok()) shard.Release(push_.member, declared_bytes_);
 }
 
@@ -299,6 +310,7 @@ void PushCall::OnCancel() {
   {
     absl::MutexLock lock(&mutex_);
     cancelled_ = true;
+    // A place that is still wanted is given back when it comes; any other state is dealt with by the next read.
     if (place_ != Place::kAsked) return;  // The next read fails.
     place_ = Place::kAbandoned;
   }
@@ -306,6 +318,7 @@ void PushCall::OnCancel() {
 }
 
 void PushCall::Deliver() {
+  // What was received is checked entry by entry on gRPC's threads, not on the shard's.
   if (check_) push_.bad_entry = check_->bad_entry();
   {
     absl::MutexLock lock(&mutex_);
@@ -336,6 +349,7 @@ void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {
   reply.set_version(accepted->version.value());
   *reply_ = WriteMessage(reply);
   // Before the end: the plane may go once no call is left.
+  // The update may have been committed: readers of old values may be in the way of the next one.
   plane_->CutOffRevoked();
   End(grpc::Status());
 }

@@ -34,6 +34,7 @@ ReplicaCopier::~ReplicaCopier() {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
     stop_.Notify();
+    // A call that waits for its donor must not hold up the end.
     if (call_ != nullptr) call_->TryCancel();
   }
   if (thread_.joinable()) thread_.join();
@@ -41,12 +42,14 @@ ReplicaCopier::~ReplicaCopier() {
 
 void ReplicaCopier::CopyFrom(const std::string& donor) {
   absl::MutexLock lock(&mutex_);
+  // The donor has gone: its call is of no use.
   if (donor != donor_ && call_ != nullptr) call_->TryCancel();
   donor_ = donor;
   if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { Run(); });
 }
 
 bool ReplicaCopier::WantsCopy() {
+  // The shard's thread knows; this one waits for its answer.
   absl::Notification answered;
   bool wants = false;
   shard_.Ask(
@@ -60,6 +63,7 @@ bool ReplicaCopier::WantsCopy() {
 }
 
 void ReplicaCopier::Run() {
+  // The log tells at intervals why there is no copy yet.
   LongWait wait(SteadyNow(), kLogInterval);
   absl::Duration pause = kPause;
   while (true) {
@@ -94,6 +98,7 @@ absl::Status ReplicaCopier::CopyOnce(const std::string& donor) {
     call_ = &context;
   }
   v1::PullRequest request;
+  // The job's digest and the run's key show that this is a server of the same run.
   request.mutable_caller()->set_job_digest(job_digest_);
   request.set_copies_replica(true);
   request.set_server_key(server_key_());
@@ -106,6 +111,7 @@ absl::Status ReplicaCopier::CopyOnce(const std::string& donor) {
   for (v1::Chunk chunk; stream->Read(&chunk);) {
     if (chunk.has_header()) header = chunk.header();
     if (chunk.payload().size() > wanted - received) {
+      // More than the layout holds is refused before it is stored.
       context.TryCancel();
       received = wanted + 1;
       break;
@@ -123,6 +129,7 @@ absl::Status ReplicaCopier::CopyOnce(const std::string& donor) {
         absl::StrCat("copy from ", donor, ": more than ", wanted, " bytes, want that many"));
   }
   TESSERA_RETURN_IF_ERROR(status);
+  // Values without the table of what they contain could not be used.
   if (received < wanted || !header.has_replica() ||
       header.layout_hash() != shard_.traits().layout_hash) {
     return absl::InvalidArgumentError(absl::StrCat("copy from ", donor, ": ", received, " of ",

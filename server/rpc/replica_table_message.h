@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Without version and examples, which every answer to a pull has.
+// Returns the table as a message, without version and examples, which every answer to a pull has.
 inline v1::ReplicaTable ToMessage(const ReplicaTable& table) {
   v1::ReplicaTable message;
   message.set_plan_generation(table.plan.value());

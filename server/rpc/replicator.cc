@@ -36,6 +36,7 @@ class Replicator::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, 
     StartRead(&ack_);
     StartCall();
   }
+  // gRPC holds only a reference to the message until OnWriteDone.
   void Write(grpc::ByteBuffer message) {
     message_ = std::move(message);
     StartWrite(&message_);
@@ -89,6 +90,7 @@ void Replicator::Start() {
 
 void Replicator::End() {
   absl::MutexLock lock(&mutex_);
+  // Breaking the queue first keeps everybody from writing to the call that ends.
   queue_.Break("it was ended");
   EndBroken();
 }
@@ -107,6 +109,7 @@ void Replicator::Begin(bool copies) {
   absl::MutexLock lock(&mutex_);
   if (queue_.broken()) return;
   queue_.Begin(copies, SteadyNow());
+  // The stream begins with the first entry: until then there is nothing to be late with.
   stub_ = std::make_unique<grpc::GenericStub>(OpenChannel(options_.address));
   call_ = std::make_shared<Call>(shared_from_this());
   call_->Start(stub_.get());
@@ -116,6 +119,7 @@ void Replicator::Begin(bool copies) {
 void Replicator::Add(uint64_t position, Version version, ShardEvent event) {
   LogQueue::Entry entry = LogQueue::ToEntry(position, version, std::move(event));
   absl::MutexLock lock(&mutex_);
+  // The queue may break by this entry.
   queue_.Add(std::move(entry), SteadyNow());
   EndBroken();
   if (!writing_) WriteNext();
@@ -140,6 +144,7 @@ void Replicator::OnEnded(const std::string& why) {
     if (!queue_.Break(why.empty() ? "the stream to the standby ended" : why)) return;
     EndBroken();
   }
+  // Told without the lock, as the coordinator's answer may come back here.
   options_.on_change();
 }
 

@@ -35,7 +35,7 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
     ShardThread* shard = nullptr;
     // Bytes of values that may wait to be sent; past that the standby is too slow.
     int64_t queue_bytes_max = 0;
-    // For so long the standby may take nothing of what is there for it, and say nothing.
+    // The time for which the standby may take nothing of what is there for it, and say nothing.
     absl::Duration silence_max = absl::InfiniteDuration();
     // Grows by the values that are sent; nullptr: nobody counts them.
     std::shared_ptr<std::atomic<uint64_t>> payload_bytes;
@@ -49,7 +49,7 @@ class Replicator final : public LogSink, public std::enable_shared_from_this<Rep
   void Start();
   // Nothing is sent, and the shard is told nothing, afterwards.
   void End();
-  // As LogQueue's.
+  // Gives a standby up that has stood still for too long (LogQueue::CheckProgress). To be called every now and then.
   void CheckProgress(absl::Time now);
   v1::LeaderReport report() const;
   uint64_t term() const { return options_.header.term(); }

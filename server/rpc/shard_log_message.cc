@@ -20,6 +20,7 @@ std::string TakeFront(Payload* payload, int64_t bytes) {
   std::string front;
   const auto owner = std::make_shared<const Payload>(std::move(*payload));
   Payload rest;
+  // Nothing of the rest is copied: its pieces go on pointing into the payload that was there before.
   for (const Payload::Piece& piece : owner->pieces()) {
     const int64_t taken = std::min(piece.size, bytes - static_cast<int64_t>(front.size()));
     front.append(piece.data, static_cast<size_t>(taken));
@@ -41,17 +42,21 @@ v1::LoggedPush ToMessage(ReceivedPush push, Payload* payload) {
   header.set_examples(push.examples);
   header.set_whole_next(push.whole_next);
   header.set_from_peer(push.from_peer);
+  // A push in the job's own codec names none, and the reader takes its own.
   if (push.codec != Codec()) header.set_codec(push.codec->name());
   // A log says nothing of all entries.
   if (!std::holds_alternative<AllEntries>(push.keys)) {
     *header.mutable_keys() = tessera::ToMessage(push.keys);
   }
+  // Only a push of layers may hold several pushes' sum.
   if (std::holds_alternative<ParameterRange>(push.keys)) header.set_summed(push.summed);
+  // Keys of a core go in front of the push's values, as they came.
   if (auto* core = std::get_if<NamedCore>(&push.keys); core != nullptr && core->keys) {
     const auto bytes = std::make_shared<const std::string>(*std::move(core->keys));
     payload->Append({bytes->data(), static_cast<int64_t>(bytes->size())}, bytes);
   }
   message.set_bad_entry(push.bad_entry);
+  // The order of the payload is the reader's: keys first, then values.
   const auto values = std::make_shared<const Payload>(std::move(push.payload));
   for (const Payload::Piece& piece : values->pieces()) payload->Append(piece, values);
   return message;
@@ -74,9 +79,11 @@ absl::StatusOr<ReceivedPush> FromMessage(const v1::LoggedPush& message, Payload 
   if (header.has_keys()) {
     TESSERA_ASSIGN_OR_RETURN(push.keys, KeysOf(header.keys()));
   }
+  // The number is set for pushes of layers alone; 0 means one push.
   push.summed = std::max<uint64_t>(1, header.summed());
   if (auto* core = std::get_if<NamedCore>(&push.keys); core != nullptr && core->keys) {
     const uint64_t bytes = header.keys().sparse().keys_bytes();
+    // The log comes over the network: sizes are checked though a leader has checked them.
     if (bytes > static_cast<uint64_t>(payload.size())) {
       return absl::InvalidArgumentError("push has fewer bytes than its keys");
     }
@@ -103,6 +110,7 @@ v1::Plan ToMessage(const Plan& plan) {
     site.set_first_exchange(f.first.value());
     site.set_until_exchange(f.until.value());
   }
+  // Shares change with the members, and rounds that are still open need those of their own beginning.
   for (const PartShares& s : plan.shares) {
     v1::PartShares& shares = *message.add_shares();
     shares.set_first_exchange(s.first.value());
@@ -116,6 +124,7 @@ v1::Plan ToMessage(const Plan& plan) {
 
 absl::StatusOr<Plan> FromMessage(const v1::Plan& message) {
   Plan plan = ToPlan(message);
+  // The plan is checked here, as everything that comes over the network is.
   TESSERA_RETURN_IF_ERROR(CheckPlan(plan));
   return plan;
 }
@@ -174,9 +183,11 @@ absl::StatusOr<CoresImage> FromMessage(const v1::CoresImage& message, int64_t by
   CoresImage cores;
   for (const v1::SparseKeys& keys : message.known()) {
     TESSERA_ASSIGN_OR_RETURN(const CoreName name, CoreOf(keys));
+    // The keys of all cores lie within the image's bytes.
     if (keys.keys_bytes() > static_cast<uint64_t>(bytes)) {
       return absl::InvalidArgumentError("image has fewer bytes than its keys");
     }
+    // Larger numbers than a form can have become 255, which no build knows.
     cores.known.push_back({name, static_cast<int>(std::min<uint32_t>(keys.key_form(), 255)),
                            static_cast<int64_t>(keys.keys_bytes())});
   }
@@ -186,6 +197,7 @@ absl::StatusOr<CoresImage> FromMessage(const v1::CoresImage& message, int64_t by
   cores.moved_since = message.moved_since();
   if (!message.has_selection()) return cores;
   SelectionImage& selection = cores.selection.emplace();
+  // Fields of the selection follow only where one was open when the image was made.
   selection.core = message.selection().core();
   selection.sums = {message.selection().weight_sum(), message.selection().gradient_sum()};
   selection.has_values = message.selection().has_values();
@@ -202,9 +214,11 @@ v1::ShardImage ToMessage(ImageEvent image, Payload* payload) {
   for (const ImageEvent::Member& m : image.members) {
     v1::ShardImage::MemberImage& member = *message.add_members();
     member.set_member(m.member.value());
+    // A follower must know each member's last folded exchange, or it would fold a push twice.
     member.set_folded(m.folded.value());
     if (m.rests_after) member.set_rests_after(m.rests_after->value());
     member.set_rest_number(m.rest_number);
+    // Policies keep a number for each member, such as its clock, beside their own.
     const auto own = image.policy.members.find(m.member);
     if (own != image.policy.members.end()) member.set_policy(own->second);
   }
@@ -224,6 +238,7 @@ v1::ShardImage ToMessage(ImageEvent image, Payload* payload) {
     removed.set_last_exchange(r.last_exchange.value());
   }
   if (image.cores) *message.mutable_cores() = ToMessage(*image.cores);
+  // Values come last in the image's payload, in the order in which the form wrote them.
   *payload = std::move(image.values);
   return message;
 }
@@ -244,9 +259,11 @@ absl::StatusOr<ImageEvent> FromMessage(const v1::ShardImage& message, Version ve
     image.proposals.push_back(FromMessage(open));
   }
   ShardCounters& counters = image.counters;
+  // An image does not repeat the version, which every entry has.
   counters.version = version;
   counters.examples = message.examples();
   counters.pushes = message.pushes();
+  // Another build may have histograms of another length.
   const int kept = std::min<int>(message.staleness_histogram_size(), counters.staleness.size());
   std::copy_n(message.staleness_histogram().begin(), kept, counters.staleness.begin());
   counters.staleness_sum = message.staleness_sum();
@@ -257,6 +274,7 @@ absl::StatusOr<ImageEvent> FromMessage(const v1::ShardImage& message, Version ve
     image.removed.push_back({MemberId(r.member()), Exchange(r.last_exchange())});
   }
   if (message.has_cores()) {
+    // The payload's size bounds the keys, which lie within it.
     TESSERA_ASSIGN_OR_RETURN(image.cores, FromMessage(message.cores(), payload.size()));
   }
   image.values = std::move(payload);
@@ -267,6 +285,7 @@ absl::StatusOr<ImageEvent> FromMessage(const v1::ShardImage& message, Version ve
 
 v1::LogEntry ToMessage(ShardEvent event, Payload* payload) {
   v1::LogEntry entry;
+  // Each kind sets one field of the oneof, which is how the reader knows it again.
   if (auto* push = std::get_if<PushEvent>(&event)) {
     *entry.mutable_push() = ToMessage(std::move(push->push), payload);
   } else if (const auto* advance = std::get_if<AdvanceEvent>(&event)) {
@@ -280,6 +299,7 @@ v1::LogEntry ToMessage(ShardEvent event, Payload* payload) {
     message.set_time_ns(absl::ToUnixNanos(fold->time));
   } else if (auto* commit = std::get_if<CommitEvent>(&event)) {
     entry.mutable_commit()->set_time_ns(absl::ToUnixNanos(commit->time));
+    // The folds before it were logged without their values, which are in this sum.
     *payload = std::move(commit->sum);
   } else if (const auto* plan = std::get_if<PlanEvent>(&event)) {
     *entry.mutable_plan() = ToMessage(plan->plan);
@@ -300,6 +320,7 @@ v1::LogEntry ToMessage(ShardEvent event, Payload* payload) {
   } else {
     *entry.mutable_image() = ToMessage(std::get<ImageEvent>(std::move(event)), payload);
   }
+  // The values follow the entry, in chunks of their own.
   entry.set_payload_bytes(static_cast<uint64_t>(payload->size()));
   return entry;
 }

@@ -24,6 +24,7 @@ void ShardOrders::Follow(const v1::PlanMessage& message) {
   if (const uint64_t last = message.withdraw(); last != 0) {
     options_.shard->PostOfPlan([last](ServedShard& served) { served.Withdraw(last); });
   }
+  // From the first plan on this process is part of a job that trains.
   if (options_.on_begun && (message.has_plan() || message.has_restore())) options_.on_begun();
   if (message.has_core_question()) {
     options_.shard->PostOfPlan([question = FromMessage(message.core_question())](
@@ -34,6 +35,7 @@ void ShardOrders::Follow(const v1::PlanMessage& message) {
 bool ShardOrders::BeginsAnew(const v1::PlanMessage& message) const {
   if (options_.begins_from.empty() || !message.has_plan() || message.has_restore()) return false;
   absl::MutexLock lock(&mutex_);
+  // A server with values of a checkpoint in a job that begins anew would train from values nobody else has.
   return restoring_ == 0;
 }
 
@@ -41,10 +43,12 @@ void ShardOrders::FollowPlan(const v1::Plan& message) {
   Plan wanted = ToPlan(message);
   {
     absl::MutexLock lock(&mutex_);
+    // Plans come in order from one coordinator, but a new one may repeat an old plan.
     if (wanted.generation > plan_.generation) plan_ = wanted;
   }
   const auto apply = [self = shared_from_this(), generation = message.generation(),
                       wanted = std::move(wanted)](ServedShard& served) {
+    // Answered even where the plan is known: the last answer may have been lost.
     v1::ShardMessage answer;
     answer.mutable_applied()->set_generation(generation);
     for (const Shard::Removed& r : served.SetPlan(wanted)) {
@@ -100,6 +104,7 @@ void ShardOrders::SaveCheckpoint(const v1::CheckpointOrder& order) {
     }
     self->answers_->Push(std::move(answer));
   };
+  // Without a folder the server says so, and the checkpoint fails with a reason.
   if (options_.save) return options_.save(order, done);
   v1::CheckpointPart refusal;
   refusal.set_number(order.mark().number());
@@ -156,6 +161,7 @@ void ShardOrders::Report(bool is_last) {
       absl::MutexLock lock(&self->mutex_);
       for (MemberId member : view.waits_for) {
         const PlanMember* entry = self->plan_.Find(member);
+        // Workers are named by their ranks, as a person knows them.
         if (entry != nullptr) counters.add_waits_for_ranks(entry->rank.value());
       }
       self->counters_ = counters;

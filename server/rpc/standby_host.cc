@@ -22,6 +22,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
 
   void OnReadDone(bool ok) override {
     if (!ok) return End(absl::OkStatus());
+    // The reader checks that positions follow each other; a gap ends the stream, and the leader begins it anew.
     const absl::Status status = TakeChunk();
     message_.Clear();
     if (!status.ok()) return End(status);
@@ -32,6 +33,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&mutex_);
     writing_ = false;
+    // What was applied while the last acknowledgement was written is acknowledged by one.
     if (ok && !finished_ && acknowledged_ != applied_) WriteNext();
   }
 
@@ -40,6 +42,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
  private:
   absl::Status TakeChunk() {
     v1::LogChunk chunk;
+    // The payload shares the message's slices, which hold it after message_ is cleared.
     Payload payload;
     TESSERA_RETURN_IF_ERROR(ReadChunk(message_, &chunk, &payload));
     TESSERA_ASSIGN_OR_RETURN(position_, log_.Take(chunk, std::move(payload), SteadyNow()));
@@ -50,6 +53,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   void End(const absl::Status& status) {
     {
       absl::MutexLock lock(&mutex_);
+      // An acknowledgement that is being written may be lost; the leader then sends from an image again.
       finished_ = true;
     }
     Finish(ToGrpc(status));  // After this the call may be gone.
@@ -58,6 +62,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   void Acknowledge() {
     absl::MutexLock lock(&mutex_);
     applied_ = position_;
+    // The first chunk is acknowledged even without an entry: the leader learns that somebody is here.
     if (!writing_ && (acknowledged_ != applied_ || !has_begun_)) WriteNext();
   }
 
@@ -73,6 +78,7 @@ class FollowCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
 
   LogReader log_;
   grpc::ByteBuffer message_;
+  // Only reads touch the position, and one read is under way at a time.
   uint64_t position_ = 0;
   absl::Mutex mutex_;
   grpc::ByteBuffer ack_ ABSL_GUARDED_BY(mutex_);

@@ -26,6 +26,7 @@ std::shared_ptr<const StatusText> StatusReaders::Send(uint64_t host,
                                                       absl::Duration age_max) {
   std::shared_ptr<const StatusText> text = shared_.Get(age_max);
   last_bytes_.store(static_cast<int64_t>(text->bytes.size()), std::memory_order_relaxed);
+  // Bytes count against the host until it has taken them.
   unread_.Add(host, call, static_cast<int64_t>(text->bytes.size()), text);
   return text;
 }

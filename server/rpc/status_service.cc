@@ -23,6 +23,7 @@ namespace {
 
 absl::Duration IntervalOf(const v1::StatusRequest& request) {
   if (request.interval_ns() <= 0) return kWatchIntervalDefault;
+  // A reader that wants statuses too often gets them as often as allowed.
   return std::clamp(absl::Nanoseconds(request.interval_ns()), kWatchIntervalMin, kWatchIntervalMax);
 }
 
@@ -47,6 +48,7 @@ class StatusCall : public LimitedCall, public std::enable_shared_from_this<Statu
   bool TakeStatus(absl::Duration age_max, grpc::ByteBuffer* bytes) {
     const std::shared_ptr<const StatusText> text =
         readers_.Send(host_, shared_from_this(), age_max);
+    // All readers of one status share its bytes.
     const grpc::Slice slice =
         BorrowSlice(text->bytes.data(), static_cast<int64_t>(text->bytes.size()), text);
     *bytes = grpc::ByteBuffer(&slice, 1);
@@ -127,6 +129,7 @@ class GetCall final : public grpc::ServerUnaryReactor, public StatusCall {
     if (wait == absl::ZeroDuration()) return Answer();
     absl::MutexLock lock(&mutex_);
     timer_.Set(wait, [this] { OnTimer(); });
+    // Cancelled before the timer was set: it is woken at once.
     if (is_cancelled_) timer_.Cancel();
   }
   void OnTimer() {
@@ -169,6 +172,7 @@ class WatchCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, publi
     Taken();
     message_.Clear();
     {
+      // The timer is set under the lock, as a cancellation may come at any moment.
       absl::MutexLock lock(&mutex_);
       if (ok && !is_cancelled_ && !is_last_) {
         timer_.Set(interval_, [this] { OnTimer(); });
@@ -220,6 +224,7 @@ class WatchCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, publi
     Write();
   }
   void Write() {
+    // Watching readers share a status that is a moment old.
     is_last_ = TakeStatus(kWatchedAgeMax, &message_);
     StartWrite(&message_);
   }
@@ -309,6 +314,7 @@ grpc::ServerUnaryReactor* AdminService::Checkpoint(grpc::CallbackServerContext* 
   const absl::Status texts = CheckTexts(*request);
   if (!texts.ok()) return Done(context, texts);
   return Ask(live_, context, [&](Coordinator& coordinator, absl::Time now) -> absl::Status {
+    // The answer says which number the checkpoint will have; it is written later.
     TESSERA_ASSIGN_OR_RETURN(const uint64_t number, coordinator.Checkpoint(request->reason(), now));
     reply->set_number(number);
     return absl::OkStatus();

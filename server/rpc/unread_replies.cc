@@ -7,6 +7,7 @@ namespace tessera {
 
 void UnreadReplies::Holdings::Add(const Sent& sent) {
   bytes += kCallBytes;
+  // A reply that several calls share is counted once per holder, as its memory is shared.
   const bool is_first = sent.reply == nullptr || ++replies[sent.reply.get()] == 1;
   if (is_first) bytes += sent.bytes;
 }
@@ -28,6 +29,7 @@ void UnreadReplies::Add(uint64_t host, const std::shared_ptr<LimitedCall>& call,
   std::vector<std::shared_ptr<const void>> dropped;
   {
     absl::MutexLock lock(&mutex_);
+    // A call that sends another reply has taken its last one.
     if (const auto found = calls_.find(call.get()); found != calls_.end()) {
       dropped.push_back(found->second->reply);
       Erase(found->second);
@@ -37,6 +39,7 @@ void UnreadReplies::Add(uint64_t host, const std::shared_ptr<LimitedCall>& call,
     all_.Add(newest);
     hosts_[host].Add(newest);
     calls_[call.get()] = std::prev(sent_.end());
+    // The oldest of a host over its limit gives way; where all together are too much, of the host that holds most.
     for (auto oldest = Excess(newest); oldest != sent_.end(); oldest = Excess(newest)) {
       excess.push_back(oldest->alive.lock());
       dropped.push_back(oldest->reply);
@@ -44,6 +47,7 @@ void UnreadReplies::Add(uint64_t host, const std::shared_ptr<LimitedCall>& call,
       Erase(oldest);
     }
   }
+  // Without the lock, as a call that gives way removes itself.
   for (const std::shared_ptr<LimitedCall>& each : excess) {
     if (each != nullptr) each->GiveWay();
   }
@@ -59,6 +63,7 @@ std::list<UnreadReplies::Sent>::iterator UnreadReplies::Excess(const Sent& newes
   }
   const auto oldest = std::find_if(sent_.begin(), sent_.end(),
                                    [host](const Sent& sent) { return sent.host == host; });
+  // The newest call is not cut off for its own bytes: it has had no time to be read.
   return oldest->call == newest.call ? sent_.end() : oldest;
 }
 

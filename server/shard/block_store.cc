@@ -22,6 +22,7 @@ class BlockPool {
     }
   }
 
+  // Memory of a size that was returned is used again: rewriting blocks allocates nothing once readers come and go.
   float* Take(int64_t size) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     in_use_bytes_ += size * sizeof(float);
@@ -43,6 +44,7 @@ class BlockPool {
     absl::MutexLock lock(&mutex_);
     const int64_t bytes = size * sizeof(float);
     in_use_bytes_ -= bytes;
+    // Spares are bounded, as a burst of readers must not take memory from the process for good.
     if (spare_bytes_ + bytes > spare_bytes_max_) {
       std::free(data);
       return;
@@ -81,6 +83,7 @@ BlockStore::BlockStore(const ShardSlices& slices, int64_t copy_bytes_max)
       size_(slices.size),
       pool_(std::make_shared<BlockPool>(copy_bytes_max)) {
   for (const Slice& slice : slices.slices) {
+    // A block ends with a row, so that a row of a subnet or of a read lies in one block.
     const int64_t rows_per_block =
         std::max<int64_t>(1, kBlockBytes / static_cast<int64_t>(sizeof(float)) / slice.columns);
     const int64_t rows = slice.row_end - slice.row_begin;
@@ -114,6 +117,7 @@ BlockStore::Rewrite BlockStore::BeginRewrite(int i) {
 }
 
 float* BlockStore::BeginEdit(int i) {
+  // The block is copied only where somebody reads it; otherwise its entries are changed in place.
   const Rewrite block = BeginRewrite(i);
   if (block.out == block.in) return block.out;
   std::memcpy(block.out, block.in, block.size * sizeof(float));
@@ -126,10 +130,12 @@ std::shared_ptr<const Snapshot> BlockStore::TakeSnapshot() { return AddSnapshot(
 std::shared_ptr<const Snapshot> BlockStore::TakeKeptSnapshot() { return AddSnapshot(&kept_); }
 
 std::shared_ptr<const Snapshot> BlockStore::AddSnapshot(Snapshots* to) {
+  // The reader of the block that was replaced last may have been the only one: its memory is freed before more is held.
   retired_.reset();
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->blocks_.assign(blocks_.begin(), blocks_.end());
   snapshot->bytes_ = size_ * static_cast<int64_t>(sizeof(float));
+  // References to snapshots are weak: whoever reads holds one, and those that have gone are swept here.
   to->erase(std::remove_if(to->begin(), to->end(),
                            [](const std::weak_ptr<Snapshot>& held) { return held.expired(); }),
             to->end());
@@ -151,6 +157,7 @@ int64_t BlockStore::blocks_allocated() const { return pool_->allocated(); }
 // Readers of one version hold the same blocks, which come back when the last of them has gone. So a
 // version is revoked whole, and what revoked ones still hold counts as on its way.
 void BlockStore::RevokeOldest(int64_t bytes_wanted) {
+  // Copies that a checkpoint keeps are as large as the slice and are allowed beside those of readers.
   int64_t bytes_allowed = copy_bytes_max_;
   for (const std::weak_ptr<Snapshot>& kept : kept_) {
     if (!kept.expired()) bytes_allowed += size_ * static_cast<int64_t>(sizeof(float));

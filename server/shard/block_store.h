@@ -107,7 +107,7 @@ class BlockStore {
   std::shared_ptr<Block>
       retired_;  // the block that the last rewrite replaced: its values are still read
   std::vector<int64_t> offsets_;
-  // By age; expired ones are swept as others are taken.
+  // Snapshots that are being read, by age. Expired ones are swept as others are taken.
   Snapshots readers_;
   Snapshots kept_;
   int64_t copied_bytes_peak_ = 0;

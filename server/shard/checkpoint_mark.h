@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// As v1::CheckpointMark. Number 0: none.
+// Names one checkpoint, as v1::CheckpointMark does. Number 0: none.
 struct CheckpointMark {
   uint64_t number = 0;
   uint64_t folder_step = 0;
@@ -20,8 +20,8 @@ constexpr Exchange kCopyAtOnce{~uint64_t{0}};
 // When a checkpoint's copy is to be made.
 struct CopyOrder {
   CheckpointMark mark;
-  // Once this exchange is committed and nothing of the next one is folded, which all servers have agreed
-  // on. 0: as soon as no update is half collected.
+  // The copy is made once this exchange is committed and nothing of the next one is folded, which all servers have
+  // agreed on. 0: as soon as no update is half collected.
   Exchange after;
 };
 

@@ -24,7 +24,7 @@ class CopyOrders {
   }
   // The copy that is to be made.
   const std::optional<CopyOrder>& open() const { return open_; }
-  // It is made now.
+  // The open copy is made now. Returns its order.
   const CopyOrder& Take() {
     made_ = *std::exchange(open_, std::nullopt);
     is_made_here_ = true;

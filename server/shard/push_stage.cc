@@ -9,6 +9,7 @@
 namespace tessera {
 
 // Returns how many of the bytes that are reserved or staged lie in the place that the next in order has of its own.
+// At most a slice: what a member sends beyond that takes the room of all.
 int64_t PushStage::OwnBytes(MemberId next) const {
   const auto found = reserved_.find(next);
   int64_t bytes = found == reserved_.end() ? 0 : found->second;
@@ -26,6 +27,7 @@ bool PushStage::Reserve(MemberId member, int64_t bytes, bool has_place) {
   if (next.has_value()) taken -= OwnBytes(*next);
   const int64_t limit = bytes_max_ + (next.has_value() ? 0 : slice_bytes_);
   const bool is_next = next.has_value() ? *next == member : taken == 0;
+  // The next in order is never refused, or its exchange could not go on; nor is one that is to be let in.
   if (!is_next && taken + bytes > limit && !has_place) return false;
   reserved_[member] += bytes;
   reserved_bytes_ += bytes;
@@ -35,6 +37,7 @@ bool PushStage::Reserve(MemberId member, int64_t bytes, bool has_place) {
 void PushStage::Release(MemberId member, int64_t bytes) {
   const auto found = reserved_.find(member);
   if (found == reserved_.end()) return;  // Small pushes arrive whole and reserve nothing.
+  // A member's reservation may have been dropped with the member; no more is given back than it has.
   const int64_t given_back = std::min(bytes, found->second);
   found->second -= given_back;
   reserved_bytes_ -= given_back;
@@ -81,6 +84,7 @@ StagedPush PushStage::TakeNext() {
 
 std::vector<MemberId> PushStage::WaitsFor() const {
   std::vector<MemberId> missing = policy_.WaitsFor();
+  // A push that is staged waits only for its turn.
   missing.erase(std::remove_if(missing.begin(), missing.end(),
                                [&](MemberId member) {
                                  return std::any_of(

@@ -10,7 +10,7 @@ namespace tessera {
 
 class ReaderGate {
  public:
-  // How often it is looked whether they are gone.
+  // The time after which it is looked again whether readers are gone.
   static constexpr absl::Duration kInterval = absl::Milliseconds(2);
   // Work that has been put off for so long is done all the same.
   static constexpr absl::Duration kPatience = absl::Seconds(30);
@@ -27,7 +27,7 @@ class ReaderGate {
     look_again_ = now + kInterval;
     return false;
   }
-  // Nothing is due.
+  // To be called where nothing is due.
   void Rest() { look_again_.reset(); }
 
   // When work that was put off may be done.

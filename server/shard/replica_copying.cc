@@ -8,6 +8,7 @@
 namespace tessera {
 
 bool ReplicaCopying::IsUnheard(MemberId member) const {
+  // A member is heard when a push of it came: from then on this server has all of its pushes.
   if (!awaits_copy_) return false;
   const ShardMember* const found = state_.members.Find(member);
   return found != nullptr && !found->heard_from.has_value();
@@ -28,10 +29,12 @@ absl::Status ReplicaCopying::CheckKept(const ReceivedPush& push) const {
 }
 
 bool ReplicaCopying::WantsCopy() const {
+  // The copy is made when all members were heard, or when keeping more pushes would take too much.
   return awaits_copy_ && (HeardFromAll() || state_.stage.bytes() > kept_bytes_max() / 2);
 }
 
 bool ReplicaCopying::HeardFromAll() const {
+  // Without a plan there are no members yet, and nobody was heard.
   const ShardMembers::States& members = state_.members.states();
   return state_.members.plan().generation != Generation() &&
          std::all_of(members.begin(), members.end(),
@@ -65,6 +68,7 @@ absl::Status ReplicaCopying::TakeCopy(const ReplicaTable& table, absl::Span<cons
   // What this table shows to be done may go, whether or not the values will do.
   DropContained(table);
   const Generation plan = state_.members.plan().generation;
+  // The copy must know the members that this server knows, or their pushes would be lost between the two.
   if (table.plan < plan) {
     return lacks(absl::StrCat("plan ", plan.value(), ", has ", table.plan.value()));
   }
@@ -84,6 +88,7 @@ absl::Status ReplicaCopying::TakeCopy(const ReplicaTable& table, absl::Span<cons
   }
   state_.counters.version = table.version;
   state_.counters.examples = table.examples;
+  // Members that have left since keep the exchange they had reached, so that a late push of theirs is a duplicate.
   for (const auto& [id, folded] : table.folded) {
     ShardMember* const member = state_.members.Find(id);
     if (member == nullptr) {
@@ -101,6 +106,7 @@ absl::Status ReplicaCopying::TakeCopy(const ReplicaTable& table, absl::Span<cons
 }
 
 void ReplicaCopying::FoldAccepted(absl::Time now) {
+  // All that was accepted is folded first, so that the table and the values say the same.
   while (state_.is_replica && advance_(now)) {
   }
 }

@@ -7,7 +7,7 @@
 //      if not, the copy is made again.
 //   3. Kept pushes that the table contains are dropped, the others are folded.
 //
-// A member may be long in coming, as it rests for an evaluation. Where much is kept meanwhile, copies are
+// A member may be long in coming, as it makes no pushes during an evaluation. Where much is kept meanwhile, copies are
 // made all the same, for what they allow to drop: what one replica has folded the copy of step 2 must
 // contain.
 //

@@ -11,6 +11,7 @@ ServedShard::ServedShard(std::unique_ptr<Shard> shard)
 
 bool ServedShard::Work(bool had_events, absl::Time now) {
   const bool worked = shard_->Advance(now);
+  // The gate settles before reads are answered: an answer may only tell what the standby has.
   if (worked || had_events) gate_.Settle();
   // Before anybody reads: whoever is told of a checkpoint must find that it has been made.
   TakeCopy();
@@ -23,6 +24,7 @@ bool ServedShard::Work(bool had_events, absl::Time now) {
 }
 
 void ServedShard::Refuse(const absl::Status& why) {
+  // Lists are moved out first, as a refusal may lead to a new read.
   for (ParkedRead& read : std::exchange(reads_, {})) read.fail(why);
   for (ParkedReserve& reserve : std::exchange(reservations_, {})) reserve.granted(why);
   gate_.Refuse(why);
@@ -53,6 +55,7 @@ void ServedShard::AnswerReads() {
 // Others count by it: who takes over must have begun the same selection.
 void ServedShard::TellCoreReport() {
   const CoreExchange* const cores = shard_->cores();
+  // Each report is told once; the number changes with every report.
   if (cores == nullptr || cores->report_number() == core_reports_seen_) return;
   core_reports_seen_ = cores->report_number();
   gate_.Say([this, number = core_reports_seen_](const absl::Status& status) {
@@ -71,6 +74,7 @@ std::optional<CoreReport> ServedShard::core_report() const {
 
 // By their turns, so that the room beside the next push goes to the one that is folded after it.
 void ServedShard::GrantReservations() {
+  // Turns change as pushes are folded, so that they are looked up each time; equal turns keep the order of arrival.
   if (reservations_.size() > 1) {
     for (ParkedReserve& r : reservations_) r.pushes_before = shard_->stage().PushesBefore(r.member);
     std::stable_sort(reservations_.begin(), reservations_.end(),
@@ -113,6 +117,7 @@ void ServedShard::Accept(ReceivedPush push,
 }
 
 void ServedShard::CancelRead(uint64_t read) {
+  // The answer may have been sent meanwhile: then there is nothing to cancel.
   const auto found = std::find_if(reads_.begin(), reads_.end(),
                                   [read](const ParkedRead& r) { return r.id == read; });
   if (found == reads_.end()) return;
@@ -143,6 +148,7 @@ void ServedShard::ReadOutside(MemberId member, Exchange after, RestWord word, ab
 std::vector<Shard::Removed> ServedShard::SetPlan(const Plan& plan) {
   shard_->SetPlan(plan);
   gate_.Append(PlanEvent{plan});
+  // Answers of members that the plan dropped are due now.
   gate_.OnMembers();
   const std::deque<Shard::Removed>& removed = shard_->members().removed();
   return {removed.begin(), removed.end()};
@@ -160,6 +166,7 @@ void ServedShard::Withdraw(uint64_t proposal) {
 }
 
 void ServedShard::SetCoreListener(std::function<void(const CoreReport&)> listener) {
+  // Whoever begins to listen hears of the report that is open.
   core_listener_ = std::move(listener);
   if (const std::optional<CoreReport> report = core_report(); report && core_listener_) {
     core_listener_(*report);
@@ -182,6 +189,7 @@ void ServedShard::Order(const CopyOrder& order,
 
 // Whoever waited has been refused (ShardThread::AwaitReplacement): only the gate refers to the old shard.
 void ServedShard::Replace(std::unique_ptr<Shard> shard) {
+  // Counters of the process go on, though the parameters are another shard's.
   shard->CountOn(shard_->counters());
   shard_ = std::move(shard);
   core_reports_seen_ = 0;

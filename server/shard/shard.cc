@@ -17,6 +17,7 @@ Shard::Shard(Options options)
 absl::Status Shard::Validate(ReceivedPush* received, const ExchangeForm::Found& of) const {
   ReceivedPush& push = *received;
   const ExchangedEntries& entries = *of.entries;
+  // The layout is compared first: everything after it counts on the same parameters in the same places.
   if (push.layout_hash != state_.traits.layout_hash) {
     return absl::InvalidArgumentError(absl::StrCat(
         Where(push), ": layout_hash is ", absl::Hex(push.layout_hash), ", want ",
@@ -47,6 +48,7 @@ absl::Status Shard::Validate(ReceivedPush* received, const ExchangeForm::Found& 
     return absl::InvalidArgumentError(absl::StrCat(
         Where(push), ": payload is ", push.payload.size(), " bytes, want 0 (0 entries)"));
   }
+  // Entries of a run are checked as they arrive; others only here, where their number is known.
   if (!entries.run() && !IsPlain(push.codec)) {
     push.bad_entry = FirstBadEntry(*coded, push.payload);
   }
@@ -60,6 +62,7 @@ absl::Status Shard::Validate(ReceivedPush* received, const ExchangeForm::Found& 
     return absl::InvalidArgumentError(absl::StrCat(
         Where(push), ": sender pulls from another replica, want none; the job's methods differ"));
   }
+  // A base that is ahead comes from another history, as after this shard was restored.
   if (!push.from_peer && push.base > state_.counters.version) {
     return absl::InvalidArgumentError(absl::StrCat(Where(push), ": base version is ",
                                                    push.base.value(), ", ahead of the shard's ",
@@ -73,9 +76,11 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   ShardCounters& counters = state_.counters;
   if (member == nullptr) {
     const absl::Status why = state_.members.NotMember(Where(push));
+    // A server that has just begun and knows no plan yet is no reason to count a refusal.
     if (!absl::IsUnavailable(why)) ++counters.refused;
     return why;
   }
+  // The push is here already: its acknowledgement was lost, and is given again.
   if (push.exchange <= member->accepted) {
     ++counters.duplicates;
     return PushAccepted{/*duplicate=*/true, counters.version};
@@ -103,6 +108,7 @@ absl::StatusOr<PushAccepted> Shard::Accept(ReceivedPush push) {
   }
   state_.members.OnAccepted(push.member, push.exchange, member);
   state_.form->OnAccepted(push, *of->entries);
+  // What the push reserved is free from now on, as the stage counts the push itself.
   Release(push.member, push.reserved_bytes);
   const CodedKeys* const coded = of->entries->forms().Find(push.codec);
   state_.stage.Add({std::move(push), std::move(of->entries), coded});
@@ -124,6 +130,7 @@ bool Shard::IsHeld(Exchange exchange) const {
 }
 
 bool Shard::Advance(absl::Time now) {
+  // A server that waits for its copy must not fold: the copy contains what it would fold.
   if (replica_.awaits_copy()) return false;
   // A piece at a time: what comes meanwhile is answered.
   if (state_.form->AdvanceSelection()) return true;
@@ -137,6 +144,7 @@ bool Shard::AdvancePushes(absl::Time now) {
   // A proposal that is not settled may add a member to the exchange being collected.
   if (IsHeld(state_.policy->Collecting())) return false;
   const bool has_next = state_.stage.Next() != nullptr;
+  // Where memory is short a fold waits until readers of the old values have gone, so that no block is copied.
   if (has_next && state_.limits.folds_wait_for_readers &&
       !gate_.Opens(state_.store.HasReaders(), now)) {
     return false;
@@ -170,6 +178,7 @@ bool Shard::AdvancePushes(absl::Time now) {
     if (verdict.commit) Commit(verdict.commit_scale, now);
   }
   if (member == nullptr) {
+    // A member that has left still counts: later copies and checkpoints must know what of it was folded.
     state_.members.SetDepartedFolded(push.member, push.exchange);
   } else {
     state_.members.RestIfDue(push.member, *member);
@@ -192,6 +201,7 @@ std::optional<absl::Time> Shard::Deadline() const {
 absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange after,
                                                       const NamedKeys& keys) {
   const auto refuse = [&](const absl::Status& why) {
+    // The words say what the caller has asked for, as a worker's log shows them.
     const std::string round = std::holds_alternative<SubnetPlace>(keys)
                                   ? absl::StrCat(" round ", after.Next().value())
                                   : "";
@@ -219,6 +229,7 @@ absl::StatusOr<std::optional<ReadResult>> Shard::Read(MemberId member, Exchange 
   if (!entries.ok()) return refuse(entries.status());
   if (!entries->has_value()) return std::optional<ReadResult>();
   ReadResult read = ReadNow();
+  // The mark tells a worker that a checkpoint is made after this exchange, and that it must save its own state.
   read.checkpoint = state_.copies.MarkOf(after);
   read.entries = **std::move(entries);
   return std::make_optional(std::move(read));
@@ -232,6 +243,7 @@ absl::StatusOr<std::optional<std::shared_ptr<const Core>>> Shard::ReadCore(Membe
         "pull from member ", member.value(), ": ",
         cores == nullptr ? "the job's method has no core" : "not a member of the current plan"));
   }
+  // A core that is still being selected is waited for.
   if (cores->cores() <= number) return std::optional<std::shared_ptr<const Core>>();
   return std::make_optional(cores->core());
 }
@@ -264,6 +276,7 @@ std::vector<Shard::Removed> Shard::SetPlan(const Plan& next) {
     state_.stage.DropIf(
         [this](const StagedPush& push) { return state_.members.Find(push.member) == nullptr; });
   }
+  // Who has begun may have changed, by which a form may have something to begin, such as the selection of a core.
   state_.form->OnChange();
   return removed;
 }
@@ -287,6 +300,7 @@ Exchange Shard::Propose(uint64_t proposal, Exchange first) {
 bool Shard::IsCopyDue() const {
   const std::optional<CopyOrder>& order = state_.copies.open();
   if (!order.has_value()) return false;
+  // An order at once is the end of the job; exchange 0 waits until no sum is half collected.
   if (order->after == kCopyAtOnce) return true;
   if (order->after == Exchange(0)) return !state_.form->holds_sum();
   return state_.policy->Collecting() > order->after;
@@ -298,9 +312,11 @@ std::optional<ShardCopy> Shard::TakeCopy() {
   copy.order = state_.copies.Take();
   copy.values = ReadNow();
   // Folds do not wait for a disk.
+  // A kept snapshot is never revoked: the file needs all blocks of one version.
   copy.values.snapshot = state_.store.TakeKeptSnapshot();
   copy.counters = counters();
   for (const auto& [id, member] : members().states()) copy.folded.push_back({id, member.folded});
+  // Sorted, as a checkpoint's bytes must not depend on a hash table.
   std::sort(copy.folded.begin(), copy.folded.end());
   copy.whole_next = state_.form->is_whole_next();
   const bool is_end = copy.order.after == kCopyAtOnce;
@@ -323,6 +339,7 @@ absl::Status Shard::Load(const SavedShard& saved) {
     const int64_t slice_end = slice.offset + slice.size();
     int64_t row = slice.row_begin;
     for (; block < state_.store.block_count() && state_.store.offset(block) < slice_end; ++block) {
+      // Values are read block by block into place; a large slice is never held twice.
       const BlockStore::Rewrite write = state_.store.BeginRewrite(block);
       const int64_t rows = write.size / slice.columns;
       TESSERA_RETURN_IF_ERROR(

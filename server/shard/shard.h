@@ -125,8 +125,8 @@ class Shard {
   Exchange Propose(uint64_t proposal, Exchange first);
   // That proposal is void, and all before it: their numbers grow.
   void Withdraw(uint64_t proposal) { state_.members.Withdraw(proposal); }
-  // `member` rests from when its exchange `after` is folded, or it goes on. A push after `after`
-  // ends its rest, too.
+  // `member` makes no pushes and nobody waits for it (it rests) from when its exchange `after` is folded, or it goes
+  // on. A push after `after` ends its rest, too.
   void Rest(MemberId member, Exchange after, RestWord word) {
     state_.members.Rest(member, after, word);
   }
@@ -142,7 +142,8 @@ class Shard {
   // The copy that was ordered, where it is due now: call after every Advance. Parameters are shared
   // with the shard, block by block; states are copied.
   std::optional<ShardCopy> TakeCopy();
-  // Before anything else but construction. read_rows' errors; the shard is of no use after one.
+  // Takes up what a checkpoint has. To be called before anything else. Errors are read_rows'; the shard is of no use
+  // after one.
   absl::Status Load(const SavedShard& saved);
   // It takes the place of one that had counted these.
   void CountOn(const ShardCounters& before) { state_.counters.CountOn(before); }

@@ -25,7 +25,7 @@
 
 namespace tessera {
 
-// Accept took it.
+// A push that Accept took.
 struct PushEvent {
   ReceivedPush push;
 };

@@ -20,6 +20,7 @@ bool ShardMembers::IsFarAhead(const ShardMember& member, RestWord word) {
 
 absl::Status ShardMembers::NotMember(absl::string_view where) const {
   const absl::string_view colon = where.empty() ? "" : ": ";
+  // The first plan is still on its way: the sender may be a member of it.
   if (is_replica_ && plan_.generation == Generation()) {
     return absl::UnavailableError(absl::StrCat(where, colon, "the server has just begun"));
   }
@@ -35,6 +36,7 @@ std::vector<RemovedMember> ShardMembers::SetPlan(const Plan& plan) {
   for (const PlanMember& m : plan_.members) {
     if (stay.contains(m.member)) continue;
     const ShardMember& state = states_[m.member];
+    // A replica's removed member may have pushes at others that are not here yet; what is accepted counts.
     removed.push_back({m.member, is_replica_ ? state.accepted : state.folded});
     if (is_replica_) SetDepartedFolded(m.member, state.folded);
     states_.erase(m.member);
@@ -44,6 +46,7 @@ std::vector<RemovedMember> ShardMembers::SetPlan(const Plan& plan) {
   while (removed_.size() > kRemovedMax) removed_.pop_front();
   for (const PlanMember& m : plan.members) {
     if (states_.contains(m.member)) continue;
+    // A new member counts as having made the exchange before its first one.
     const Exchange before(m.first_exchange.value() - 1);
     states_[m.member] = {m.first_exchange, before, before};
     // A plan with somebody new settles what was promised: one member is added at a time.
@@ -55,6 +58,7 @@ std::vector<RemovedMember> ShardMembers::SetPlan(const Plan& plan) {
 }
 
 void ShardMembers::Withdraw(uint64_t proposal) {
+  // Proposals are numbered in order: a withdrawn one takes all older ones with it.
   proposals_.erase(
       std::remove_if(proposals_.begin(), proposals_.end(),
                      [&](const ProposeEvent& open) { return open.proposal <= proposal; }),
@@ -69,6 +73,7 @@ void ShardMembers::OnAccepted(MemberId id, Exchange exchange, ShardMember* membe
 }
 
 void ShardMembers::RestIfDue(MemberId id, const ShardMember& member) {
+  // The rest begins once the last push that the member made before it is folded.
   if (member.rests_after == member.folded) policy_.SetResting(id, true);
 }
 
@@ -94,6 +99,7 @@ void ShardMembers::Wake(MemberId id, ShardMember* member) {
 }
 
 std::map<MemberId, Exchange> ShardMembers::Folded() const {
+  // Members that have left are in the table, too, as copies must contain their pushes.
   std::map<MemberId, Exchange> folded = departed_;
   for (const auto& [id, member] : states_) folded[id] = member.folded;
   return folded;
@@ -110,6 +116,7 @@ void ShardMembers::TakeImage(ImageEvent* image) const {
   for (const auto& [id, member] : states_) {
     image->members.push_back({id, member.folded, member.rests_after, member.rest_number});
   }
+  // Sorted, so that the image's bytes do not depend on a hash table.
   std::sort(image->members.begin(), image->members.end(),
             [](const auto& a, const auto& b) { return a.member < b.member; });
   image->proposals = proposals_;

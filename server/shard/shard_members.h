@@ -24,7 +24,7 @@ struct ShardMember {
   Exchange first{1};
   Exchange accepted;  // last exchange accepted
   Exchange folded;    // last exchange folded
-  // It rests once this exchange is folded.
+  // The exchange after whose folding it rests (ConsistencyPolicy::SetResting).
   std::optional<Exchange> rests_after = std::nullopt;
   uint64_t rest_number = 0;  // of its latest word
   // The first exchange of it that was pushed here and need not be in a copy.

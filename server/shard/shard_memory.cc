@@ -32,6 +32,7 @@ int64_t SharedSums(const NeuronGroups& groups, const ShardSlices& slices) {
 
 int64_t LargestPush(const ModelShape& shape, const NeuronGroups& groups, const ShardSlices& slices,
                     int64_t sites, double part) {
+  // A site's share of units, as a fraction of 1.
   const double fraction = part / static_cast<double>(sites);
   // How many of so many neurons or rows are the site's.
   const auto owned = [&](int64_t count) {
@@ -42,6 +43,8 @@ int64_t LargestPush(const ModelShape& shape, const NeuronGroups& groups, const S
     const NeuronGroups::Use& use = groups.uses[slice.parameter];
     int64_t rows = slice.row_end - slice.row_begin;
     if (groups.IsCut(use.rows)) {
+      // Rows of a site are a random part of all, of which a server has a slice: binomial, and bounded by so many
+      // deviations.
       const double mean = static_cast<double>(rows) * fraction;
       const double most = mean + kDeviations * std::sqrt(mean) + 1;
       const int64_t each = use.row_spread.per_unit();
@@ -76,6 +79,7 @@ ShardMemory PlanShardMemory(const ShardNeeds& needs, int64_t bytes_max) {
               : memory.slice);
   memory.limits.staging_bytes = std::max(kStagingBytesMin, memory.slice);
   memory.limits.copy_bytes = std::max(memory.slice, kBlockBytes);
+  // The defaults are taken where they fit; only a limit that they break costs speed.
   if (memory.total() <= bytes_max) return memory;
 
   // Who trains subnets reads before it pushes, so that folds may wait. Elsewhere readers come at any
@@ -83,6 +87,7 @@ ShardMemory PlanShardMemory(const ShardNeeds& needs, int64_t bytes_max) {
   memory.limits.folds_wait_for_readers = subnets;
   memory.limits.copy_bytes = subnets ? 0 : memory.limits.copy_bytes;
   const int64_t others = memory.total() - memory.other_pushes();
+  // Received bytes take an eighth more than was sent, which the division by nine eighths takes off.
   memory.limits.staging_bytes =
       std::clamp<int64_t>((bytes_max - others) / 9 * 8, 0, memory.limits.staging_bytes);
   return memory;

@@ -18,6 +18,7 @@ Plan ToPlan(const v1::Plan& message) {
   for (const v1::PartShares& s : message.shares()) {
     PartShares shares;
     shares.first = Exchange(s.first_exchange());
+    // The two lists have one length unless another build wrote them.
     const int count = std::min(s.members_size(), s.shares_size());
     for (int i = 0; i < count; ++i) shares.of.push_back({MemberId(s.members(i)), s.shares(i)});
     plan.shares.push_back(std::move(shares));
@@ -50,6 +51,7 @@ v1::ServerCounters ToMessage(const ShardCounters& in) {
   out.set_duplicates(in.duplicates);
   out.set_refused(in.refused);
   out.set_refused_non_finite(in.refused_non_finite);
+  // Trailing zeros are not sent: most jobs have small staleness.
   size_t used = in.staleness.size();
   while (used > 0 && in.staleness[used - 1] == 0) --used;
   for (size_t i = 0; i < used; ++i) out.add_staleness_histogram(in.staleness[i]);

@@ -13,7 +13,8 @@ Plan ToPlan(const v1::Plan& message);
 // What a checkpoint's manifest has of a shard. `file` and what else the writer knows is missing.
 v1::CheckpointPart ToPart(const ShardCopy& copy);
 
-// Without what the shard does not know itself: rank, waiting pulls, whom it waits for, memory.
+// Returns the counters as a message, without what the shard does not know itself: rank, waiting pulls, whom it waits
+// for, memory.
 v1::ServerCounters ToMessage(const ShardCounters& in);
 
 }  // namespace tessera

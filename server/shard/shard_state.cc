@@ -14,6 +14,7 @@ namespace tessera {
 namespace {
 
 // What workers say may be wrong, but a checkpoint of it has to be read again.
+// Saturates below the end of what a checkpoint may hold, where a sum of two would reach it.
 uint64_t SavedSum(uint64_t a, uint64_t b) {
   return b < kSavedCountEnd - 1 && a < kSavedCountEnd - 1 - b ? a + b : kSavedCountEnd - 1;
 }
@@ -77,6 +78,7 @@ bool ShardState::IsAsMade() const {
 }
 
 Verdict ShardState::BeginFold(const PushFacts& push, bool has_base) {
+  // A push from a peer has no base here: staleness would compare versions of two replicas.
   if (has_base) {
     const uint64_t staleness = push.now.value() - push.base.value();
     ++counters.staleness[std::min<uint64_t>(staleness, counters.staleness.size() - 1)];
@@ -94,6 +96,7 @@ Update ShardState::BeginCommit(float scale) {
   Update update;
   update.scale = scale;
   update.number = counters.version.value();
+  // The schedule sees the examples before this update and its own, so that a warm-up reaches 1 with its last one.
   update.rate = static_cast<float>(schedule.Factor(counters.examples, pending_examples));
   counters.examples = SavedSum(counters.examples, pending_examples);
   pending_examples = 0;

@@ -26,12 +26,14 @@ ShardThread::~ShardThread() {
   }
   wakeup_.Notify();
   thread_.join();
+  // The thread has ended: whoever still waits is told so here.
   if (served_ != nullptr) served_->Refuse(absl::CancelledError("shard: the server is stopping"));
 }
 
 void ShardThread::Add(Event event) {
   {
     absl::MutexLock lock(&mutex_);
+    // Events are added under the lock and run on the shard's thread alone.
     events_.push_back(std::move(event));
   }
   wakeup_.Notify();
@@ -51,6 +53,7 @@ void ShardThread::Run() {
       stopping = stopping_;
     }
     if (events.empty() && stopping) return;
+    // While a replacement is awaited events wait in their order, but for those that must not.
     for (Event& event : events) {
       if (refusal_.ok() || event.when == Event::When::kAtOnce) {
         event.run();
@@ -61,6 +64,7 @@ void ShardThread::Run() {
     const bool had_events = !events.empty();
     events.clear();
     if (!refusal_.ok()) {
+      // Nothing is due while there is no shard.
       idle = !stopping;
       deadline = absl::InfiniteFuture();
       continue;
@@ -73,6 +77,7 @@ void ShardThread::Run() {
 }
 
 void ShardThread::Place(std::unique_ptr<Shard> shard) {
+  // Another layout would be another model: the caller has made the shard from the job that was agreed on.
   TESSERA_CHECK(shard->layout_hash() == traits_.layout_hash);
   absl::MutexLock lock(&names_mutex_);
   names_ = shard->cores();
@@ -82,6 +87,7 @@ void ShardThread::Place(std::unique_ptr<Shard> shard) {
 
 void ShardThread::AwaitReplacement(uint64_t number, const absl::Status& why) {
   Add({[this, number, why] {
+    // Numbers ascend; an older request that comes late must not undo a newer one.
     if (number <= awaited_) return;
     awaited_ = number;
     refusal_ = why;
@@ -96,6 +102,7 @@ void ShardThread::AwaitReplacement(uint64_t number, const absl::Status& why) {
 void ShardThread::Replace(uint64_t number, absl::StatusOr<std::unique_ptr<Shard>> shard,
                           std::function<void(absl::Status)> done) {
   Add({[this, number, shard = std::move(shard), done = std::move(done)]() mutable {
+    // A newer request has come meanwhile: its shard is still to be made.
     if (number != awaited_ || refusal_.ok()) return;
     const absl::Status status = shard.status();
     // The old shard stays where the new one could not be made: its parameters are those that the job last agreed on.
@@ -109,6 +116,7 @@ void ShardThread::Replace(uint64_t number, absl::StatusOr<std::unique_ptr<Shard>
 }
 
 bool ShardThread::WantsKeysOf(const CoreName& core) const {
+  // Asked on gRPC's threads, so that the names are behind a lock of their own.
   absl::MutexLock lock(&names_mutex_);
   return names_ == nullptr || names_->WantsKeysOf(core);
 }

@@ -33,7 +33,7 @@ namespace tessera {
 class ShardThread {
  public:
   explicit ShardThread(std::unique_ptr<Shard> shard);
-  // Without a shard until Replace with number 0: as after AwaitReplacement.
+  // Makes a thread without a shard, which waits, as after AwaitReplacement, for a Replace with number 0.
   explicit ShardThread(ShardTraits traits);
   // Answers what is queued with kCancelled and joins; what waits for a replacement is dropped.
   ~ShardThread();

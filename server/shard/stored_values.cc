@@ -10,6 +10,7 @@ namespace tessera {
 namespace {
 
 uint64_t HashOfRow(const Slice& slice, int64_t row, const float* values) {
+  // The row's place is the seed: equal values of two rows have different hashes, and rows may be summed in any order.
   const uint64_t name = static_cast<uint64_t>(slice.parameter) << 40 | static_cast<uint64_t>(row);
   return XXH3_64bits_withSeed(values, slice.columns * sizeof(float), name);
 }
@@ -31,6 +32,7 @@ absl::Status FillInitial(const InitialValues& values, const ShardSlices& slices,
   for (const Slice& slice : slices.slices) {
     const int64_t slice_end = slice.offset + slice.size();
     int64_t row = slice.row_begin;
+    // Blocks are in the order of slices and rows, each within one slice.
     for (; block < store->block_count() && store->offset(block) < slice_end; ++block) {
       const BlockStore::Rewrite write = store->BeginRewrite(block);
       const int64_t rows = write.size / slice.columns;
@@ -45,6 +47,7 @@ absl::StatusOr<uint64_t> InitialHash(const InitialValues& values, const ShardSli
   uint64_t sum = 0;
   std::vector<float> in_row;
   for (const Slice& slice : slices.slices) {
+    // Row by row, without a store: a coordinator compares sums of servers that have other slices.
     in_row.resize(slice.columns);
     for (int64_t row = slice.row_begin; row < slice.row_end; ++row) {
       TESSERA_RETURN_IF_ERROR(values.FillRows(slice.parameter, row, row + 1, in_row.data()));

@@ -23,10 +23,10 @@
 
 namespace tessera {
 
-// Views, row-major.
+// A batch of activations and what its rows are, as views in row-major order.
 struct ActivationBatch {
   uint64_t step = 0;
-  // Of its sender: see Next.
+  // The plan that its sender goes by: see Next.
   Generation plan;
   int64_t rows = 0;
   absl::Span<const float> activations;  // rows x features
@@ -38,7 +38,7 @@ struct ActivationAnswer {
   // The linear layers' gradients of this step had been pushed without the batch, or nobody trains them in this step,
   // but others will in a later one or this worker is to leave: there is no gradient, and nothing to be pushed for it.
   bool too_late = false;
-  // Mean over the batch.
+  // The mean loss over the batch.
   double loss = 0;
   // As ActivationBatch::activations. Valid until the next call.
   absl::Span<const float> gradient;
@@ -55,7 +55,7 @@ class ActivationSender {
   //   kInvalidArgument  it refuses the batch: sizes, or a value that is not finite; kUnauthenticated,
   //                     kPermissionDenied: it refuses this worker
   virtual absl::StatusOr<ActivationAnswer> Exchange(const ActivationBatch& batch) = 0;
-  // There and back, so far.
+  // The bytes of values that were exchanged so far, in both directions.
   virtual int64_t payload_bytes() const = 0;
 };
 
@@ -72,7 +72,7 @@ class ActivationReceiver {
   // before this worker knows the members of `plan`.
   //   kCancelled     this worker is to end
   virtual absl::StatusOr<const Batch*> Next(uint64_t step, Generation plan) = 0;
-  // Of the batch that Next has returned last. The gradient's bytes are copied.
+  // Answers the batch that Next has returned last. The gradient's bytes are copied.
   virtual void Answer(double loss, absl::Span<const float> gradient) = 0;
 };
 

@@ -41,9 +41,11 @@ void ActivationInbox::Cancel() {
   std::vector<DueAnswer> all;
   {
     absl::MutexLock lock(&mutex_);
+    // Calls that come later are refused.
     cancelled_ = true;
     all = queue_.TakeAll();
   }
+  // Answers go out without the lock, as sending may call back.
   for (const DueAnswer& due : all) due.Send();
   moved_.Notify();
 }
@@ -53,6 +55,7 @@ absl::Status ActivationInbox::Check(const ComingBatch& batch) const {
   return queue_.Check(batch);
 }
 
+// Unpacking a batch takes long, and goes on without the lock: other senders are not held up.
 absl::Status ActivationInbox::Deliver(const ComingBatch& batch, const Payload& payload,
                                       Answered answered) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   // Options are constant.
@@ -98,9 +101,11 @@ absl::StatusOr<const ActivationReceiver::Batch*> ActivationInbox::Next(uint64_t 
       absl::MutexLock lock(&mutex_);
       if (cancelled_) return absl::CancelledError("activations: cancelled");
       turn = queue_.Take(step, plan);
+      // The batch stays in the queue's hands until it is answered.
       if (turn == ActivationQueue::Turn::kBatch) return &queue_.batch();
       if (turn == ActivationQueue::Turn::kOver) late = queue_.TakeLate();
     }
+    // Those that come too late are told, so that they go on with the next step.
     for (const DueAnswer& due : late) due.Send();
     if (turn == ActivationQueue::Turn::kOver) return nullptr;
     const absl::Time now = SteadyNow();
@@ -110,6 +115,7 @@ absl::StatusOr<const ActivationReceiver::Batch*> ActivationInbox::Next(uint64_t 
       Log(LogLevel::kInfo, absl::StrCat("worker: waits for activations of step ", step, " from ",
                                         MissingNames(plan), " since ", wait.SoFar(now)));
     }
+    // Batches, lists and Cancel wake it.
     moved_.WaitUntil(asks_later ? since + kShortWait : wait.next());
   }
 }

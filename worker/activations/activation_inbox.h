@@ -29,17 +29,17 @@ class ActivationInbox final : public ActivationReceiver {
       : on_wait_(std::move(on_wait)), queue_(options) {}
 
   void SetWorkers(const v1::WorkerList& list);
-  // As the queue's.
+  // This worker is to leave: it waits for nobody if nobody has data.
   void Leave();
   // Ends the waits, now and later, of those who have sent batches, too.
   void Cancel();
 
-  // As the queue's.
+  // Checks a batch before its payload comes (ActivationQueue::Check).
   absl::Status Check(const ComingBatch& batch) const;
   //   kUnavailable  this worker is to end
   absl::Status Deliver(const ComingBatch& batch, const Payload& payload, Answered answered);
 
-  // As the queue's.
+  // Batches that have come and are not taken yet, of all steps.
   size_t waiting() const {
     absl::MutexLock lock(&mutex_);
     return queue_.waiting();

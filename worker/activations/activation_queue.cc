@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Of classes, or of a value.
+// Bytes of a class, or of a value.
 constexpr uint64_t kWord = 4;
 
 uint64_t BytesOf(const ComingBatch& batch, const ActivationQueue::Options& options) {
@@ -55,6 +55,7 @@ size_t FirstBad(absl::Span<const float> values) {
   for (const float& value : values) {
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof(bits));
+    // All values are looked at without a branch, which compilers make vectors of.
     bad |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
   }
   if (bad == 0) return values.size();
@@ -83,10 +84,12 @@ std::shared_ptr<const GradientAnswer> TooLate() {
 }  // namespace
 
 void ActivationQueue::SetWorkers(const v1::WorkerList& list) {
+  // Lists may overtake each other on their way.
   if (Generation(list.generation()) < workers_.generation()) return;
   workers_ = LayerWorkers(list, options_.split);
   const auto forget_others = [this](auto* by_member) {
     for (auto it = by_member->begin(); it != by_member->end();) {
+      // What members that have gone sent last is of no use.
       it = workers_.Has(it->first) ? std::next(it) : by_member->erase(it);
     }
   };
@@ -130,6 +133,7 @@ absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> ActivationQueue::Unpac
   made.step = batch.step;
   made.rows = static_cast<int64_t>(batch.rows);
   PayloadReader reader(payload);
+  // Values are stored with targets behind them, as one array.
   const int64_t features = made.rows * options.features;
   const int64_t targets = batch.has_classes ? 0 : made.rows * options.outputs;
   waiting->values.resize(static_cast<size_t>(features + targets));
@@ -137,6 +141,7 @@ absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> ActivationQueue::Unpac
     waiting->classes.resize(batch.rows);
     reader.Read(waiting->classes.data(), made.rows * static_cast<int64_t>(kWord));
     // A single output has two classes.
+    // A class out of range would be an index beyond the outputs.
     const int64_t classes = std::max<int64_t>(2, options.outputs);
     for (size_t row = 0; row < waiting->classes.size(); ++row) {
       if (waiting->classes[row] >= 0 && waiting->classes[row] < classes) continue;
@@ -159,18 +164,23 @@ absl::StatusOr<std::unique_ptr<ActivationQueue::Waiting>> ActivationQueue::Unpac
 DueAnswer ActivationQueue::Deliver(std::unique_ptr<Waiting> waiting) {
   const MemberId member = waiting->facts.member;
   const uint64_t step = waiting->facts.step;
+  // From its first batch on this worker waits for the member's batches.
   adopted_.emplace(member, step);
   const auto last = last_.find(member);
+  // Asked again, as an answer was lost: it is the same one, and nothing is computed twice.
   if (last != last_.end() && last->second.step == step) {
     return {std::move(waiting->answered), last->second.answer};
   }
+  // A step is over for this worker once it has gone on without the sender.
   const bool is_past = step_ && (step < *step_ || (step == *step_ && is_over_));
   if (is_past) return {std::move(waiting->answered), TooLate()};
   if (!is_answered_ && current_->facts.member == member && current_->facts.step == step) {
     // It is being computed: the answer goes to whoever asked last.
+    // The call that asked before gets nothing, and is ended.
     return {std::exchange(current_->answered, std::move(waiting->answered)), nullptr};
   }
   std::unique_ptr<Waiting>& place = waiting_[member];
+  // A repeated batch takes the place of the first one.
   const std::unique_ptr<Waiting> before = std::exchange(place, std::move(waiting));
   return {before != nullptr ? std::move(before->answered) : Answered(), nullptr};
 }
@@ -181,14 +191,17 @@ bool ActivationQueue::HasCome(MemberId member) const {
 }
 
 std::vector<LayerWorker> ActivationQueue::Expected() const {
+  // Members that have sent here because their own linear worker was gone count as well.
   std::vector<LayerWorker> expected = workers_.AtHomeWith(options_.member, *step_);
   for (const auto& [member, first] : adopted_) {
     const std::optional<Rank> rank = workers_.RankOfFront(member);
     const bool is_known =
         std::any_of(expected.begin(), expected.end(),
                     [m = member](const LayerWorker& worker) { return worker.member == m; });
+    // One whose first batch is for this step is taken when it comes, and not waited for.
     if (rank && !is_known && first < *step_) expected.push_back({member, *rank, "", 0});
   }
+  // In the order of ranks, so that sums of gradients have the same bits in each run.
   std::sort(expected.begin(), expected.end(),
             [](const LayerWorker& a, const LayerWorker& b) { return a.rank < b.rank; });
   return expected;
@@ -210,6 +223,7 @@ void ActivationQueue::Begin(uint64_t step) {
   is_over_ = false;
   for (auto it = adopted_.begin(); it != adopted_.end();) {
     const auto& [member, since] = *it;
+    // A member whose own linear worker is back goes there, and is not waited for.
     const std::optional<uint64_t> left = workers_.LeftAt(member, options_.member, since, step);
     if (!left) {
       ++it;
@@ -224,10 +238,12 @@ void ActivationQueue::Begin(uint64_t step) {
 }
 
 ActivationQueue::Turn ActivationQueue::Take(uint64_t step, Generation plan) {
+  // Without the plan nobody knows whom to wait for.
   if (workers_.generation() < plan) return Turn::kNoPlan;
   if (step_ != step) Begin(step);
   for (const LayerWorker& sender : Expected()) {
     if (taken_.count(sender.member) > 0) continue;
+    // The next one in order is waited for, even if others have come: sums depend on the order.
     return HasCome(sender.member) ? TakeFrom(sender.member, sender.rank) : Turn::kMissing;
   }
   // Those that come for the first time, as they have lost their own.
@@ -235,6 +251,7 @@ ActivationQueue::Turn ActivationQueue::Take(uint64_t step, Generation plan) {
     const std::optional<Rank> rank = workers_.RankOfFront(member);
     if (HasCome(member) && rank) return TakeFrom(member, *rank);
   }
+  // Without any worker with data the step cannot be over, unless this worker leaves.
   if (!workers_.has_front() && !leaves_) return Turn::kMissing;
   is_over_ = true;
   return Turn::kOver;
@@ -246,6 +263,7 @@ DueAnswer ActivationQueue::Answer(double loss, absl::Span<const float> gradient)
   auto answer = std::make_shared<GradientAnswer>();
   answer->loss = loss;
   answer->gradient.assign(gradient.begin(), gradient.end());
+  // Kept until the member's next batch, in case the answer is lost.
   last_[current_->facts.member] = {current_->facts.step, answer};
   return {std::move(current_->answered), std::move(answer)};
 }
@@ -253,6 +271,7 @@ DueAnswer ActivationQueue::Answer(double loss, absl::Span<const float> gradient)
 std::vector<DueAnswer> ActivationQueue::TakeLate() {
   std::vector<DueAnswer> late;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
+    // A batch of a later step waits for its turn.
     if (it->second->facts.step > *step_) {
       ++it;
       continue;
@@ -273,6 +292,7 @@ std::vector<DueAnswer> ActivationQueue::TakeAll() {
 
 std::vector<Rank> ActivationQueue::Missing() const {
   std::vector<Rank> missing;
+  // Behind the end of a step nobody is missing.
   if (!step_ || is_over_) return missing;
   for (const LayerWorker& sender : Expected()) {
     if (taken_.count(sender.member) == 0 && !HasCome(sender.member)) missing.push_back(sender.rank);

@@ -63,7 +63,7 @@ class ActivationQueue {
   struct Options {
     MemberId member;
     LayerSplit split;
-    // Of a batch: its most rows, the values of a row at the cut, and the model's outputs.
+    // The most rows of a batch, the values of a row at the cut, and the model's outputs.
     int64_t rows_max = 0;
     int64_t features = 0;
     int64_t outputs = 0;
@@ -82,14 +82,14 @@ class ActivationQueue {
 
   explicit ActivationQueue(const Options& options) : options_(options) {}
 
-  // Those of an older plan are passed over.
+  // Takes up who takes part. A list of an older plan is passed over.
   void SetWorkers(const v1::WorkerList& list);
 
   // Before the payload comes.
   //   kInvalidArgument     sizes are not the job's
   //   kFailedPrecondition  the sender is no member with data that this worker knows of
   absl::Status Check(const ComingBatch& batch) const;
-  // Of one that Check has let through: it, ready to be delivered.
+  // Unpacks a batch that Check has let through, so that it is ready to be delivered.
   //   kInvalidArgument     the payload has another size, a class that the model does not have, or a value that is
   //                        not finite
   static absl::StatusOr<std::unique_ptr<Waiting>> Unpack(const Options& options,
@@ -107,15 +107,15 @@ class ActivationQueue {
   // `step` is collected from now on, once the members of `plan` are known.
   Turn Take(uint64_t step, Generation plan);
   const ActivationReceiver::Batch& batch() const { return current_->batch; }
-  // Of the batch that was taken last.
+  // Answers the batch that was taken last.
   DueAnswer Answer(double loss, absl::Span<const float> gradient);
   std::vector<DueAnswer> TakeLate();
-  // All that wait, for no answer.
+  // Takes all that wait for an answer. They get none.
   std::vector<DueAnswer> TakeAll();
   bool Has(Generation plan) const { return workers_.generation() >= plan; }
   // Batches that have come and are not taken yet, of all steps.
   size_t waiting() const { return waiting_.size(); }
-  // For whom Take waits, by rank.
+  // The workers for whom Take waits, by rank.
   std::vector<Rank> Missing() const;
   // This worker is to leave: it waits for nobody if nobody has data.
   void Leave() { leaves_ = true; }
@@ -125,7 +125,7 @@ class ActivationQueue {
  private:
   bool HasCome(MemberId member) const;
   void Begin(uint64_t step);
-  // Those that are waited for in step_, by rank.
+  // The workers that are waited for in step_, by rank.
   std::vector<LayerWorker> Expected() const;
   Turn TakeFrom(MemberId member, Rank rank);
 
@@ -134,7 +134,7 @@ class ActivationQueue {
   // The step that is collected, and those whose batches of it were taken.
   std::optional<uint64_t> step_;
   std::set<MemberId> taken_;
-  // Those that have sent batches, and the step of the first one since they sent elsewhere.
+  // The members that have sent batches, and the step of the first one since they sent elsewhere.
   std::map<MemberId, uint64_t> adopted_;
   bool is_over_ = false;
   bool leaves_ = false;

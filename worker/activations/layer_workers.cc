@@ -22,6 +22,7 @@ LayerWorkers::LayerWorkers(const v1::WorkerList& list, const LayerSplit& split)
   for (const v1::WorkerEntry& entry : list.workers()) {
     (split.is_linear(Rank(entry.rank())) ? linear_ : front_).push_back(WorkerOf(entry));
   }
+  // Workers that have gone are remembered, as they decide where members sent in steps before.
   for (const v1::WorkerEntry& entry : list.former()) former_.push_back(WorkerOf(entry));
 }
 
@@ -37,11 +38,14 @@ std::optional<Rank> LayerWorkers::RankOfFront(MemberId member) const {
 
 Rank LayerWorkers::HomeOf(const LayerWorker& front) const {
   const auto fronts = static_cast<uint64_t>(split_.front_workers);
+  // Fronts are spread evenly: linear worker j is home to the fronts i with floor(i m / n) = j, of n fronts and m linear
+  // workers.
   return Rank(fronts + front.rank.value() * static_cast<uint64_t>(split_.linear_workers) / fronts);
 }
 
 uint64_t LayerWorkers::Distance(Rank home, Rank linear) const {
   const auto places = static_cast<uint64_t>(split_.linear_workers);
+  // Steps upwards from home, round the end: the next rank that is there stands in for a linear worker that is not.
   return (linear.value() + places - home.value()) % places;
 }
 
@@ -51,6 +55,7 @@ std::optional<LayerWorker> LayerWorkers::LinearOf(MemberId front, uint64_t step)
   const Rank home = HomeOf(*found);
   std::optional<LayerWorker> nearest;
   for (const LayerWorker& linear : linear_) {
+    // It begins with a later step.
     if (linear.first_step > step) continue;
     if (!nearest || Distance(home, linear.rank) < Distance(home, nearest->rank)) nearest = linear;
   }
@@ -81,6 +86,7 @@ std::optional<uint64_t> LayerWorkers::LeftAt(MemberId front, MemberId linear, ui
   std::optional<uint64_t> left;
   for (const std::vector<LayerWorker>* const workers : {&linear_, &former_}) {
     for (const LayerWorker& other : *workers) {
+      // A linear worker that came since, nearer to the member's home than this one, has taken it over.
       const bool has_come = since < other.first_step && other.first_step <= step;
       const bool is_before = Distance(home, other.rank) < Distance(home, receiver->rank);
       if (has_come && is_before) left = std::min(left.value_or(other.first_step), other.first_step);

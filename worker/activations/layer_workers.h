@@ -43,7 +43,7 @@ class LayerWorkers {
   std::optional<LayerWorker> LinearOf(MemberId front, uint64_t step) const;
   // Nobody has the linear layers in `step`, but somebody will in a later one.
   bool LinearComesLater(uint64_t step) const;
-  // Those whose home this linear worker is, by rank, and that take part in `step`.
+  // The workers whose home this linear worker is, by rank, and that take part in `step`.
   std::vector<LayerWorker> AtHomeWith(MemberId linear, uint64_t step) const;
   // `front` sent to `linear` at step `since`: the first step after it, up to `step`, from which on somebody who has
   // joined comes before that one. nullopt: it has no reason to send elsewhere.
@@ -52,7 +52,7 @@ class LayerWorkers {
 
  private:
   Rank HomeOf(const LayerWorker& front) const;
-  // How far along the ring from a home.
+  // The number of steps along the ring of linear workers from a home.
   uint64_t Distance(Rank home, Rank linear) const;
 
   LayerSplit split_;

@@ -12,6 +12,7 @@
 namespace tessera {
 namespace {
 
+// 17 digits bring a double back to the bit.
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
 
 // The file's metadata, as numbers.
@@ -40,6 +41,7 @@ class Facts {
     return found == file_.metadata().end() ? "" : found->second;
   }
   void Wrong(const char* key, const std::string& text) {
+    // The first wrong number is told.
     if (!status_.ok()) return;
     status_ = absl::InvalidArgumentError(
         absl::StrCat("\"", file_.path(), "\": ", key, " is \"", text, "\", want a number"));
@@ -51,6 +53,7 @@ class Facts {
 
 }  // namespace
 
+// The format wants the names and sizes of all arrays in front of the first value.
 absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
                                                const WorkerCopy& copy) {
   std::vector<TensorSpec> tensors = FactTensors(copy.facts);
@@ -85,6 +88,7 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
   TESSERA_RETURN_IF_ERROR(AppendFacts(copy.facts, writer.get()));
   for (const auto& [name, values] : copy.arrays) {
     const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(float));
+    // Arrays in the order in which they were declared.
     TESSERA_RETURN_IF_ERROR(writer->Append(values.data(), bytes));
   }
   for (const auto& [name, content] : copy.bytes) {
@@ -112,6 +116,7 @@ absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const Priva
   TESSERA_RETURN_IF_ERROR(facts.status());
   for (const PrivateState::Array& array : state.arrays) {
     const int64_t size = static_cast<int64_t>(array.values.size());
+    // Older builds did not write it.
     if (array.may_lack && file->Find(array.name) == nullptr) continue;
     TESSERA_ASSIGN_OR_RETURN(const TensorSpec* tensor, file->Want(array.name, "F32", {size}));
     TESSERA_RETURN_IF_ERROR(
@@ -130,6 +135,7 @@ absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const Priva
 
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenListed(const std::string& path,
                                                               const CheckpointFile& listed) {
+  // A file that was changed or cut off is not read at all.
   TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(path, listed.bytes));
   if (sum != listed.sum) {
     return absl::InvalidArgumentError(absl::StrCat(

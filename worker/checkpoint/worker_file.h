@@ -26,7 +26,7 @@
 
 namespace tessera {
 
-// What Save copies.
+// What a worker's file holds, copied from the worker.
 struct WorkerCopy {
   ModelFacts facts;
   WorkerCursor cursor;

@@ -77,9 +77,11 @@ std::map<std::string, std::string> StatesIn(const SafetensorsReader& file,
                                             const std::vector<std::string>& names) {
   std::map<std::string, std::string> states;
   for (const TensorSpec& tensor : file.tensors()) {
+    // The array's name is "state.NAME.PARAMETER".
     const std::string called(StateOf(tensor.name));
     if (called.empty()) continue;
     size_t place = 0;
+    // Older builds wrote a state's number, such as "state.0.", in the order of the optimizer's states.
     const bool is_place = absl::SimpleAtoi(called, &place) && place < names.size();
     states[is_place ? names[place] : called] = called;
   }
@@ -93,6 +95,7 @@ std::string OtherStates(const std::map<std::string, std::string>& saved,
   for (const auto& [name, called] : saved) were.insert(name);
   for (const PrivateState::Array& array : state.arrays) are.emplace(StateOf(array.name));
   are.erase("");
+  // A worker whose servers keep the state needs none of the file's.
   if (are.empty() || were == are) return "";
   return absl::StrCat("states of the optimizer were ",
                       were.empty() ? "none" : absl::StrJoin(were, ", "), ", now ",
@@ -121,6 +124,7 @@ HeldHalves HalvesIn(const SafetensorsReader& file, const LayerCut& cut) {
   HeldHalves held;
   for (int p = 0; p < cut.parameters; ++p) {
     const TensorSpec* const tensor = file.Find(absl::StrCat(kResidualPrefix, p));
+    // An empty residual is that of layers which another worker had.
     if (tensor != nullptr && tensor->size() > 0) {
       (p < cut.parameter ? held.front : held.linear) = true;
     }
@@ -150,7 +154,7 @@ absl::StatusOr<Taken> TakeFrom(const SafetensorsReader& file, float factor, bool
     taken.learned |= is_learned;
     taken.residuals |= !is_learned && size > 0;
     for (int64_t i = 0; i < size; ++i) {
-      // A zero keeps its sign.
+      // A zero keeps its sign, as 0 + -0 would be 0.
       const bool is_first = is_learned || array.values[i] == 0;
       const float value = is_learned ? held[i] : factor * held[i];
       array.values[i] = is_first ? value : array.values[i] + value;
@@ -162,11 +166,13 @@ absl::StatusOr<Taken> TakeFrom(const SafetensorsReader& file, float factor, bool
 }  // namespace
 
 WorkerSaver::WorkerSaver(Options options) : options_(std::move(options)) {
+  // Two threads: the coordinator is told of files that are refused while the disk hangs.
   writer_ = std::thread([this] { Write(); });
   teller_ = std::thread([this] { Tell(); });
 }
 
 WorkerSaver::~WorkerSaver() {
+  // A file under way is finished: the checkpoint may need it.
   AwaitIdle();
   {
     absl::MutexLock lock(&mutex_);
@@ -204,9 +210,11 @@ void WorkerSaver::Save(uint64_t number, uint64_t folder_step, const WorkerCursor
       v1::SavedRequest& refused = untold_.emplace_back();
       refused.set_number(number);
       refused.set_error(std::string(kStillWriting));
+      // The coordinator gives the checkpoint up at once, rather than wait for a worker that cannot write.
       return;
     }
   }
+  // Without the lock: copy_ is the train loop's while no task is set.
   copy_.cursor = cursor;
   copy_.facts = options_.facts;
   copy_.facts.norm_constants = cursor.norm_constants;
@@ -227,6 +235,7 @@ void WorkerSaver::Save(uint64_t number, uint64_t folder_step, const WorkerCursor
 
 void WorkerSaver::SaveLast(const WorkerCursor& cursor, const PrivateState& state) {
   AwaitIdle();
+  // The coordinator may begin a checkpoint while this worker is on its way out.
   uint64_t saved = 0;  // One that fails may be followed by another.
   while (true) {
     v1::SavedRequest question;
@@ -252,10 +261,12 @@ void WorkerSaver::Write() {
       const auto has_task = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
         return stopping_ || task_.has_value();
       };
+      // The lock is released while it waits.
       mutex_.Await(absl::Condition(&has_task));
       if (!task_.has_value()) return;
       task = *task_;
     }
+    // copy_ is this thread's until the task is reset.
     v1::SavedRequest request;
     request.set_number(task.number);
     *request.mutable_progress() = ToProto(copy_.cursor.progress);
@@ -276,6 +287,7 @@ void WorkerSaver::Write() {
       Log(LogLevel::kWarning, absl::StrCat("checkpoint: worker file not written number=",
                                            task.number, " why=\"", request.error(), "\""));
     }
+    // Told first, and then free for the next: in this order IsIdle is true only when all is done.
     absl::MutexLock lock(&mutex_);
     untold_.push_back(std::move(request));
     task_.reset();
@@ -292,6 +304,7 @@ void WorkerSaver::Tell() {
       };
       mutex_.Await(absl::Condition(&has_news));
       if (untold_.empty()) return;
+      // It stays in the list until it is told, so that IsIdle sees it.
       request = untold_.front();
     }
     const uint64_t number = request.number();
@@ -308,6 +321,7 @@ void WorkerSaver::Tell() {
 }
 
 std::string WorkerSaver::OtherWorkers(const Manifest& manifest) const {
+  // Ranks 0 to workers - 1, all of them.
   if (manifest.HasRanks(static_cast<uint64_t>(options_.workers))) return "";
   const auto saved = static_cast<int64_t>(manifest.members.size());
   if (saved != options_.workers) {
@@ -322,6 +336,7 @@ std::string WorkerSaver::OtherWorkers(const Manifest& manifest) const {
 float WorkerSaver::FactorFrom(const Manifest& manifest, int64_t in_mean, int64_t takers) const {
   const v1::Job job = JobOfText(manifest.job_text);
   const absl::StatusOr<Recipe> recipe = RecipeFor(job);
+  // The job file of the checkpoint says what a push weighed then.
   // A job that this build does not know is taken for one whose pushes weigh as this one's.
   const PushWeight weight = recipe.ok() ? recipe->push_weight : options_.push_weight;
   const int64_t pushes = recipe.ok() ? recipe->pushes : options_.pushes;
@@ -341,6 +356,7 @@ absl::StatusOr<bool> WorkerSaver::WasHalf(const Manifest& manifest,
                      [&file](const PrivateState::Array& array) {
                        if (!IsResidual(array.name) || array.values.empty()) return false;
                        const TensorSpec* const tensor = file->Find(array.name);
+                       // The parameter was in a file of one half without entries.
                        return tensor != nullptr && tensor->size() == 0;
                      });
 }
@@ -363,12 +379,14 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealAmongAll(const Manifest& mani
     const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
     in_mean += 1;
     if (listed == nullptr) continue;
+    // Rank r of now takes the files of ranks r, r + workers and so on of then.
     if (member.rank % options_.workers == options_.rank.value()) deal.files.push_back(listed);
     if (!HoldsBack(state)) continue;
     TESSERA_ASSIGN_OR_RETURN(
         const std::unique_ptr<SafetensorsReader> file,
         SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
     const TensorSpec* const first = file->Find(absl::StrCat(kResidualPrefix, 0));
+    // A worker of the linear layers alone was not in the mean of the first parameter.
     in_mean -= first != nullptr && first->size() == 0;
   }
   deal.factor = FactorFrom(manifest, in_mean, options_.workers);
@@ -393,6 +411,7 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealInHalves(const Checkpoint& ch
     const HeldHalves held = HalvesIn(*file, split.cut);
     saved_front += held.front;
     if (is_linear ? held.linear : held.front) {
+      // The j-th file that has something of this half goes to the one in place j modulo the takers.
       if (saved++ % takers == place) deal.files.push_back(listed);
     }
     // Whoever takes up the file of its rank would leave this.
@@ -410,6 +429,7 @@ absl::StatusOr<int> WorkerSaver::TakeResiduals(const Deal& deal, const PrivateSt
     TESSERA_ASSIGN_OR_RETURN(
         const std::unique_ptr<SafetensorsReader> file,
         OpenListed(absl::StrCat(options_.restored, "/", listed->name), *listed));
+    // One of them has learned for all; the first one's is taken.
     TESSERA_ASSIGN_OR_RETURN(const Taken from, TakeFrom(*file, deal.factor, !has_learned, state));
     has_learned |= from.learned;
     taken += from.residuals;
@@ -435,6 +455,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::TakeUp(const Manifest& 
     if (IsResidual(array.name)) std::fill(array.values.begin(), array.values.end(), 0.0f);
   }
   const auto members = static_cast<int64_t>(manifest.members.size());
+  // Under its own ranks the job goes on as it was, and pushes weigh what they weighed.
   const float factor = options_.goes_back ? 1 : FactorFrom(manifest, members, options_.workers);
   TESSERA_ASSIGN_OR_RETURN(const Taken taken, TakeFrom(*file, factor, /*learns=*/true, state));
   const std::map<std::string, std::string> saved =
@@ -446,12 +467,14 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::TakeUp(const Manifest& 
   rest.arrays.erase(std::remove_if(rest.arrays.begin(), rest.arrays.end(), IsOfCodec),
                     rest.arrays.end());
   NameAsIn(saved, &rest);
+  // All tensors are wanted before any is read, so that a file that does not fit changes nothing.
   for (const PrivateState::Array& array : rest.arrays) {
     if (array.may_lack && file->Find(array.name) == nullptr) continue;
     const auto size = static_cast<int64_t>(array.values.size());
     const auto wanted = file->Want(array.name, "F32", {size});
     if (!wanted.ok()) return Drop(manifest, wanted.status().message(), taken.residuals);
   }
+  // A codec that keeps nothing has no place for it.
   if (!taken.residuals && HoldsBack(*file)) {
     Log(LogLevel::kWarning,
         absl::StrCat("checkpoint: what was held back is dropped rank=", options_.rank.value(),
@@ -466,6 +489,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                            Checkpoint::Open(options_.restored));
   const Manifest& manifest = checkpoint->manifest();
+  // The folder might have been replaced by another job's since the coordinator read it.
   TESSERA_RETURN_IF_ERROR(CheckSum(manifest, options_.restored_sum, options_.restored));
   // An evaluation before the first round is one of what the saved job had trained.
   if (state.sites != nullptr) *state.sites = SitesOf(manifest);
@@ -474,6 +498,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
     return Drop(manifest,
                 "what was held back is of gradients in the one method, of changes in the other", 0);
   }
+  // In going back all ranks are those that were saved.
   if (!options_.goes_back) {
     Deal deal;
     // Where nothing is held back the other workers' files are nothing to this worker.

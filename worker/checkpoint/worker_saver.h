@@ -90,10 +90,10 @@ class WorkerSaver final : public WorkerStore {
 
   void Write();
   void Tell();
-  // All is written, and told.
+  // Whether all is written, and told.
   bool IsIdle();
   void AwaitIdle();
-  // Empty: the workers that were saved.
+  // Says how the workers that were saved differ from those of now; empty: they do not.
   std::string OtherWorkers(const Manifest& manifest) const;
   // What was held back is taken up times this; `in_mean` of those that were saved were in the mean of their pushes, of
   // which `takers` are now.

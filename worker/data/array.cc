@@ -22,6 +22,7 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are loaded as they lie");
 
+// Values pass through a buffer of at most 512 KiB, which stays in the second-level cache.
 constexpr int64_t kChunkValues = int64_t{64} << 10;
 // Reserved for a compressed file before it has delivered any of what its header claims, where all
 // that is too much.
@@ -101,6 +102,7 @@ absl::Status ToFloats(const std::string& path, const ArrayHeader& header, int64_
   return WithType(header.type, [&](auto type) -> absl::Status {
     for (int64_t i = 0; i < count; ++i) {
       const auto value = ValueAt<decltype(type)>(header, values, i);
+      // An f64 may be finite and yet too large for a float.
       out[i] = static_cast<float>(value);
       if (!std::isfinite(out[i])) {
         return absl::InvalidArgumentError(
@@ -152,7 +154,7 @@ class ArrayReader {
   const ArrayFormat& format_;
   const TableSpec& spec_;
   std::vector<OpenArray> files_;
-  // Of all files of features.
+  // Rows of all files of features together.
   int64_t rows_ = 0;
   // Values stay in their files.
   bool stays_ = false;
@@ -170,6 +172,7 @@ absl::StatusOr<ArrayHeader> ArrayReader::ReadHeader(ByteSource& source) const {
   TESSERA_ASSIGN_OR_RETURN(ArrayHeader header, format_.read_header(source));
   const int64_t want = source.offset() + header.bytes();
   const int64_t there = source.content_bytes_max();
+  // How much a compressed file holds is known only once it is read: its header may claim no more than gzip can pack.
   if (source.compressed() ? want <= there : want == there) return header;
   return absl::InvalidArgumentError(
       absl::StrCat(source.path(), ": content is ", source.compressed() ? "at most " : "", there,
@@ -212,6 +215,7 @@ void MakeRoom(const ByteSource& source, int64_t wanted, int64_t count, NumberArr
   } catch (const std::bad_alloc&) {
     if (!source.compressed()) throw;
   }
+  // At least four times what has come: copies cost no more than a third of the values in all.
   const int64_t most = std::max(kUnseenBytesMax / static_cast<int64_t>(sizeof(Value)), 4 * there);
   out.reserve(static_cast<size_t>(std::max(there + count, std::min(wanted, most))));
 }
@@ -227,6 +231,7 @@ absl::Status ArrayReader::ReadU8(ByteSource& source, const ArrayHeader& header,
 
 absl::Status ArrayReader::ReadF32(ByteSource& source, const ArrayHeader& header, int64_t values,
                                   F32Values* out) const {
+  // Converted in a buffer of its own, so that values that are only looked at take no room.
   std::vector<float> floats(static_cast<size_t>(std::min(header.values(), kChunkValues)));
   return ForEachChunk(source, header,
                       [&](int64_t first, const uint8_t* chunk, int64_t count) -> absl::Status {
@@ -244,6 +249,7 @@ absl::StatusOr<StoredValues> ArrayReader::Store() {
   std::vector<RecordSource::File> files;
   for (const OpenArray& file : files_) {
     files.push_back({file.source->path(), file.source->offset(), file.header.rows});
+    // Bytes need no look: each of their values is a valid one.
     if (first.type == ValueType::kU8) continue;
     TESSERA_RETURN_IF_ERROR(ReadF32(*file.source, file.header, values(), nullptr));
   }
@@ -263,11 +269,13 @@ absl::Status ArrayReader::ReadLabels(const std::string& path, const std::string&
   TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
   TESSERA_ASSIGN_OR_RETURN(const ArrayHeader header, ReadHeader(*source));
   TESSERA_RETURN_IF_ERROR(format_.check_labels(path, header));
+  // The format has checked both.
   TESSERA_CHECK((spec_.numbers || IsInteger(header.type)) && header.row_values == 1);
   if (header.rows != rows) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has ", header.rows, " labels, want ",
                                                    rows, ", one for each row of ", features_path));
   }
+  // Labels that are numbers are read as features are, one for each row.
   if (spec_.numbers) {
     return ReadF32(*source, header, rows_, &std::get<F32Values>(table->labels));
   }
@@ -281,9 +289,11 @@ absl::Status ArrayReader::ReadLabels(const std::string& path, const std::string&
         // What is beyond an int64_t is beyond all classes.
         const auto clamped = static_cast<int64_t>(
             std::min<uint64_t>(static_cast<uint64_t>(label), std::numeric_limits<int64_t>::max()));
+        // A label of an unsigned type is never below 0; one of a signed type that is fits an int64_t.
         const int64_t number = label < 0 ? static_cast<int64_t>(label) : clamped;
         range_.Add(number);
         if (number < 0 || number >= spec_.classes) {
+          // After a wrong label the rest is read for the advice alone, which wants the range of all labels.
           if (!wrong.empty()) continue;
           wrong = absl::StrCat(path, ": row ", first + i, ": label is ", label, ", want 0 to ",
                                spec_.classes - 1, " (the model's classes)");
@@ -350,6 +360,7 @@ absl::Status ArrayReader::Open(const std::string& path) {
     const auto kind = [](const ArrayHeader& of) {
       return absl::StrCat(of.type_text, " and shape [", absl::StrJoin(of.row_sizes(), ", "), "]");
     };
+    // Rows of all files lie in one table, whose values have one type.
     if (header.type != first.header.type || header.big_endian != first.header.big_endian ||
         header.row_sizes() != first.header.row_sizes()) {
       return absl::InvalidArgumentError(
@@ -373,6 +384,7 @@ absl::Status ArrayReader::Plan() {
                      files_.size() == 1 ? std::string("it") : file.source->path(),
                      ": rows of compressed files cannot be read one by one"));
   }
+  // Labels are held in any case.
   memory_bytes_ = (stays_ ? 0 : held) + rows_ * int64_t{sizeof(int32_t)};
   if (memory_bytes_ <= spec_.bytes_max && rows_ <= kRowsMax) return absl::OkStatus();
   if (rows_ > kRowsMax) {
@@ -388,6 +400,7 @@ absl::StatusOr<Table> ArrayReader::Read(const std::vector<std::string>& features
   TESSERA_CHECK(!features_paths.empty() && features_paths.size() == labels_paths.size());
   for (const std::string& path : features_paths) TESSERA_RETURN_IF_ERROR(Open(path));
   TESSERA_RETURN_IF_ERROR(Plan());
+  // What the header claims may be more than the machine has, also where it is below the limit.
   try {
     return ReadTable(labels_paths);
   } catch (const std::bad_alloc&) {

@@ -23,13 +23,13 @@ namespace tessera {
 enum class ValueType { kBool, kU8, kI8, kU16, kI16, kU32, kI32, kU64, kI64, kF16, kF32, kF64 };
 
 int64_t ValueBytes(ValueType type);
-// So is bool, whose values are 0 and 1.
+// Whether values are whole numbers; bool counts, whose values are 0 and 1.
 bool IsInteger(ValueType type);
 
 struct ArrayHeader {
   ValueType type = ValueType::kU8;
   bool big_endian = false;
-  // As the file says it: "IDX type 0d", "descr \"<f4\"".
+  // The type in the file's own words: "IDX type 0d", "descr \"<f4\"".
   std::string type_text;
   // The first in [1, kRowsMax], the product of the others in [1, kFeaturesMax].
   std::vector<int64_t> sizes;
@@ -43,7 +43,7 @@ struct ArrayHeader {
 };
 
 struct ArrayFormat {
-  // As messages have it: "IDX".
+  // The format's name in messages: "IDX".
   const char* name;
   // Reads all that stands before the first value.
   absl::StatusOr<ArrayHeader> (*read_header)(ByteSource& source);

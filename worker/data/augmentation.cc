@@ -11,16 +11,19 @@
 namespace tessera {
 namespace {
 
+// As torchvision's RandomResizedCrop, which tries ten times as well and then takes the middle.
 constexpr int kAttempts = 10;
 
 double Unit(uint32_t word) { return static_cast<double>(word) * 0x1p-32; }
 
 // A number in [0, count).
 int64_t Below(int64_t count, uint32_t word) {
+  // The upper half of the product: no division, and a bias below 2^-32 * count.
   return static_cast<int64_t>((static_cast<uint64_t>(count) * word) >> 32);
 }
 
 PhiloxBlock BlockOf(uint64_t seed, uint64_t epoch, uint32_t row, uint64_t attempt) {
+  // Attempt 0 is the flip and the crop, the others are those of resized crops.
   return Philox(seed, Stream::kAugment, epoch, row | attempt << 32);
 }
 
@@ -75,6 +78,7 @@ Rectangle Augmentation::CropOf(uint64_t epoch, uint32_t row) const {
 Rectangle Augmentation::ResizedCropOf(uint64_t epoch, uint32_t row, int64_t height,
                                       int64_t width) const {
   const auto area = static_cast<double>(height) * static_cast<double>(width);
+  // Uniform in the logarithm, so that a ratio and its inverse are equally likely.
   const double log_least = std::log(ratio_[0]), log_most = std::log(ratio_[1]);
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
     const PhiloxBlock words = BlockOf(seed_, epoch, row, attempt);
@@ -85,6 +89,7 @@ Rectangle Augmentation::ResizedCropOf(uint64_t epoch, uint32_t row, int64_t heig
     if (w < 1 || w > width || h < 1 || h > height) continue;
     return {Below(height - h + 1, words[2]), Below(width - w + 1, words[3]), h, w};
   }
+  // No attempt fitted: the largest part of the middle whose ratio is allowed.
   const double ratio = static_cast<double>(width) / static_cast<double>(height);
   int64_t w = width, h = height;
   if (ratio < ratio_[0]) {
@@ -99,6 +104,7 @@ Rectangle Augmentation::ResizedCropOf(uint64_t epoch, uint32_t row, int64_t heig
 
 template <typename Value>
 void Augmentation::Crop(const Value* x, const Rectangle& window, Value* out) const {
+  // The border is never made: rows and columns outside of the image are written as zeros.
   // The window's rows and columns in the image without its border, which may be outside of it.
   const int64_t top = window.top - padding_, left = window.left - padding_;
   const int64_t begin = std::clamp<int64_t>(-left, 0, width_);

@@ -36,7 +36,7 @@ bool Augments(const v1::Augment& augment);
 // Constant after construction.
 class Augmentation {
  public:
-  // Changes nothing.
+  // An augmentation that changes nothing.
   Augmentation() = default;
   // `input` is model.input, [channels, height, width].
   Augmentation(const v1::Augment& augment, uint64_t seed, absl::Span<const int64_t> input);

@@ -18,6 +18,7 @@
 namespace tessera {
 namespace {
 
+// A quarter of a MiB keeps system calls rare and stays in the second-level cache.
 constexpr size_t kInputBytes = size_t{256} << 10;
 // zlib counts in unsigned int.
 constexpr size_t kInflateBytesMax = size_t{1} << 30;
@@ -43,6 +44,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& 
   source->content_bytes_max_ = about.st_size;
   TESSERA_ASSIGN_OR_RETURN(const std::string head, source->FileHead());
   TESSERA_RETURN_IF_ERROR(source->CheckKind(head));
+  // By its content or its name: a file that says gzip by its name alone is refused below, not read as data.
   if (!IsGzip(head) && !absl::EndsWith(path, ".gz")) return source;
   if (!IsGzip(head) && head.size() >= kGzipHeadBytes) {
     return absl::DataLossError(absl::StrCat(
@@ -63,6 +65,7 @@ ByteSource::~ByteSource() {
 }
 
 // As the file has it, compressed or not.
+// pread, so that the reading position stays at the beginning.
 absl::StatusOr<std::string> ByteSource::FileHead() const {
   std::string head(kFileHeadBytes, '\0');
   size_t got = 0;
@@ -86,6 +89,7 @@ absl::Status ByteSource::CheckKind(absl::string_view head) const {
 }
 
 absl::Status ByteSource::BeginInflating(int64_t file_bytes) {
+  // DEFLATE packs at most so much into a byte; the product may not fit an int64_t.
   const bool multiplies = file_bytes > INT64_MAX / kGzipExpansionMax;
   content_bytes_max_ = multiplies ? INT64_MAX : file_bytes * kGzipExpansionMax;
   inflater_ = std::make_unique<z_stream_s>();
@@ -116,6 +120,7 @@ absl::Status ByteSource::ExpectEnd() {
       absl::StrCat(path_, ": content goes on after byte ", end, ", want its end there"));
 }
 
+// A short read is no end: signals and network file systems cut reads off.
 absl::StatusOr<size_t> ByteSource::ReadFile(void* out, size_t bytes) {
   size_t got = 0;
   while (got < bytes) {
@@ -129,6 +134,7 @@ absl::StatusOr<size_t> ByteSource::ReadFile(void* out, size_t bytes) {
 }
 
 absl::StatusOr<size_t> ByteSource::ReadGzip(void* out, size_t bytes) {
+  // The kind of what is inside a gzip file is checked as that of a plain file is.
   if (offset_ == 0 && bytes > 0) {
     head_.resize(kFileHeadBytes);
     TESSERA_ASSIGN_OR_RETURN(const size_t head_bytes, Inflate(&head_[0], head_.size()));
@@ -151,10 +157,12 @@ absl::StatusOr<size_t> ByteSource::Inflate(void* out, size_t bytes) {
     if (z.avail_in == 0) {
       TESSERA_RETURN_IF_ERROR(RefillInput());
       if (z.avail_in == 0) {
+        // A file that ends within a member was cut off.
         if (inside_member_ || members_ == 0) return Corrupt("the file ends too early");
         break;
       }
     }
+    // Several gzip files, one behind the other, are one gzip file.
     if (!inside_member_) {
       // Zeros pad what comes from a tape or a disk's blocks.
       while (members_ > 0 && z.avail_in > 0 && *z.next_in == 0) {
@@ -170,6 +178,7 @@ absl::StatusOr<size_t> ByteSource::Inflate(void* out, size_t bytes) {
     z.avail_out = static_cast<unsigned>(room);
     const int result = inflate(&z, Z_NO_FLUSH);
     got += room - z.avail_out;
+    // Z_BUF_ERROR without input left only says that more is wanted.
     if (result == Z_STREAM_END) {
       inside_member_ = false;
       ++members_;
@@ -189,6 +198,7 @@ absl::Status ByteSource::RefillInput() {
 }
 
 absl::Status ByteSource::Corrupt(absl::string_view why) const {
+  // Where the decompressor was when it noticed, not where the buffer ends.
   return absl::DataLossError(absl::StrCat(path_, ": gzip data is bad at byte ",
                                           input_offset_ - inflater_->avail_in,
                                           " of the file: ", why));

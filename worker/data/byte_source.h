@@ -67,7 +67,7 @@ class ByteSource {
   const Kinds kinds_;
   int64_t content_bytes_max_ = 0;
   int64_t offset_ = 0;
-  // Of gzip only.
+  // Set for gzip only.
   std::unique_ptr<z_stream_s> inflater_;
   std::vector<unsigned char> input_;
   int64_t input_offset_ = 0;

@@ -9,6 +9,7 @@
 namespace tessera {
 
 std::optional<uint32_t> Characters::TokenOf(int32_t code_point) const {
+  // Ascending code points: a character's token is its place among them.
   const auto found = std::lower_bound(code_points_.begin(), code_points_.end(), code_point);
   if (found == code_points_.end() || *found != code_point) return std::nullopt;
   return static_cast<uint32_t>(found - code_points_.begin());

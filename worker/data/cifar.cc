@@ -15,7 +15,9 @@ namespace {
 
 constexpr int64_t kRowSizes[] = {3, 32, 32};
 constexpr int64_t kImageBytes = 3 * 32 * 32;
+// An image's bytes and its class.
 constexpr int64_t kRowMemoryBytes = kImageBytes + sizeof(int32_t);
+// CIFAR-100 has a coarse label and then a fine one.
 constexpr int64_t kLabelBytesMax = 2;
 // Read past a fault, to know how long the content is.
 constexpr size_t kDrainBytes = size_t{64} << 10;
@@ -72,6 +74,7 @@ class CifarReader {
 void CifarReader::Reserve(const ByteSource& source) {
   if (source.compressed() || stays_) return;
   const int64_t file_rows = source.content_bytes_max() / record_bytes();
+  // More than the limit allows is not reserved: reading stops there with a message.
   if (file_rows >= spec_.bytes_max / kRowMemoryBytes - rows_) return;
   values_.reserve(values_.size() + static_cast<size_t>(file_rows * kImageBytes));
 }
@@ -98,11 +101,13 @@ absl::Status CifarReader::AppendFile(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
   Reserve(*source);
   for (int64_t row = 0;; ++row) {
+    // For messages about this record, as reading it moves the offset.
     const int64_t offset = source->offset();
     uint8_t record[kLabelBytesMax + kImageBytes];
     TESSERA_ASSIGN_OR_RETURN(const size_t got,
                              source->Read(record, static_cast<size_t>(record_bytes())));
     if (got == 0) {
+      // RecordSource finds rows by how many there are in each file.
       files_.push_back({path, 0, row});
       return absl::OkStatus();
     }
@@ -115,6 +120,7 @@ absl::Status CifarReader::AppendFile(const std::string& path) {
     range_.Add(label);
     if (label >= spec_.classes) return WrongLabel(*source, row, label);
     ++rows_;
+    // Only of compressed files is it not known before that their values are too many (Stays).
     if (!stays_ && rows_ * kImageBytes > spec_.held_bytes_max) {
       return absl::ResourceExhaustedError(absl::StrCat(
           path, ": has more than the ", spec_.held_bytes_max,
@@ -150,6 +156,7 @@ absl::StatusOr<Table> CifarReader::Finish() {
 // Whether the images are more than may be held, and none is compressed.
 absl::StatusOr<bool> Stays(const std::vector<std::string>& paths, const TableSpec& spec,
                            CifarLabels labels) {
+  // No limit was given: everything is held.
   if (spec.held_bytes_max == TableSpec().held_bytes_max) return false;
   int64_t rows = 0;
   for (const std::string& path : paths) {

@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-// So many fields or more that count 0, 1, 2 and so on are no row.
+// A first row with this many fields that count 0, 1, 2 and so on is taken for names.
 constexpr int64_t kCountedNamesMin = 5;
 
 // The field before the next comma; `rest` loses both.
@@ -51,6 +51,7 @@ class CsvReader {
   CsvColumns& columns_;
   F32Values values_;
   Classes classes_;
+  // Only one of the two is filled, so that their sum is the number of rows.
   F32Values numbers_;  // where these are the labels, instead of classes
   LabelRange range_;
   bool labels_may_explain_ = false;
@@ -77,6 +78,7 @@ std::string SeparatorAdvice(absl::string_view line) {
 }
 
 bool CountsFromZero(absl::string_view line) {
+  // A table of few columns may begin with a row 0, 1, 2.
   int64_t next = 0;
   for (const absl::string_view field : absl::StrSplit(line, ',')) {
     if (absl::StripAsciiWhitespace(field) != absl::StrCat(next)) return false;
@@ -129,6 +131,7 @@ Complaint CsvReader::AppendLabel(absl::string_view field) {
     classes_.push_back(static_cast<int32_t>(*label));
     return std::nullopt;
   }
+  // The labels of the rest are asked only where they could explain this one.
   labels_may_explain_ = label.has_value() && range_.MayExplain(*label, spec_.classes);
   return absl::StrCat("label is ", QuotedField(field), ", want an integer from 0 to ",
                       spec_.classes - 1, " (the model's classes)");
@@ -143,6 +146,7 @@ std::string CsvReader::LabelAdvice(LineSource& lines) {
     if (!*there_is) return range_.Advice(spec_.classes);
     absl::string_view field;
     for (int64_t i = 0; i <= columns_.label_field(); ++i) field = NextField(line);
+    // The advice needs all labels: one that is no number ends it.
     const std::optional<int64_t> label = ParseLabelField(field);
     if (!label.has_value()) return "";
     range_.Add(*label);
@@ -160,6 +164,7 @@ absl::Status CsvReader::CheckRoom(const LineSource& lines) const {
 
 absl::Status CsvReader::AppendFile(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(auto bytes, ByteSource::Open(path));
+  // A line is as long as its fields at most, so that a file without newlines is not read into memory whole.
   LineSource lines(std::move(bytes), kLineBytesBase + fields() * kFieldBytesMax);
   absl::string_view line;
   for (bool first = true;; first = false) {

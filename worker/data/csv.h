@@ -22,7 +22,7 @@ namespace tessera {
 //   kResourceExhausted  the table would exceed spec.bytes_max
 absl::StatusOr<Table> ReadCsv(const std::vector<std::string>& paths, const TableSpec& spec,
                               CsvColumns* columns);
-// Of a data set by itself, with the label last.
+// Reads a data set by itself, with the label last.
 absl::StatusOr<Table> ReadCsv(const std::vector<std::string>& paths, const TableSpec& spec);
 
 }  // namespace tessera

@@ -31,7 +31,7 @@ bool IsOneOf(const absl::string_view (&words)[N], absl::string_view name) {
                      [&](absl::string_view word) { return absl::EqualsIgnoreCase(name, word); });
 }
 
-// Without the quotes that other programs write around it.
+// Returns the name without the quotes that other programs, such as R, write around it.
 absl::string_view NameIn(absl::string_view field) {
   field = absl::StripAsciiWhitespace(field);
   for (const absl::string_view quote : {"\"", "'"}) {
@@ -42,7 +42,7 @@ absl::string_view NameIn(absl::string_view field) {
   return field;
 }
 
-// Of any size: also one that is not finite.
+// Whether the name reads as a number of any size, also one that is not finite. from_chars takes no plus sign.
 bool IsNumber(absl::string_view name) {
   absl::ConsumePrefix(&name, "+");
   double value = 0;
@@ -71,6 +71,7 @@ std::string List(const std::vector<std::string>& names) {
 bool IsCsvHeader(absl::string_view line) {
   for (const absl::string_view field : absl::StrSplit(line, ',')) {
     const absl::string_view name = NameIn(field);
+    // A field that is missing or a number belongs to a row.
     if (name.empty() || IsOneOf(kMissing, name) || IsNumber(name)) return false;
   }
   return true;
@@ -94,6 +95,7 @@ Complaint CsvColumns::BeginFile(const std::string& path, absl::string_view heade
 Complaint CsvColumns::FindLabel(const std::vector<std::string>& names, int64_t fields) {
   label_field_ = label_column_ == "first" ? 0 : fields - 1;
   if (label_column_ == "first" || label_column_ == "last") return std::nullopt;
+  // Nothing was said about the label: the last field is it, unless a name says otherwise.
   if (label_column_.empty()) return CheckLastIsLabel(names);
   const auto found = std::find(names.begin(), names.end(), label_column_);
   const auto count = std::count(names.begin(), names.end(), label_column_);
@@ -112,6 +114,7 @@ Complaint CsvColumns::CheckLastIsLabel(const std::vector<std::string>& names) co
     return IsOneOf(kFeatureLetter, name);
   });
   const auto is_label = [&](absl::string_view name) {
+    // Beside a column x, a column y is a coordinate.
     return IsOneOf(kLabelNames, name) || (!has_x && IsOneOf(kLabelLetter, name));
   };
   if (names.empty() || is_label(names.back())) return std::nullopt;
@@ -134,6 +137,7 @@ Complaint CsvColumns::CheckOrder(const std::string& path, const std::vector<std:
     const auto place = static_cast<int64_t>(i);
     if (is_first) {
       const bool is_new = place_.emplace(names[i], place).second;
+      // A name that is there twice says nothing about order.
       if (!is_new) place_[names[i]] = kTwice;
       continue;
     }

@@ -16,17 +16,18 @@ namespace tessera {
 // a missing value ("?", "NA", "nan"): a first row of those is a row, and no header.
 bool IsCsvHeader(absl::string_view line);
 
-// Of all files of one data set, in the order in which they are read: headers agree about the order of columns.
+// The columns of all files of one data set, in the order in which they are read: headers agree about the columns'
+// order.
 class CsvColumns {
  public:
-  // As data.label_column has it; empty: the last field, where no header says otherwise.
+  // `label_column` is data.label_column; empty: the last field, where no header says otherwise.
   explicit CsvColumns(std::string label_column = "") : label_column_(std::move(label_column)) {}
 
   // A file begins whose lines have `fields` fields; `header` is its first line, or empty where that is a row.
   // Says what is wrong with it.
   Complaint BeginFile(const std::string& path, absl::string_view header, int64_t fields);
 
-  // Of the file that was begun last, from 0.
+  // The label's field in the file that was begun last, from 0.
   int64_t label_field() const { return label_field_; }
 
  private:

@@ -9,6 +9,7 @@
 namespace tessera {
 namespace {
 
+// Messages stay short enough to read.
 constexpr size_t kListedMax = 12;
 // Values that go so much further than those of training are on another scale, as 0 to 255 is beside 0 to 1.
 constexpr float kScaleRatioMin = 100;
@@ -29,7 +30,8 @@ float MostOf(const F32Values& values) {
   return most;
 }
 
-// Of one class each.
+// Notes what is odd about the classes of the rows: training rows of one class alone, labels that begin with 1, and test
+// rows of classes that training has not.
 void NoteClasses(const std::vector<bool>& trained, const std::vector<bool>& tested,
                  std::vector<std::string>* notes) {
   const auto classes = static_cast<int64_t>(trained.size());
@@ -67,6 +69,7 @@ std::vector<std::string> NotesOn(const Table& train, const Table& test, const Ta
   const auto* const test_values = std::get_if<F32Values>(&test.values);
   if (train_values != nullptr && test_values != nullptr) {
     const float of_train = MostOf(*train_values), of_test = MostOf(*test_values);
+    // Zeros alone are on every scale.
     const float least = std::min(of_train, of_test), most = std::max(of_train, of_test);
     if (least > 0 && most / least >= kScaleRatioMin) {
       notes.push_back(absl::StrCat("values of data.train go up to ", of_train,
@@ -74,6 +77,7 @@ std::vector<std::string> NotesOn(const Table& train, const Table& test, const Ta
                                    ": are both on one scale?"));
     }
   }
+  // Workers with files of their own do not see the classes of the others.
   if (spec.local_files || spec.classes < 2 || train.is_tokens()) return notes;
   const std::vector<bool> trained = ClassesOf(train, spec.classes);
   if (std::holds_alternative<Classes>(train.labels)) {

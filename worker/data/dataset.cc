@@ -23,6 +23,7 @@ constexpr double kU8Unit = 255;
 // [channels, height, width].
 constexpr size_t kImageSizes = 3;
 
+// x86-64 and most of arm64.
 constexpr int64_t kCacheLineBytes = 64;
 // The hardware follows a long row by itself.
 constexpr int64_t kPrefetchBytesMax = 2048;
@@ -41,6 +42,7 @@ void Prefetch(const void* row, int64_t row_bytes) {
 
 class Summer {
  public:
+  // The count comes first, so that values cannot be taken for the next array's.
   template <typename T>
   void Add(const NumberArray<T>& values) {
     Add(static_cast<uint64_t>(values.size()));
@@ -105,6 +107,7 @@ Dataset::Dataset(Table table, const Normalization& given, const ModelEnds& ends,
   if (const auto* const source = std::get_if<StoredValues>(&table_.values)) {
     // What the source draws is drawn already.
     if ((*source)->draws()) augmentation_ = augmentation_.WithoutResizedCrop();
+    // Tokens have one value more than inputs: the last label is the token behind the window.
     const int64_t row_values = table_.features + (is_tokens() ? 1 : 0);
     const int64_t row_bytes = row_values * ValueBytesOf(table_);
     stored_ = std::make_unique<StoredRows>(
@@ -114,12 +117,14 @@ Dataset::Dataset(Table table, const Normalization& given, const ModelEnds& ends,
   const size_t count = normalization.mean.size();
   TESSERA_CHECK(normalization.stddev.size() == count);
   TESSERA_CHECK(count >= 1 && table_.features % static_cast<int64_t>(count) == 0);
+  // Values in a row that share one constant: a channel's, all, or one.
   run_ = table_.features / static_cast<int64_t>(count);
   for (size_t j = 0; j < count; ++j) {
     centre_.push_back(static_cast<float>(normalization.mean[j] * unit));
     scale_.push_back(static_cast<float>(1 / (normalization.stddev[j] * unit)));
   }
   if (!std::holds_alternative<SparseValues>(table_.values)) return;
+  // What a zero becomes is computed once for all rows.
   zeros_.resize(table_.features);
   for (int64_t j = 0; j < table_.features; ++j) {
     const int64_t i = ConstantOf(j);
@@ -138,6 +143,7 @@ uint64_t Dataset::Sum() const {
   summer.Add(static_cast<uint64_t>(table_.features));
   if (table_.content_sum != 0) {
     summer.Add(table_.content_sum);
+    // 0 says that there is no sum.
     return std::max<uint64_t>(1, summer.sum());
   }
   if (stored_ != nullptr) {
@@ -158,6 +164,7 @@ bool Dataset::sparse() const {
   if (!can_be_sparse()) return false;
   const auto entries = static_cast<int64_t>(std::get<SparseValues>(table_.values).value.size());
   // Divided, as the product of rows and features may not fit.
+  // Few entries make products with sparse rows cheaper than dense ones.
   const bool nearly_empty = entries / table_.rows < table_.features / kSparseShareInverse;
   return table_.always_sparse || (table_.features >= kSparseFeaturesMin && nearly_empty);
 }
@@ -174,6 +181,7 @@ int64_t Dataset::row_entries_max() const {
 
 void Dataset::Expect(absl::Span<const uint32_t> rows, std::optional<uint64_t> epoch) const {
   if (stored_ == nullptr) return;
+  // An epoch is named only where rows differ between epochs, so that rows read ahead serve any epoch otherwise.
   stored_->Expect(rows, stored_->source().draws() ? epoch : std::nullopt);
 }
 
@@ -191,10 +199,12 @@ uint32_t Dataset::StandIn(uint32_t row) const {
 
 void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, int threads,
                         std::optional<uint64_t> epoch) const {
+  // Rows come from orders that others computed: a wrong one would read beyond the table.
   for (const uint32_t row : rows) TESSERA_CHECK(row < table_.rows);
   if (is_tokens()) {
     TESSERA_CHECK(out.sparse == nullptr && out.targets == nullptr);
     const int64_t count = static_cast<int64_t>(rows.size()), n = table_.features;
+    // Each thread takes rows that lie together, and writes to its own part of the batch.
     CpuThreads(threads).SplitWhole(count, n, [&](int64_t begin, int64_t end) {
       FillTokens(rows.subspan(begin, end - begin), epoch,
                  out.features != nullptr ? out.features + begin * n : nullptr,
@@ -225,6 +235,7 @@ void Dataset::FillBatch(absl::Span<const uint32_t> rows, const BatchView& out, i
 
 template <typename Value>
 void Dataset::RescaleRow(const Value* x, float* out) const {
+  // A constant for each feature: vectors of constants. Else a constant for each run of features, in a register.
   if (run_ == 1) return Rescale(x, table_.features, centre_.data(), scale_.data(), out);
   for (size_t k = 0; k < centre_.size(); ++k, x += run_, out += run_) {
     Rescale(x, run_, centre_[k], scale_[k], out);
@@ -242,6 +253,7 @@ void Dataset::FillRow(const Value* x, uint32_t row, Epoch epoch, float* out) con
     augmentation_.Apply(x, *epoch, row, &resampler, changed.data());
     x = changed.data();
   }
+  // Nothing would change a value: a copy is as fast as memory is.
   const bool as_stored =
       std::is_same_v<Value, float> && uniform() && centre_[0] == 0 && scale_[0] == 1;
   if (as_stored) {
@@ -296,6 +308,7 @@ void Dataset::FillTokens(absl::Span<const uint32_t> rows, Epoch epoch, float* fe
                          int32_t* classes) const {
   const int64_t n = table_.features;
   const auto* const held = std::get_if<HeldTokens>(&table_.values);
+  // Kept by each thread from batch to batch.
   thread_local std::vector<float> read;
   if (held == nullptr && read.size() < static_cast<size_t>(n + 1)) read.resize(n + 1);
   for (const uint32_t row : rows) {
@@ -316,6 +329,7 @@ void Dataset::FillTokens(absl::Span<const uint32_t> rows, Epoch epoch, float* fe
 void Dataset::FillFeatures(const SparseValues& values, absl::Span<const uint32_t> rows, Epoch,
                            float* out) const {
   for (const uint32_t row : rows) {
+    // Entries that are not stored are zeros before they are normalised.
     std::memcpy(out, zeros_.data(), zeros_.size() * sizeof(float));
     for (int64_t e = values.begin[row]; e < values.begin[row + 1]; ++e) {
       const uint32_t j = values.feature[e];

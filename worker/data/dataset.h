@@ -57,7 +57,7 @@ struct SparseBatch {
 struct BatchView {
   // [B, inputs]
   float* features = nullptr;
-  // The same without the zeros, for data sets that can_be_sparse(). Replaced; keeps its capacity.
+  // The features without their zeros, for data sets that can_be_sparse(). Replaced; keeps its capacity.
   SparseBatch* sparse = nullptr;
   // [B]: the class of each row, for softmax. Of tokens [B, places]: for each place, the token that comes next.
   int32_t* classes = nullptr;
@@ -70,7 +70,7 @@ struct BatchView {
 class Dataset {
  public:
   struct Options {
-    // Of rows that train.
+    // How training rows are changed at random before they are trained on.
     Augmentation augmentation = {};
     // Where values stay on disk: so many rows are read ahead, by so many threads.
     int64_t rows_ahead = 0;
@@ -89,7 +89,7 @@ class Dataset {
   int64_t outputs() const { return outputs_; }
   // Labels of a row, where it has classes.
   int64_t places() const { return places_; }
-  // Rows are tokens.
+  // Whether rows are tokens.
   bool is_tokens() const { return table_.is_tokens(); }
   // Values are bytes, which are divided by 255; all others are what they are.
   bool is_bytes() const { return table_.is_bytes(); }
@@ -112,7 +112,7 @@ class Dataset {
   // Stored entries of the row that has most.
   int64_t row_entries_max() const;
 
-  // Values stay on disk.
+  // Whether values stay on disk.
   bool is_stored() const { return stored_ != nullptr; }
   // These rows will be asked for soon, in this order: reads them ahead, where values stay on disk.
   void Expect(absl::Span<const uint32_t> rows, std::optional<uint64_t> epoch) const;
@@ -144,7 +144,7 @@ class Dataset {
   // Features and classes of rows of tokens; either may be null.
   void FillTokens(absl::Span<const uint32_t> rows, Epoch epoch, float* features,
                   int32_t* classes) const;
-  // One row from its values `x`.
+  // Fills one row from its stored values `x`.
   template <typename Value>
   void FillRow(const Value* x, uint32_t row, Epoch epoch, float* out) const;
   uint32_t StandIn(uint32_t row) const;

@@ -12,15 +12,16 @@
 namespace tessera {
 namespace {
 
+// Long fields are cut in messages, of which the first characters tell enough.
 constexpr size_t kQuotedBytesMax = 40;
-// So many digits are exact in a float.
+// A number of this many decimal digits is exact in a float.
 constexpr size_t kExactDigits = 7;
 // Whole numbers below are exact in a double.
 constexpr double kExactMax = 0x1p53;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// A plus sign, unless another sign follows.
+// Returns the field without a plus sign, which from_chars refuses, unless another sign follows.
 absl::string_view WithoutPlus(absl::string_view field) {
   if (field.size() > 1 && field[0] == '+' && field[1] != '-' && field[1] != '+') {
     field.remove_prefix(1);
@@ -51,7 +52,7 @@ std::optional<float> ParseFloatField(absl::string_view field) {
   if (end != field.data() + field.size() || error == std::errc::invalid_argument) {
     return std::nullopt;
   }
-  // Out of range is also what is too small.
+  // Out of range is also what is too small, which is taken as it comes.
   if (error == std::errc::result_out_of_range && std::abs(value) > 1) return std::nullopt;
   if (!std::isfinite(value)) return std::nullopt;
   return value;
@@ -60,6 +61,7 @@ std::optional<float> ParseFloatField(absl::string_view field) {
 std::optional<int64_t> ParseIntegerField(absl::string_view field) {
   field = WithoutPlus(field);
   const size_t point = field.find('.');
+  // "3.0" is an integer, "3.5" is none.
   if (point != absl::string_view::npos) {
     const absl::string_view fraction = field.substr(point + 1);
     if (fraction.find_first_not_of('0') != absl::string_view::npos) return std::nullopt;
@@ -80,6 +82,7 @@ std::optional<int64_t> ParseLabelField(absl::string_view field) {
   double value = 0;
   const auto [end, error] = absl::from_chars(field.data(), field.data() + field.size(), value);
   if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
+  // NaN fails the comparison.
   if (!(std::abs(value) < kExactMax) || value != std::floor(value)) return std::nullopt;
   return static_cast<int64_t>(value);
 }

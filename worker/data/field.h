@@ -18,10 +18,10 @@ std::optional<float> ParseFloatField(absl::string_view field);
 // The whole field as an integer. A fraction of zeros ("3.0") is allowed.
 std::optional<int64_t> ParseIntegerField(absl::string_view field);
 
-// The same where it is a class's number, which np.savetxt writes as "3.000000000000000000e+00".
+// Reads a class's number, which np.savetxt writes as "3.000000000000000000e+00".
 std::optional<int64_t> ParseLabelField(absl::string_view field);
 
-// In quotation marks, escaped and cut to a length that fits in a message.
+// Returns the field in quotation marks, escaped and cut to a length that fits in a message.
 std::string QuotedField(absl::string_view field);
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 namespace tessera {
 namespace {
 
+// RFC 1952, section 2.3.1.
 // 5 bits of flags are used; the others must be 0.
 constexpr unsigned char kGzipFlagsEnd = 0x20;
 // Where a tar archive says what it is.
@@ -29,6 +30,7 @@ constexpr FileKind kPickle = {
     "save arrays with np.save; CIFAR has a binary version beside its Python one"};
 constexpr FileKind kZip = {"a ZIP archive", "unpack it; of an .npz save each array with np.save"};
 
+// Only files that people name by mistake, or that a download leaves in place of the data.
 constexpr Magic kMagics[] = {
     Begins("\x28\xb5\x2f\xfd",
            {"compressed by zstd", "unpack it with zstd -d, or compress it with gzip"}),
@@ -99,6 +101,7 @@ const FileKind* FileKindOf(absl::string_view head) {
   const absl::string_view behind = head.substr(std::min(head.size(), kTarMagicAt));
   if (absl::StartsWith(behind, "ustar")) return &kTar;
   if (!IsText(head)) return nullptr;
+  // A byte order mark, which some editors write.
   absl::ConsumePrefix(&head, "\xEF\xBB\xBF");
   head = absl::StripLeadingAsciiWhitespace(head);
   for (const absl::string_view page : kPages) {
@@ -109,6 +112,7 @@ const FileKind* FileKindOf(absl::string_view head) {
 }
 
 bool IsGzip(absl::string_view head) {
+  // The third byte names DEFLATE, the only method there is.
   return head.size() >= kGzipHeadBytes && absl::StartsWith(head, "\x1f\x8b\x08") &&
          static_cast<unsigned char>(head[3]) < kGzipFlagsEnd;
 }

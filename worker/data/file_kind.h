@@ -11,11 +11,11 @@
 
 namespace tessera {
 
-// So much of a file's beginning tells all kinds.
+// The bytes at a file's beginning that tell all kinds apart.
 constexpr size_t kFileHeadBytes = 512;
 
 struct FileKind {
-  // As in "content is a ZIP archive".
+  // What is named here fits into "content is a ZIP archive".
   absl::string_view name;
   // What whoever has the file does about it.
   absl::string_view advice;

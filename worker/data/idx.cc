@@ -33,6 +33,7 @@ std::optional<ValueType> TypeOf(uint8_t code) {
   }
 }
 
+// IDX counts with the most significant byte first.
 uint32_t BigEndian(const uint8_t* p) {
   return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | uint32_t{p[3]};
 }
@@ -50,6 +51,7 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
         std::memcmp(magic, "\x93NUM", 4) == 0 ? "; it is a NumPy file: set data.format to npy"
                                               : ""));
   }
+  // The file says nothing of its byte order: the format has only one.
   ArrayHeader header;
   header.type = *type;
   header.big_endian = true;
@@ -59,9 +61,11 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": byte 3: rank is ", rank, ", want 1 to ", kIdxDimensionsMax));
   }
+  // Sizes are read in one piece, as the rank says how many there are.
   uint8_t sizes[4 * kIdxDimensionsMax];
   TESSERA_RETURN_IF_ERROR(source.ReadExactly(sizes, 4 * rank, "the IDX sizes"));
   for (int i = 0; i < rank; ++i) {
+    // Sizes are bounded one by one, so that their product fits.
     const int64_t size = BigEndian(sizes + 4 * i);
     const int64_t size_max = i == 0 ? kRowsMax : kFeaturesMax / header.row_values;
     if (size < 1 || size > size_max) {
@@ -69,6 +73,7 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
                                                      " is ", size, ", want 1 to ", size_max));
     }
     header.sizes.push_back(size);
+    // The first size is the number of rows, whatever the rank.
     if (i == 0) {
       header.rows = size;
     } else {
@@ -79,6 +84,7 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
 }
 
 absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
+  // A label is one integer per row, so files of rank 2 are no labels even if they have one column.
   if (header.sizes.size() == 1 && IsInteger(header.type)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path, ": labels have ", header.type_text,
                                                  " and rank ", header.sizes.size(),

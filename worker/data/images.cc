@@ -40,6 +40,7 @@ template <typename Visit>
 void ForRows(int64_t rows, int threads, const Visit& visit) {
   std::atomic<int64_t> next{0};
   const auto work = [&] {
+    // Threads take single rows, as pictures differ in size and so in time.
     for (int64_t row = next++; row < rows; row = next++) visit(row);
   };
   std::vector<std::thread> others;
@@ -61,6 +62,7 @@ absl::StatusOr<PictureFiles> FilesOf(const std::vector<std::string>& paths, cons
 absl::Status CheckOneDecodes(const PictureSource& source, int64_t rows, int64_t features) {
   std::vector<uint8_t> row(features);
   absl::Status first;
+  // Only the first failure is told, as all pictures may have the same.
   for (int64_t i = 0; i < rows; ++i) {
     const absl::Status status = source.ReadOwn(static_cast<uint32_t>(i), std::nullopt, row.data());
     if (status.ok()) return status;
@@ -77,6 +79,7 @@ absl::StatusOr<U8Values> Hold(const PictureSource& source, int64_t rows, int64_t
   absl::Mutex mutex;
   absl::Status status;
   ForRows(rows, threads, [&](int64_t row) {
+    // Threads write to rows of their own. Only the status is shared.
     const absl::Status read =
         source.Read(static_cast<uint32_t>(row), std::nullopt, values.data() + row * features);
     if (read.ok()) return;
@@ -85,6 +88,7 @@ absl::StatusOr<U8Values> Hold(const PictureSource& source, int64_t rows, int64_t
   });
   // One picture at least could be read a moment ago.
   if (!status.ok()) return status;
+  // A copy, as classes of rows that stand in for others are read while the list is written.
   const Classes own = *classes;
   for (int64_t row = 0; row < rows; ++row) {
     (*classes)[row] = own[source.StandIn(static_cast<uint32_t>(row))];
@@ -103,11 +107,13 @@ absl::StatusOr<Table> ReadImages(const std::vector<std::string>& paths, const Ta
   table.rows = static_cast<int64_t>(files.paths.size());
   table.features = spec.features;
   table.row_sizes = spec.input;
+  // 0 would say that there is no sum.
   table.content_sum = std::max<uint64_t>(1, files.sum);
   Classes classes = std::move(files.classes);
   const int64_t names = files.bytes();
   const auto source = std::make_shared<PictureSource>(std::move(files.paths), form);
   const int64_t values = table.rows * table.features;
+  // A picture that is drawn anew in each epoch cannot be held as it is.
   const bool stays = source->draws() || values > spec.held_bytes_max;
   const int64_t memory_bytes =
       names + table.rows * static_cast<int64_t>(sizeof(int32_t)) + (stays ? 0 : values);
@@ -145,6 +151,7 @@ absl::StatusOr<BadPictures> FindBadPictures(const std::vector<std::string>& path
   ForRows(rows, options.threads, [&](int64_t row) {
     thread_local std::vector<uint8_t> values;
     values.resize(spec.features);
+    // ReadOwn, since Read would hide a broken picture behind the one that stands in for it.
     const absl::Status status =
         source.ReadOwn(static_cast<uint32_t>(row), std::nullopt, values.data());
     if (!status.ok()) wrong[row] = std::string(status.message());

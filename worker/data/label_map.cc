@@ -23,6 +23,7 @@ std::string List(const std::vector<int64_t>& labels) {
 
 absl::StatusOr<LabelMap> LabelMap::Create(std::vector<int64_t> distinct, const TableSpec& spec) {
   LabelMap map(spec.classes);
+  // Labels that are classes already keep their numbers, so that models of the same classes agree.
   if (distinct.empty() || (distinct.front() >= 0 && distinct.back() < spec.classes)) return map;
   const auto count = static_cast<int64_t>(distinct.size());
   if (count > spec.classes) {
@@ -30,6 +31,7 @@ absl::StatusOr<LabelMap> LabelMap::Create(std::vector<int64_t> distinct, const T
                                                    spec.classes,
                                                    " different ones (the model's classes)"));
   }
+  // -1 and 1 mean the same to all workers, whatever rows they see.
   const bool signs =
       spec.classes >= 2 && std::all_of(distinct.begin(), distinct.end(),
                                        [](int64_t label) { return label == -1 || label == 1; });
@@ -60,6 +62,7 @@ std::optional<int32_t> LabelMap::ClassOf(int64_t label) const {
     if (label < 0 || label >= classes_) return std::nullopt;
     return static_cast<int32_t>(label);
   }
+  // Ascending labels: a label's class is its place among them.
   const auto found = std::lower_bound(labels_.begin(), labels_.end(), label);
   if (found == labels_.end() || *found != label) return std::nullopt;
   return static_cast<int32_t>(found - labels_.begin());

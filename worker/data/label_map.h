@@ -23,8 +23,8 @@ class LabelMap {
   //                     another worker's files might number otherwise (neither classes, nor -1 and 1)
   static absl::StatusOr<LabelMap> Create(std::vector<int64_t> distinct, const TableSpec& spec);
 
-  // Of a model that was trained with other files: `labels` are those of its classes, ascending; none where a label is
-  // its class.
+  // Creates the map of a model that was trained with other files: `labels` are those of its classes, ascending; none
+  // where a label is its class.
   //   kInvalidArgument  more labels than spec.classes
   static absl::StatusOr<LabelMap> Of(std::vector<int64_t> labels, const TableSpec& spec);
 
@@ -33,7 +33,7 @@ class LabelMap {
   // The labels that have a class, for messages: "0 to 9", "one of -1, 1".
   std::string Wanted() const;
 
-  // As Of takes them.
+  // The labels of the classes, ascending; empty where a label is its class.
   const std::vector<int64_t>& labels() const { return labels_; }
 
  private:

@@ -5,6 +5,7 @@
 namespace tessera {
 
 std::string LabelRange::Advice(int64_t classes) const {
+  // MATLAB, R and many text files count from 1. The second rule is for support vector machines' signs.
   if (least_ == 1 && most_ == classes && classes > 1) {
     return absl::StrCat("; the labels go from 1 to ", classes,
                         ", so they seem to start at 1: subtract 1 from each");

@@ -31,6 +31,7 @@ struct RawRows {
 
   int64_t rows() const { return static_cast<int64_t>(label_begin.size()) - 1; }
   int64_t bytes() const {
+    // Offsets, labels, and entries of a feature and a value have 8 bytes each, a number 4.
     return static_cast<int64_t>(
         8 * (values.value.size() + values.begin.size() + label_begin.size() + labels.size()) +
         4 * numbers.size());
@@ -46,6 +47,7 @@ Complaint AppendNumber(absl::string_view field, F32Values& numbers) {
 
 Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
                        NumberArray<int64_t>& labels) {
+  // The field is all that is in front of the row's first blank; multi-label files separate labels by commas.
   const size_t first = labels.size();
   if (!field.empty()) {
     for (const absl::string_view part : absl::StrSplit(field, ',')) {
@@ -61,6 +63,7 @@ Complaint AppendLabels(absl::string_view field, const TableSpec& spec,
     return absl::StrCat("row has ", count, " labels, want one; sets of labels need model.loss ",
                         "sigmoid_cross_entropy and more than one output");
   }
+  // Ascending, so that a label that is there twice has itself for a neighbour.
   std::sort(labels.begin() + first, labels.end());
   const auto twice = std::adjacent_find(labels.begin() + first, labels.end());
   if (twice != labels.end()) return absl::StrCat("label ", *twice, " is there twice, want it once");
@@ -114,6 +117,7 @@ absl::Status NoteLabels(const LineSource& lines, const std::optional<LabelMap>& 
       return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": label is ", label, ", want ",
                                                      map->Wanted(), " (as in the training set)"));
     }
+    // More different labels than classes can never be mapped.
     if (static_cast<int64_t>(rows.distinct_labels.size()) == spec.classes) {
       return absl::InvalidArgumentError(absl::StrCat(
           lines.where(), ": label is ", label, " after ", spec.classes,
@@ -130,6 +134,7 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec,
   LineSource lines(std::move(bytes),
                    kLineBytesBase + (spec.features + spec.classes) * kFieldBytesMax);
   const int64_t rows_before = rows.rows();
+  // The format's own convention: feature 1 is the first.
   int64_t index_base = 1;
   for (;;) {
     absl::string_view line;
@@ -142,6 +147,7 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec,
     if (wrong) return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));
     if (is_comment) continue;
     TESSERA_RETURN_IF_ERROR(NoteLabels(lines, map, spec, rows));
+    // Checked after each row, as text says nothing about its rows before it is read.
     if (rows.rows() > kRowsMax || rows.bytes() > spec.bytes_max) {
       return absl::ResourceExhaustedError(absl::StrCat(
           lines.where(), ": rows up to here need more than ", spec.bytes_max, " bytes of memory"));
@@ -160,6 +166,7 @@ std::variant<Classes, ClassSets> MapLabels(RawRows& rows, const LabelMap& map,
   }
   // Workers that see other rows must agree.
   bool sets = spec.class_sets && spec.local_files;
+  // One row with other than one label makes sets of all.
   for (int64_t i = 0; i < rows.rows(); ++i) {
     sets |= rows.label_begin[i + 1] - rows.label_begin[i] != 1;
   }
@@ -176,6 +183,7 @@ absl::StatusOr<Table> ReadLibsvm(const std::vector<std::string>& paths, const Ta
   for (const std::string& path : paths) {
     TESSERA_RETURN_IF_ERROR(AppendFile(path, spec, labels, rows));
   }
+  // Test rows are mapped as training rows were.
   if (!spec.numbers && !labels.has_value()) {
     absl::StatusOr<LabelMap> map =
         LabelMap::Create({rows.distinct_labels.begin(), rows.distinct_labels.end()}, spec);

@@ -8,14 +8,14 @@ namespace tessera {
 
 // A row's number fits in 31 bits.
 constexpr int64_t kRowsMax = (int64_t{1} << 31) - 1;
-// As for model.input in job.proto.
+// The most that model.input allows in job.proto.
 constexpr int64_t kFeaturesMax = int64_t{1} << 24;
 // Values and labels of the training and the test set together, where neither the job nor the machine says how much
 // memory there is.
 constexpr int64_t kDatasetBytesMax = int64_t{64} << 30;
 // Text of one number, its separator included. A line may hold this much for each feature and class.
 constexpr int64_t kFieldBytesMax = 64;
-// And this much besides, for comments and white space.
+// What a line may hold besides, for comments and white space.
 constexpr int64_t kLineBytesBase = 4096;
 constexpr int64_t kIdxDimensionsMax = 8;
 // NumPy itself has no more, and writes headers of a few hundred bytes.

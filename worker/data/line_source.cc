@@ -34,8 +34,10 @@ absl::StatusOr<bool> LineSource::NextOrBlank(absl::string_view* line) {
   if (!there_is) return false;
   if (line_ == 1) {
     TESSERA_RETURN_IF_ERROR(CheckText(*line));
+    // UTF-8's byte order mark, which is no part of the first field.
     absl::ConsumePrefix(line, "\xEF\xBB\xBF");
   }
+  // Files from Windows end lines with \r\n.
   absl::ConsumeSuffix(line, "\r");
   return true;
 }
@@ -60,9 +62,11 @@ absl::StatusOr<bool> LineSource::NextAny(absl::string_view* line) {
   for (;;) {
     const char* const start = buffer_.data() + begin_;
     const size_t held = end_ - begin_;
+    // From where the last search ended, so that a line over several blocks is searched once.
     const void* const newline = std::memchr(start + searched, '\n', held - searched);
     const bool whole = newline != nullptr || at_end_;
     const size_t length = newline != nullptr ? static_cast<const char*>(newline) - start : held;
+    // Before more is read: a file without newlines would fill the memory.
     if (length > line_bytes_max_) {
       return absl::InvalidArgumentError(
           absl::StrCat(where(), ": the line is longer than ", line_bytes_max_, " bytes"));
@@ -74,12 +78,14 @@ absl::StatusOr<bool> LineSource::NextAny(absl::string_view* line) {
       return true;
     }
     searched = held;
+    // What is left of a line moves to the front, and the buffer grows only where the line fills it.
     std::memmove(buffer_.data(), start, held);
     begin_ = 0;
     end_ = held;
     if (end_ == buffer_.size()) buffer_.resize(2 * buffer_.size());
     TESSERA_ASSIGN_OR_RETURN(const size_t got,
                              bytes_->Read(buffer_.data() + end_, buffer_.size() - end_));
+    // Read gives less than asked for only at the end (ByteSource).
     at_end_ = got < buffer_.size() - end_;
     end_ += got;
   }

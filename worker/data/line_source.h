@@ -23,7 +23,7 @@ class LineSource {
   // the next call.
   //   kInvalidArgument  the line is longer than line_bytes_max, or the file is no text in UTF-8
   absl::StatusOr<bool> Next(absl::string_view* line);
-  // As Next, but for lines of white space, which are lines here.
+  // Returns lines as Next does, those of white space included.
   absl::StatusOr<bool> NextOrBlank(absl::string_view* line);
 
   // The line that Next returned last, as `path:17`.

@@ -33,6 +33,7 @@ constexpr int64_t kRowsAtOnceMin = 128;
 
 // Whether files of tokens meet a model of tokens, and nothing is asked of them that is for numbers.
 absl::Status CheckTokens(const v1::Data& data, const DataFormat& format, const ModelEnds& ends) {
+  // A model of tokens cannot read rows of numbers, nor the other way round.
   if (format.is_tokens != ends.tokens) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.format: is ", format.name, ", want ",
@@ -62,6 +63,7 @@ std::string NoteOnVocabulary(const v1::Data& data, const TrainingConventions& co
   const int64_t tokens = conventions.characters    ? conventions.characters->size()
                          : data.format() == "text" ? kByteTokens
                                                    : ends.outputs;
+  // A vocabulary that is too large trains all the same: a note, no refusal.
   if (!ends.tokens || tokens >= ends.outputs) return "";
   return absl::StrCat("model.input.tokens.vocabulary is ", ends.outputs, ", and the ",
                       conventions.characters ? "training text has " : "bytes of a text are ",
@@ -96,6 +98,7 @@ Normalization GivenBy(const v1::Normalize& normalize) {
   return {Entries(normalize.mean(), count, 0), Entries(normalize.stddev(), count, 1)};
 }
 
+// A number for each input would be as long as a picture: only channels may have numbers of their own.
 absl::Status CheckEntries(absl::string_view key, int entries, const ModelEnds& ends) {
   const bool has_channels = ends.input.size() == 3;
   if (entries <= 1 || (has_channels && entries == ends.input[0])) return absl::OkStatus();
@@ -112,6 +115,7 @@ absl::Status CheckNormalize(const v1::Normalize& normalize, const ModelEnds& end
   for (size_t k = 0; k < wanted.mean.size(); ++k) {
     // Where the inverse is not finite, neither are the inputs.
     const double mean = wanted.mean[k], stddev = wanted.stddev[k];
+    // A stddev may be positive and its inverse infinite as a float.
     const auto inverse = static_cast<float>(1 / stddev);
     if (stddev > 0 && std::isfinite(inverse) && inverse > 0 &&
         std::abs(mean) <= std::numeric_limits<float>::max()) {
@@ -139,12 +143,14 @@ absl::Status CheckFacts(const v1::Data& data, const ModelFacts& facts, const Mod
                                                    ends.inputs));
   }
   const DataFormat& format = DataFormatOf(data.format());
+  // Formats whose rows stay sparse cannot take what the model subtracts from zeros.
   if (format.stays_sparse && (entries != 1 || facts.mean[0] != 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "data.format: is ", format.name,
         ", whose rows stay sparse, and the checkpoint's normalisation would make "
         "zeros something else; name files of the format that the model was trained with"));
   }
+  // Tokens would mean other characters to the model.
   if (facts.characters.empty() == HasCharacters(data)) {
     return absl::InvalidArgumentError(absl::StrCat(
         HasCharacters(data) ? "data.tokenizer: is characters, and the checkpoint's model was not "
@@ -153,6 +159,7 @@ absl::Status CheckFacts(const v1::Data& data, const ModelFacts& facts, const Mod
                               "text",
         "; name data of the format and the tokenizer that it was trained with"));
   }
+  // Labels of other formats are classes already.
   if (!facts.labels.empty() && !format.numbers_labels) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.format: is ", format.name, ", and the checkpoint's classes 0 to ",
@@ -174,11 +181,13 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
                                       int64_t bytes_max, const ModelFacts* facts,
                                       const ReadingPlan& plan) {
   TESSERA_CHECK(ends.inputs >= 1 && ends.outputs >= 1);
+  // Before the product is used as a size anywhere.
   if (ends.inputs > kFeaturesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.input: product is ", ends.inputs, ", want at most ", kFeaturesMax));
   }
   const bool per_feature = data.normalize().per_feature();
+  // With per_feature the job gives no numbers to check.
   if (data.has_normalize() && !per_feature) {
     TESSERA_RETURN_IF_ERROR(CheckNormalize(data.normalize(), ends));
   }
@@ -206,6 +215,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   const Dataset::Options of_test = of_train;
   if (Augments(data.augment())) {
     TESSERA_RETURN_IF_ERROR(CheckAugment(ends));
+    // Training rows alone are changed at random; `spec` gets an empty augmentation before test rows are read.
     spec.augmentation = Augmentation(data.augment(), plan.seed, ends.input);
     of_train.augmentation = spec.augmentation;
   }
@@ -215,13 +225,16 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
     TESSERA_ASSIGN_OR_RETURN(conventions.labels, LabelMap::Of(facts->labels, spec));
     if (HasCharacters(data)) conventions.characters.emplace(facts->characters);
   }
+  // Training rows are read first, as they decide about labels, characters, class names and columns for both.
   TESSERA_ASSIGN_OR_RETURN(Table train,
                            ReadTable(data, data.train(), "data.train", spec, &conventions));
   spec.augmentation = Augmentation();
   spec.trains = false;
+  // Test rows share the memory with the training rows that have been read.
   spec.bytes_max -= train.bytes();
   if (data.memory() > 0) {
     const bool is_held = !std::holds_alternative<StoredValues>(train.values);
+    // Only what is held counts against data.memory.
     spec.held_bytes_max -= is_held ? std::min(train.bytes(), spec.held_bytes_max) : 0;
   }
   TESSERA_ASSIGN_OR_RETURN(Table test,
@@ -237,6 +250,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
   }
 
   Normalization normalization;
+  // What the checkpoint says comes before what the job's file or the rows would say.
   if (facts != nullptr) {
     normalization = {facts->mean, facts->stddev};
   } else if (per_feature) {
@@ -266,6 +280,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,
   const int64_t limit = job.cluster().memory_limit();
   absl::StatusOr<Datasets> loaded = LoadDatasets(
       job.data(), ends, limit > 0 ? limit : DatasetBytesMaxHere(), facts, ReadingPlanOf(job));
+  // Which key limits the memory is added where the limit is the job's own.
   if (limit == 0 || !absl::IsResourceExhausted(loaded.status())) return loaded;
   return absl::ResourceExhaustedError(absl::StrCat(loaded.status().message(),
                                                    "; cluster.memory_limit is ", limit,
@@ -276,6 +291,7 @@ bool NormalizesOtherwise(const v1::Job& job, const ModelFacts& facts) {
   const v1::Data& data = job.data();
   int64_t inputs = 1;
   for (const int64_t extent : job.model().input()) inputs *= extent;
+  // The numbers follow from the rows, which are not read here: only their count can be compared.
   if (data.normalize().per_feature()) return static_cast<int64_t>(facts.mean.size()) != inputs;
   const Normalization wanted = ExpandChannels(GivenBy(data.normalize()), inputs);
   return facts.mean != wanted.mean || facts.stddev != wanted.stddev;

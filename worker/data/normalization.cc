@@ -15,9 +15,11 @@ constexpr double kStddevMin = 1e-35;
 
 double UsableStddev(double variance) {
   const double stddev = std::sqrt(variance);
+  // A feature that is constant, or nearly, is only centred: 1 / stddev would blow up rounding.
   return stddev >= kStddevMin ? stddev : 1;
 }
 
+// The variance is (n sum x^2 - (sum x)^2) / n^2 in integers of 128 bits, and is rounded once.
 // Exact: 255^2 * kRowsMax fits. `row_at(i)` is row i's values.
 template <typename RowAt>
 Normalization OfBytes(int64_t rows, int64_t features, const RowAt& row_at) {
@@ -33,6 +35,7 @@ Normalization OfBytes(int64_t rows, int64_t features, const RowAt& row_at) {
   const auto n = static_cast<double>(rows);
   for (int64_t j = 0; j < features; ++j) {
     const auto s = static_cast<unsigned __int128>(sum[j]);
+    // Up to kRowsMax^2 * 255^2, which 64 bits do not hold.
     const unsigned __int128 scaled =
         static_cast<uint64_t>(rows) * static_cast<unsigned __int128>(square_sum[j]);
     result.mean[j] = static_cast<double>(sum[j]) / (n * 255);
@@ -52,7 +55,8 @@ struct Extremes {
   }
 };
 
-// Two passes: the mean, then the squares around it.
+// Two passes: the mean, then the squares around it. One pass would subtract two large sums, which cancel where the mean
+// is large beside the deviation.
 template <typename RowAt>
 Normalization OfNumbers(int64_t rows, int64_t features, const RowAt& row_at) {
   std::vector<double> mean(features), variance(features);
@@ -70,6 +74,7 @@ Normalization OfNumbers(int64_t rows, int64_t features, const RowAt& row_at) {
     for (int64_t j = 0; j < features; ++j) variance[j] += (x[j] - mean[j]) * (x[j] - mean[j]);
   }
   for (int64_t j = 0; j < features; ++j) {
+    // A constant's mean may round, and its squares around the mean then are not 0.
     const bool constant = extremes[j].least == extremes[j].most;
     if (constant) mean[j] = extremes[j].least;
     variance[j] = UsableStddev(constant ? 0 : variance[j] / static_cast<double>(rows));
@@ -86,9 +91,11 @@ absl::StatusOr<Normalization> Of(const F32Values& values, int64_t rows, int64_t 
 }
 
 absl::StatusOr<Normalization> Of(const StoredValues& values, int64_t rows, int64_t features) {
+  // The file is read twice, rather than held.
   std::vector<float> read(features);
   absl::Status status;
   const auto row_at = [&](int64_t i) {
+    // The first failure counts. The numbers of such a row are of no use, and the whole result is dropped.
     status.Update(values->Read(static_cast<uint32_t>(i), std::nullopt, read.data()));
     return read.data();
   };
@@ -122,6 +129,7 @@ absl::StatusOr<Normalization> Of(const SparseValues& values, int64_t rows, int64
     variance[j] += (values.value[e] - mean[j]) * (values.value[e] - mean[j]);
   }
   for (int64_t j = 0; j < features; ++j) {
+    // Zeros that are not stored belong to the feature's values.
     if (stored[j] < rows) extremes[j].Add(0);
     variance[j] += static_cast<double>(rows - stored[j]) * mean[j] * mean[j];
     const bool constant = extremes[j].least == extremes[j].most;
@@ -132,6 +140,7 @@ absl::StatusOr<Normalization> Of(const SparseValues& values, int64_t rows, int64
 }
 
 // Each value `times` times.
+// Channels lie one behind the other, each with all of its pixels.
 std::vector<double> Repeated(const std::vector<double>& values, int64_t times) {
   std::vector<double> out;
   out.reserve(values.size() * times);
@@ -161,6 +170,7 @@ Normalization ExpandChannels(const Normalization& normalization, int64_t feature
 
 Normalization JoinChannels(Normalization normalization, int64_t channels) {
   const auto count = static_cast<int64_t>(normalization.mean.size());
+  // Already as few as channels, or cut in another way.
   if (count <= channels || channels < 1 || count % channels != 0) return normalization;
   std::vector<double> mean = FirstOfRuns(normalization.mean, count / channels);
   std::vector<double> stddev = FirstOfRuns(normalization.stddev, count / channels);

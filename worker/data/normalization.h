@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-// In the units that the model sees: of u8 values after the division by 255, of others as they are.
+// What is subtracted from values and what they are divided by, in the units that the model sees: of u8 values after the
+// division by 255, of others as they are.
 struct Normalization {
   // One entry that holds for all features, or one for each feature. A number of entries in between is of channels:
   // entry

@@ -11,6 +11,7 @@ namespace {
 
 bool IsColumn(const ArrayHeader& header) {
   const size_t rank = header.sizes.size();
+  // A matrix of one column lies in memory as a vector does.
   return rank == 1 || (rank == 2 && header.sizes[1] == 1);
 }
 

@@ -61,7 +61,8 @@ absl::string_view WhyNot(char kind) {
   }
 }
 
-// The dict of a header. Positions in messages are those in the file.
+// Parses the dict of a header, in the one form in which NumPy writes it: nothing is evaluated. Positions in messages
+// are those in the file.
 class HeaderParser {
  public:
   HeaderParser(absl::string_view text, int64_t offset) : text_(text), offset_(offset) {}
@@ -118,6 +119,7 @@ absl::StatusOr<ArrayHeader> HeaderParser::Parse() {
   if (!Take('{')) return Unexpected("a dict, which begins with \"{\"");
   while (!Take('}')) {
     TESSERA_RETURN_IF_ERROR(Entry());
+    // Python allows a comma behind the last entry, and NumPy writes one.
     if (Take(',')) continue;
     if (!Take('}')) return Unexpected("\",\" or \"}\" behind a value");
     break;
@@ -132,6 +134,7 @@ absl::StatusOr<ArrayHeader> HeaderParser::Parse() {
         0, absl::StrCat("header has no key '", key, "', want descr, fortran_order and shape"));
   }
   TESSERA_RETURN_IF_ERROR(SetSizes());
+  // With one long side both orders are the same bytes, which is why NumPy may say True for a vector.
   const auto is_long = [](int64_t size) { return size > 1; };
   if (*fortran_order_ && std::count_if(shape_.begin(), shape_.end(), is_long) > 1) {
     return Wrong(
@@ -146,6 +149,7 @@ absl::Status HeaderParser::Entry() {
   const size_t key_at = at_;
   TESSERA_ASSIGN_OR_RETURN(const absl::string_view key, TakeString("a key in quotes"));
   const bool known = key == "descr" || key == "fortran_order" || key == "shape";
+  // Keys that are not known are refused, as they may change what the values mean.
   if (!known) {
     return Wrong(key_at, absl::StrCat("header has the key ", QuotedField(key),
                                       ", want descr, fortran_order and shape"));
@@ -173,6 +177,7 @@ absl::string_view HeaderParser::TakeWord() {
 absl::StatusOr<absl::string_view> HeaderParser::TakeString(absl::string_view what) {
   const char quote = Take('\'') ? '\'' : Take('"') ? '"' : '\0';
   if (quote == '\0') return Unexpected(what);
+  // No escapes: neither keys nor types have any.
   const size_t end = text_.find_first_of(absl::StrCat(absl::string_view(&quote, 1), "\\\n"), at_);
   if (end == absl::string_view::npos || text_[end] != quote) {
     return Wrong(at_ - 1,
@@ -185,6 +190,7 @@ absl::StatusOr<absl::string_view> HeaderParser::TakeString(absl::string_view wha
 
 absl::Status HeaderParser::Descr() {
   const size_t at = at_;
+  // A structured array's descr is a list of pairs.
   if (at < text_.size() && (text_[at] == '[' || text_[at] == '(')) {
     return Wrong(at,
                  "descr is a list of fields (a structured array), want numbers; save its fields as "
@@ -202,6 +208,7 @@ absl::Status HeaderParser::SetType(absl::string_view descr, size_t at) {
   const std::string is = absl::StrCat("descr is ", QuotedField(descr));
   for (const NumberType& number : kNumberTypes) {
     if (name != number.name) continue;
+    // A single byte needs no order, and NumPy writes "|" in front of such types.
     const bool says_order = descr[0] == '<' || descr[0] == '>';
     if (!says_order && ValueBytes(number.type) > 1) {
       return Wrong(at, absl::StrCat(is, ", which does not say its byte order, want \"<", name,
@@ -245,6 +252,7 @@ absl::Status HeaderParser::Shape() {
     const bool is_number =
         !digits.empty() && std::all_of(digits.begin(), digits.end(),
                                        [](unsigned char c) { return absl::ascii_isdigit(c); });
+    // A number with a leading zero is no integer in Python 3.
     if (!is_number || (digits.size() > 1 && digits[0] == '0')) {
       return word.empty() ? Unexpected("a size of shape")
                           : Wrong(at, absl::StrCat("shape has ", QuotedField(word),
@@ -262,6 +270,7 @@ absl::Status HeaderParser::Shape() {
     shape_.push_back(size);
     has_comma = Take(',');
   }
+  // In Python (3) is the number 3, and (3,) the tuple of it.
   if (shape_.size() == 1 && !has_comma) {
     return Wrong(shape_at_, absl::StrCat("shape is (", shape_[0], "), which is no tuple, want (",
                                          shape_[0], ",)"));
@@ -281,6 +290,7 @@ absl::Status HeaderParser::SetSizes() {
   header_.rows = shape_[0];
   const absl::Span<const int64_t> row = absl::MakeConstSpan(shape_).subspan(1);
   if (std::count(row.begin(), row.end(), 0) > 0) return wrong("at least one value in each row");
+  // Divided, as the product might not fit.
   for (const int64_t size : row) {
     if (size > kFeaturesMax / header_.row_values) {
       return wrong("at most ", kFeaturesMax, " values in a row");
@@ -316,10 +326,12 @@ absl::StatusOr<ArrayHeader> ReadNpyHeader(ByteSource& source) {
                                                    ", want 1.0, 2.0 or 3.0"));
   }
   uint8_t size_bytes[4] = {};
+  // Version 1.0 counts the header in 2 bytes, later ones in 4, with the least significant first.
   TESSERA_RETURN_IF_ERROR(
       source.ReadExactly(size_bytes, version[0] == 1 ? 2 : 4, "the NumPy header's size"));
   const int64_t size = int64_t{size_bytes[0]} | int64_t{size_bytes[1]} << 8 |
                        int64_t{size_bytes[2]} << 16 | int64_t{size_bytes[3]} << 24;
+  // Before so much is allocated.
   if (size > kNpyHeaderBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": byte 8: NumPy header is ", size,
                                                    " bytes, want at most ", kNpyHeaderBytesMax));

@@ -56,7 +56,7 @@ class NumberArray {
     if (size_ == capacity_) Grow(size_ + 1);
     data_[size_++] = value;
   }
-  // `values` lie elsewhere.
+  // `values` must not lie in this array, which may move.
   void append(const T* values, size_t count) {
     if (count > capacity_ - size_) Grow(size_ + count);
     std::copy_n(values, count, end());
@@ -98,7 +98,7 @@ class NumberArray {
   size_t capacity_ = 0;
 };
 
-// Also against a std::vector.
+// Compares with any list of numbers, such as a std::vector.
 template <typename T, typename Values>
 bool operator==(const NumberArray<T>& a, const Values& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());

@@ -31,6 +31,7 @@ uint64_t KeyOf(uint64_t seed, Stream stream, uint64_t a, uint64_t row) {
 
 int BucketBits(int64_t count) {
   int bits = 1;
+  // As many buckets as make each fit the cache, within a table of 2^20 counters.
   while (bits < kBucketBitsMax && (count >> bits) > kBucketKeys) ++bits;
   return bits;
 }
@@ -47,6 +48,7 @@ void SortRows(uint64_t seed, Stream stream, uint64_t a, int64_t rows, int64_t fi
   for (int64_t row = first; row < rows; row += stride) {
     ++bucket_end[(KeyOf(seed, stream, a, row) >> shift) + 1];
   }
+  // Counting sort: numbers of keys become places.
   for (size_t b = 1; b < bucket_end.size(); ++b) bucket_end[b] += bucket_end[b - 1];
   out.resize(static_cast<size_t>(count));
   // Until here entry b is where bucket b begins; filling moves it to where b ends.
@@ -55,6 +57,7 @@ void SortRows(uint64_t seed, Stream stream, uint64_t a, int64_t rows, int64_t fi
     out[bucket_end[key >> shift]++] = {key, static_cast<uint32_t>(row)};
   }
   const auto before = [](const SortKey& x, const SortKey& y) {
+    // Equal keys are as likely as 2^-64, and rows then decide, so that each machine sorts alike.
     return x.key != y.key ? x.key < y.key : x.row < y.row;
   };
   uint32_t begin = 0;
@@ -90,6 +93,7 @@ EpochOrder::EpochOrder(const Options& options) : options_(options) {
 }
 
 int64_t EpochOrder::MemoryNeeded(int64_t rows) {
+  // Keys are freed before the epoch begins, but both lie there for a moment.
   constexpr auto kRowBytes = static_cast<int64_t>(sizeof(uint32_t));
   const int64_t sorting = static_cast<int64_t>(sizeof(SortKey)) + kRowBytes;
   return rows * (kRowBytes + sorting) + ((int64_t{1} << BucketBits(rows)) + 1) * kRowBytes;
@@ -101,7 +105,9 @@ absl::Status EpochOrder::Begin(const EpochPlace& place) {
   TESSERA_CHECK(place.epoch >> 32 == 0 && (place.rank.value() + 1) >> 24 == 0);
   const bool joined_late = place.part == place.parts;
   Partition partition = options_.partition;
+  // A late worker has no part of its own: the parts were given out at the epoch's beginning.
   if (joined_late && partition != Partition::kLocal) partition = Partition::kFull;
+  // Workers with different files take equally many steps, as the total is shared.
   const bool has_total = partition == Partition::kLocal && place.rows_total > 0;
   const absl::StatusOr<int64_t> steps =
       EpochSteps(has_total ? place.rows_total : options_.rows, place.parts, options_.batch);
@@ -112,6 +118,7 @@ absl::Status EpochOrder::Begin(const EpochPlace& place) {
   steps_ = *steps;
 
   const bool own_key = partition == Partition::kFull;
+  // With an order of its own the rank is part of the key; 0 stands for the order of all.
   const uint64_t a = place.epoch | (own_key ? (place.rank.value() + 1) << 32 : 0);
   const bool own_rows = partition == Partition::kShard;
   const int64_t first = own_rows ? place.part : 0;
@@ -131,6 +138,7 @@ void EpochOrder::TakePart(const EpochPlace& place) {
   auto part = std::make_shared<std::vector<uint32_t>>();
   part->reserve(static_cast<size_t>(steps_ * options_.batch));
   for (int64_t step = 0; step < steps_; ++step) {
+    // Step by step the workers' batches lie side by side in the order of all.
     const auto begin = rows_->begin() + (step * place.parts + place.part) * options_.batch;
     part->insert(part->end(), begin, begin + options_.batch);
   }
@@ -141,6 +149,7 @@ absl::Span<const uint32_t> EpochOrder::Rows(int64_t step) {
   TESSERA_CHECK(step >= 0 && step < steps_);
   const std::vector<uint32_t>& rows = *rows_;
   const auto size = static_cast<int64_t>(rows.size());
+  // An order that is used up begins anew, where a worker has fewer rows than steps.
   const int64_t begin = step * options_.batch % size;
   if (begin + options_.batch <= size) {
     return absl::MakeConstSpan(rows).subspan(begin, options_.batch);
@@ -154,6 +163,7 @@ std::vector<uint32_t> CalibrationRows(uint64_t seed, int64_t rows, int64_t part,
   TESSERA_CHECK(part >= 0 && part < parts && rows <= kRowsMax);
   std::vector<SortKey> keys;
   SortRows(seed, Stream::kCalibration, 0, rows, part, parts, keys);
+  // The first of a random order are a random sample.
   keys.resize(std::min(keys.size(), kCalibrationRowsMax));
   std::vector<uint32_t> result;
   for (const SortKey& key : keys) result.push_back(key.row);
@@ -163,6 +173,7 @@ std::vector<uint32_t> CalibrationRows(uint64_t seed, int64_t rows, int64_t part,
 std::vector<uint32_t> EvaluationRows(int64_t rows, int64_t part, int64_t parts) {
   TESSERA_CHECK(part >= 0 && part < parts && rows <= kRowsMax);
   std::vector<uint32_t> result;
+  // Every parts-th row, in order: each row is evaluated once, by one worker.
   for (int64_t row = part; row < rows; row += parts) result.push_back(static_cast<uint32_t>(row));
   return result;
 }

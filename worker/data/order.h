@@ -37,8 +37,8 @@ struct EpochPlace {
   // Below 2^32.
   uint64_t epoch = 0;
   Rank rank;
-  // Of `parts`; part = parts is a worker that joined in mid-epoch. It reads all rows in an order of
-  // its own, its rank in the key, whatever the partition (local: its own files as ever).
+  // The part that this worker reads, out of `parts`; part = parts is a worker that joined in mid-epoch. It reads all
+  // rows in an order of its own, its rank in the key, whatever the partition (local: its own files as ever).
   int64_t part = 0;
   int64_t parts = 1;
   // Rows of all workers together, which only local needs; 0: those of this worker.
@@ -83,7 +83,7 @@ class EpochOrder {
   int64_t steps_ = 0;
   // This worker's rows in the order it reads them.
   RowOrder rows_;
-  // A batch that wraps.
+  // A batch that goes over the end of the order, from its begin on.
   std::vector<uint32_t> wrapped_;
 };
 

@@ -23,6 +23,7 @@
 namespace tessera {
 namespace {
 
+// Linux' PATH_MAX.
 constexpr int64_t kPathBytesMax = 4096;
 // Class folders that a message names.
 constexpr size_t kNamesListedMax = 8;
@@ -45,6 +46,7 @@ absl::StatusOr<Entry> EntryOf(const std::string& path, std::string name) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be read"));
   }
   const bool is_folder = S_ISDIR(about.st_mode);
+  // Devices and pipes would block, or never end.
   if (!is_folder && !S_ISREG(about.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is no file and no folder"));
   }
@@ -60,6 +62,7 @@ absl::StatusOr<std::vector<Entry>> EntriesOf(const std::string& folder) {
   std::vector<Entry> entries;
   for (;;) {
     errno = 0;
+    // readdir tells the end and a failure by the same null.
     const dirent* const found = readdir(opened.get());
     if (found == nullptr && errno != 0) {
       return absl::ErrnoToStatus(errno, absl::StrCat(folder, ": cannot be read"));
@@ -70,6 +73,7 @@ absl::StatusOr<std::vector<Entry>> EntriesOf(const std::string& folder) {
     TESSERA_ASSIGN_OR_RETURN(Entry entry, EntryOf(absl::StrCat(folder, "/", name), name));
     entries.push_back(std::move(entry));
   }
+  // The system gives names in any order: rows must have the same order on all workers.
   std::sort(entries.begin(), entries.end(),
             [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return entries;
@@ -83,6 +87,7 @@ std::string NamesText(const std::vector<std::string>& names) {
 
 absl::Status CheckNames(const std::string& folder, const std::vector<std::string>& names,
                         const TableSpec& spec, const std::vector<std::string>& wanted) {
+  // Test folders number their classes as training folders do.
   if (!wanted.empty() && names != wanted) {
     return absl::InvalidArgumentError(absl::StrCat(
         folder, ": class folders are ", NamesText(names), " (", names.size(), "), want ",
@@ -105,6 +110,7 @@ class Appender {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": is beyond the ", kRowsMax, " rows that there may be"));
     }
+    // Names, sizes and classes are summed, not the pictures, which would all have to be read.
     const int64_t numbers[] = {bytes, of_class, static_cast<int64_t>(name.size())};
     files_.sum = XXH3_64bits_withSeed(numbers, sizeof numbers, files_.sum);
     files_.sum = XXH3_64bits_withSeed(name.data(), name.size(), files_.sum);
@@ -135,6 +141,7 @@ absl::Status AppendFolder(const std::string& folder, const TableSpec& spec,
   *class_names = names;
   Appender rows(files);
   for (size_t c = 0; c < names.size(); ++c) {
+    // The index of a class folder, in the order of names, is its class.
     const std::string of_class = absl::StrCat(folder, "/", names[c]);
     TESSERA_ASSIGN_OR_RETURN(std::vector<Entry> pictures, EntriesOf(of_class));
     for (const Entry& picture : pictures) {
@@ -154,6 +161,7 @@ absl::Status AppendList(const std::string& list, const TableSpec& spec, PictureF
   TESSERA_ASSIGN_OR_RETURN(auto bytes, ByteSource::Open(list));
   LineSource lines(std::move(bytes), kPathBytesMax);
   const size_t slash = list.rfind('/');
+  // Paths in a list are relative to the list.
   const std::string folder = slash == std::string::npos ? "" : list.substr(0, slash + 1);
   Appender rows(files);
   for (;;) {
@@ -161,6 +169,7 @@ absl::Status AppendList(const std::string& list, const TableSpec& spec, PictureF
     TESSERA_ASSIGN_OR_RETURN(const bool more, lines.Next(&line));
     if (!more) return absl::OkStatus();
     line = absl::StripAsciiWhitespace(line);
+    // Paths may have blanks: the label is behind the last one.
     const size_t blank = line.find_last_of(" \t");
     if (blank == absl::string_view::npos) {
       return absl::InvalidArgumentError(

@@ -33,6 +33,7 @@ struct Scratch {
 };
 
 absl::Status ReadFile(const std::string& path, std::vector<uint8_t>* out) {
+  // Without O_NONBLOCK, opening a pipe waits for its writer.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return absl::ErrnoToStatus(errno, "cannot be opened");
   struct Closer {
@@ -52,6 +53,7 @@ absl::Status ReadFile(const std::string& path, std::vector<uint8_t>* out) {
     const ssize_t got = read(descriptor, out->data() + done, out->size() - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return absl::ErrnoToStatus(errno, "cannot be read");
+    // The file has become shorter since: the decoder says what is missing.
     if (got == 0) break;
     done += got;
   }
@@ -62,6 +64,7 @@ absl::Status ReadFile(const std::string& path, std::vector<uint8_t>* out) {
 // The largest reduction that keeps the part `from` large enough for what is made of it.
 int ReductionFor(const PictureHeader& header, const PictureCut& cut) {
   if (header.format != PictureHeader::Format::kJpeg) return 1;
+  // libjpeg's inverse cosine transform gives 1/2, 1/4 and 1/8 of the size for less work.
   for (const int reduction : {8, 4, 2}) {
     if (cut.from.height / reduction >= kReducedScaleMin * cut.height &&
         cut.from.width / reduction >= kReducedScaleMin * cut.width) {
@@ -74,6 +77,7 @@ int ReductionFor(const PictureHeader& header, const PictureCut& cut) {
 // The part of the reduced picture that was `from`.
 Rectangle Reduced(const Rectangle& from, int reduction, const PictureHeader& header) {
   if (reduction == 1) return from;
+  // The whole of the reduced picture, whose sides are rounded up.
   if (from.height == header.height && from.width == header.width) {
     return {0, 0, ReducedSide(header.height, reduction), ReducedSide(header.width, reduction)};
   }
@@ -108,6 +112,7 @@ absl::Status MakeRow(const PictureForm& form, uint32_t row, std::optional<uint64
   const int reduction = ReductionFor(header, cut);
   Picture& picture = scratch->picture;
   const Rectangle from = Reduced(cut.from, reduction, header);
+  // Only what is looked at is decoded.
   TESSERA_RETURN_IF_ERROR(
       DecodePicture(scratch->file, header, reduction, PartRead(from, cut), &picture));
   const uint8_t* pixels = picture.pixels.data();
@@ -119,6 +124,7 @@ absl::Status MakeRow(const PictureForm& form, uint32_t row, std::optional<uint64
   }
   const int64_t count = form.height * form.width;
   scratch->scaled.resize(count * channels);
+  // Neither side is scaled: pixels are copied.
   if (from.height == cut.height && from.width == cut.width) {
     for (int64_t y = 0; y < form.height; ++y) {
       const int64_t at =
@@ -144,6 +150,7 @@ absl::StatusOr<PictureCut> CutOf(const PictureForm& form, int64_t height, int64_
   cut.width = width;
   if (form.resize > 0 && height <= width) {
     cut.height = form.resize;
+    // Rounded down, as torchvision's Resize does.
     cut.width = form.resize * width / height;
   } else if (form.resize > 0) {
     cut.width = form.resize;
@@ -191,14 +198,17 @@ absl::Status PictureSource::ReadOwn(uint32_t row, std::optional<uint64_t> epoch,
 
 absl::Status PictureSource::Read(uint32_t row, std::optional<uint64_t> epoch, void* out) const {
   auto* const values = static_cast<uint8_t*>(out);
+  // A row that is known to be broken goes to its stand-in at once.
   const uint32_t known = StandIn(row);
   const absl::Status status = ReadOwn(known, epoch, values);
   if (status.ok()) return status;
   const auto rows = static_cast<uint32_t>(paths_.size());
   for (uint32_t i = 1; i < rows; ++i) {
+    // The next row that can be read, in the order of rows: each run finds the same one.
     const uint32_t other = static_cast<uint32_t>((uint64_t{row} + i) % rows);
     if (!ReadOwn(other, epoch, values).ok()) continue;
     absl::MutexLock lock(&mutex_);
+    // Logged by the thread that notes it first.
     if (stand_ins_.insert_or_assign(row, other).second) {
       Log(LogLevel::kWarning,
           absl::StrCat("worker: picture skipped path=", paths_[row], " why=\"", status.message(),

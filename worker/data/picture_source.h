@@ -32,7 +32,7 @@ struct PictureForm {
   int64_t resize = 0;
   // data.crop: the square in the middle; 0: the whole picture, which must then have the row's size.
   int64_t crop = 0;
-  // Of rows that train: resized_crop takes the place of resize and crop.
+  // How training pictures are changed at random: resized_crop takes the place of resize and crop.
   Augmentation augmentation = {};
 };
 

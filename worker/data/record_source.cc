@@ -31,6 +31,7 @@ RecordSource::~RecordSource() {
 }
 
 absl::Status RecordSource::Read(uint32_t row, std::optional<uint64_t>, void* out) const {
+  // The last file that begins at this row or in front of it.
   const auto behind =
       std::upper_bound(files_.begin(), files_.end(), int64_t{row},
                        [](int64_t number, const Opened& file) { return number < file.first_row; });
@@ -38,6 +39,7 @@ absl::Status RecordSource::Read(uint32_t row, std::optional<uint64_t>, void* out
   const Opened& file = *std::prev(behind);
   const int64_t in_file = row - file.first_row;
   const int64_t begin = file.begin + in_file * record_.bytes + record_.values_begin;
+  // A buffer of the thread's own, as rows are read by several at once.
   thread_local std::vector<uint8_t> read;
   auto* values = static_cast<uint8_t*>(out);
   if (!is_bytes()) {
@@ -45,6 +47,7 @@ absl::Status RecordSource::Read(uint32_t row, std::optional<uint64_t>, void* out
     values = read.data();
   }
   for (int64_t done = 0; done < record_.values_bytes;) {
+    // pread has no position that threads would share.
     const ssize_t got =
         pread(file.descriptor, values + done, record_.values_bytes - done, begin + done);
     if (got < 0 && errno == EINTR) continue;
@@ -52,6 +55,7 @@ absl::Status RecordSource::Read(uint32_t row, std::optional<uint64_t>, void* out
       return absl::ErrnoToStatus(errno, absl::StrCat(file.path, ": row ", in_file, ", byte ",
                                                      begin + done, ": cannot be read"));
     }
+    // The file had this row when the job began.
     if (got == 0) {
       return absl::DataLossError(absl::StrCat(file.path, ": ends at byte ", begin + done,
                                               ", in row ", in_file,

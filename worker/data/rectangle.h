@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// In pixels.
+// A part of a picture, in pixels.
 struct Rectangle {
   int64_t top = 0;
   int64_t left = 0;

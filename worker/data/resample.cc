@@ -24,6 +24,7 @@ void RowOfOne(const uint8_t* x, int64_t count, const int32_t* first, const int32
               const int32_t* weights, int64_t taps, uint8_t* out) {
   for (int64_t i = 0; i < count; ++i, weights += taps) {
     const uint8_t* const from = x + first[i];
+    // The half rounds the sum when its binary places are cut off.
     int32_t sum = kFixedHalf;
     for (int32_t k = 0; k < taps_of[i]; ++k) sum += weights[k] * from[k];
     out[i] = ToByte(sum);
@@ -48,6 +49,7 @@ void RowOfFour(const uint8_t* __restrict x, int64_t count, const int32_t* __rest
       sum += __builtin_convertvector(pixel, Lanes) * weights[k];
     }
     sum >>= kFixedBits;
+    // The triangle's weights are never negative, and their rounded sum may exceed 1 by a little.
     sum = sum < none ? none : sum > most ? most : sum;
     const Pixel rounded = __builtin_convertvector(sum, Pixel);
     std::memcpy(out + 4 * i, &rounded, sizeof rounded);
@@ -106,6 +108,7 @@ __attribute__((target("avx2"))) int64_t ColumnAvx2(const uint8_t* x, int64_t str
   int64_t begin = 0;
   for (; begin + 16 <= values; begin += 16) {
     __m256i high_a = _mm256_setzero_si256(), high_b = high_a, low_a = high_a, low_b = high_a;
+    // Two rows share a multiplication: their bytes are interleaved, and weights are pairs.
     for (int32_t k = 0; k < taps; k += 2) {
       const bool has_two = k + 1 < taps;
       const uint8_t* const row = x + k * stride + begin;
@@ -144,6 +147,7 @@ struct Triangles {
         scale(static_cast<double>(from) / static_cast<double>(to)),
         support(std::max(scale, 1.0)) {}
 
+  // A value lies in the middle of its interval, as in Pillow: the edges of both pictures meet.
   double CentreOf(int64_t value) const { return (static_cast<double>(value) + 0.5) * scale; }
   Reach At(int64_t value) const {
     const double centre = CentreOf(value);
@@ -156,6 +160,7 @@ struct Triangles {
   const double support;
 };
 
+// Sums of so many values are 1 KiB, which stays in the first-level cache.
 constexpr int64_t kColumnBlock = 256;
 
 // One row of the result from the rows [x, x + taps * stride).
@@ -182,12 +187,14 @@ void Column(const uint8_t* __restrict x, int64_t stride, int64_t values,
 
 Reach ReachOf(int64_t from, int64_t to, int64_t begin, int64_t count) {
   const Triangles triangles(from, to);
+  // What all values of the part reach: the first one's first to the last one's last.
   return {triangles.At(begin).begin, triangles.At(begin + count - 1).end};
 }
 
 void Resampler::SetWeights(int64_t from, int64_t to, int64_t begin, int64_t count,
                            Weights* weights) {
   const Triangles triangles(from, to);
+  // Where a picture is scaled down the triangle is as wide as the scale, so that all pixels count.
   const double support = triangles.support;
   weights->taps = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
   weights->first.resize(count);
@@ -208,6 +215,7 @@ void Resampler::SetWeights(int64_t from, int64_t to, int64_t begin, int64_t coun
     weights->first[i] = static_cast<int32_t>(first);
     weights->count[i] = static_cast<int32_t>(end - first);
     for (int64_t k = 0; k < end - first; ++k) {
+      // Weights of a value add up to 1, at the edges too, where part of the triangle is outside.
       exact[k] /= sum;
       weights->fixed[i * weights->taps + k] =
           static_cast<int32_t>(0.5 + exact[k] * (int64_t{1} << kFixedBits));
@@ -217,6 +225,7 @@ void Resampler::SetWeights(int64_t from, int64_t to, int64_t begin, int64_t coun
 
 int64_t Resampler::QuadsOf(int64_t from, const Weights& weights) {
 #ifdef TESSERA_RESAMPLE_AVX2
+  // Four pixels are read at once, also where fewer are wanted: the part must have as many.
   const int64_t quads = (*std::max_element(weights.count.begin(), weights.count.end()) + 3) / 4;
   return HasAvx2() && 4 * quads <= from ? quads : 0;
 #else
@@ -253,6 +262,7 @@ void Resampler::Resize(const uint8_t* source, int64_t width, int channels, const
   TESSERA_CHECK(channels == 1 || channels == 4);
   SetWeights(from.width, to_width, window.left, window.width, &across_);
   SetWeights(from.height, to_height, window.top, window.height, &down_);
+  // Rows that no value of the window reaches are not scaled.
   const int64_t row_begin = down_.first.front();
   const int64_t row_end = down_.first.back() + down_.count.back();
   const int64_t stride = window.width * channels;

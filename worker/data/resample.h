@@ -47,7 +47,8 @@ class Resampler {
   };
   // Values [begin, begin + count) of the `to` that `from` values are scaled to.
   static void SetWeights(int64_t from, int64_t to, int64_t begin, int64_t count, Weights* weights);
-  // So many times four pixels have all that one is made of; 0: this CPU, or a part so narrow, reads them one by one.
+  // Returns how many times four pixels one output pixel is made of at most; 0: this CPU, or a part so narrow, reads
+  // them one by one.
   static int64_t QuadsOf(int64_t from, const Weights& weights);
   static void SplitWeights(int64_t from, int64_t quads, Weights* weights);
 

@@ -9,6 +9,7 @@ namespace {
 TESSERA_VECTOR_CLONES
 void U8Uniform(const uint8_t* __restrict x, int64_t count, float centre, float scale,
                float* __restrict out) {
+  // Subtracted before it is multiplied, in f32: the same bits in every clone, as contraction is off.
   for (int64_t i = 0; i < count; ++i) out[i] = (static_cast<float>(x[i]) - centre) * scale;
 }
 

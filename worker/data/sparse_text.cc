@@ -26,6 +26,7 @@ Complaint AppendEntry(absl::string_view field, int64_t base, int64_t features, i
                         base + features - 1, " (the product of model.input",
                         base == 0 ? " - 1)" : ")", index == 0 && base == 1 ? kZeroBasedAdvice : "");
   }
+  // Ascending indices tell columns that are there twice, and kernels read rows front to back.
   if (*index <= last_index) {
     return absl::StrCat("index is ", *index, " after ", last_index, ", want ascending ones");
   }
@@ -35,6 +36,7 @@ Complaint AppendEntry(absl::string_view field, int64_t base, int64_t features, i
                         ", want a finite number");
   }
   last_index = *index;
+  // A zero that is written says nothing: it is not stored.
   if (*value != 0) {
     out.feature.push_back(static_cast<uint32_t>(*index - base));
     out.value.push_back(*value);
@@ -54,6 +56,7 @@ absl::string_view NextTextField(absl::string_view& rest) {
 
 Complaint AppendSparseRow(absl::string_view rest, int64_t index_base, int64_t features,
                           SparseValues& out) {
+  // The index in front of the first one that there may be.
   int64_t last_index = index_base - 1;
   for (absl::string_view field = NextTextField(rest); !field.empty(); field = NextTextField(rest)) {
     if (auto wrong = AppendEntry(field, index_base, features, last_index, out)) return wrong;

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// What is wrong, or nothing.
+// Says what is wrong with a line; nullopt: nothing is.
 using Complaint = std::optional<std::string>;
 
 // The next field between white space; `rest` loses it and what is before it. Empty at the end.

@@ -8,15 +8,18 @@ StoredRows::StoredRows(Options options) : options_(std::move(options)) {}
 
 StoredRows::~StoredRows() {
   std::vector<std::thread> threads;
+  // The lock is not held while threads are joined, as they want it to end.
   {
     absl::MutexLock lock(&mutex_);
     ends_ = true;
     threads.swap(threads_);
   }
+  // A thread that reads a row at this moment ends it first.
   for (std::thread& thread : threads) thread.join();
 }
 
 StoredRows::Key StoredRows::KeyOf(uint32_t row, std::optional<uint64_t> epoch) {
+  // 0 is for rows that are the same in every epoch.
   return {epoch.has_value() ? *epoch + 1 : 0, row};
 }
 
@@ -26,9 +29,11 @@ void StoredRows::Expect(absl::Span<const uint32_t> rows, std::optional<uint64_t>
     const Key key = KeyOf(row, epoch);
     const auto found = ahead_.find(key);
     if (found != ahead_.end()) {
+      // It was expected, given up, and is expected again while a thread still reads it.
       if (found->second.state == State::kUnwanted) found->second.state = State::kReading;
       continue;
     }
+    // What is beyond the room is read when it is asked for.
     if (static_cast<int64_t>(ahead_.size()) >= options_.rows_ahead) break;
     ahead_.emplace(key, Ahead());
     queue_.push_back(key);
@@ -43,6 +48,7 @@ void StoredRows::Forget() {
   queue_.clear();
   for (auto entry = ahead_.begin(); entry != ahead_.end();) {
     Ahead& ahead = entry->second;
+    // What a thread is reading cannot be taken from it: it drops the row when it is done.
     if (ahead.state == State::kReading) ahead.state = State::kUnwanted;
     if (ahead.state == State::kUnwanted) {
       ++entry;
@@ -61,6 +67,7 @@ void StoredRows::ReadOn() {
     const Key key = queue_.front();
     queue_.pop_front();
     const auto found = ahead_.find(key);
+    // The row was taken by Read, or forgotten, in the meantime.
     if (found == ahead_.end() || found->second.state != State::kExpected) continue;
     found->second.state = State::kReading;
     std::vector<unsigned char> values;
@@ -68,6 +75,7 @@ void StoredRows::ReadOn() {
       values = std::move(spare_.back());
       spare_.pop_back();
     }
+    // A disk is waited for without the lock.
     mutex_.Unlock();
     values.resize(options_.row_bytes);
     const auto epoch = key.first > 0 ? std::optional<uint64_t>(key.first - 1) : std::nullopt;
@@ -90,6 +98,7 @@ void StoredRows::Read(uint32_t row, std::optional<uint64_t> epoch, void* out) {
     absl::MutexLock lock(&mutex_);
     const auto found = ahead_.find(key);
     if (found != ahead_.end() && found->second.state == State::kExpected) {
+      // No thread has begun it: the caller reads it itself rather than wait.
       ahead_.erase(found);
     } else if (found != ahead_.end()) {
       struct Wait {
@@ -112,6 +121,7 @@ void StoredRows::Read(uint32_t row, std::optional<uint64_t> epoch, void* out) {
       }
     }
   }
+  // Not read ahead, or taken by another thread.
   if (taken.state != State::kReady) return Note(options_.source->Read(row, epoch, out), out);
   std::memcpy(out, taken.values.data(), options_.row_bytes);
   {
@@ -123,6 +133,7 @@ void StoredRows::Read(uint32_t row, std::optional<uint64_t> epoch, void* out) {
 
 void StoredRows::Note(const absl::Status& status, void* out) {
   if (status.ok()) return;
+  // Zeros in place of what could not be read, so that a batch is defined. Its step is dropped (status()).
   std::memset(out, 0, options_.row_bytes);
   absl::MutexLock lock(&mutex_);
   status_.Update(status);

@@ -24,7 +24,7 @@ class StoredRows {
  public:
   struct Options {
     StoredValues source;
-    // Of the values of one row.
+    // The bytes of the values of one row.
     int64_t row_bytes = 0;
     // Rows that are read ahead at most; 0: none.
     int64_t rows_ahead = 0;

@@ -98,14 +98,16 @@ struct TableSpec {
   int64_t bytes_max = kDatasetBytesMax;
   // Values that take more than this stay on disk, where the format's rows can be read one by one.
   int64_t held_bytes_max = std::numeric_limits<int64_t>::max();
-  // Of rows that train: a format whose rows come from something larger draws resized_crop from that.
+  // How training rows are changed at random: a format whose rows come from something larger draws resized_crop from
+  // that.
   Augmentation augmentation = {};
 };
 
 // kInvalidArgument where rows of these sizes have as many values as model.input, in another order.
 absl::Status CheckRowShape(const std::string& path, absl::Span<const int64_t> row_sizes,
                            const TableSpec& spec);
-// The same where the training rows' sizes are those to go by: the model itself may not care.
+// kInvalidArgument where the test rows' sizes are those of the training rows in another order: the model itself may
+// take either.
 absl::Status CheckSameShape(const std::string& path, const Table& test, const Table& train);
 
 // Values of both must be bytes, or of neither: bytes are divided by 255.

@@ -65,6 +65,7 @@ constexpr TableReader kTableReaders[] = {
      }},
     {"tokens",
      [](const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+       // The job reader has checked the word, which leaves uint16.
        return ReadTokens(files.features, spec,
                          files.data.type() == "uint32" ? TokenType::kUint32 : TokenType::kUint16);
      }},
@@ -80,6 +81,7 @@ const TableReader& ReaderOf(absl::string_view format) {
   const auto* const found =
       std::find_if(std::begin(kTableReaders), std::end(kTableReaders),
                    [format](const TableReader& reader) { return reader.format == format; });
+  // The job reader refuses a format that no row names.
   TESSERA_CHECK(found != std::end(kTableReaders));
   return *found;
 }
@@ -101,6 +103,7 @@ absl::Status CheckFiles(const v1::DataFiles& files, const DataFormat& format,
     return absl::InvalidArgumentError(absl::StrCat(key, ".labels: is given, want none: a ",
                                                    format.name, " file carries its labels"));
   }
+  // Files without labels are found here, before a large file of features is read.
   const int64_t named = CountNamed(files.labels());
   if (named == 0) {
     return absl::InvalidArgumentError(
@@ -115,6 +118,7 @@ absl::Status CheckFiles(const v1::DataFiles& files, const DataFormat& format,
 // An empty file gets one message, whatever its format wants at its beginning.
 absl::Status CheckNotEmpty(const std::string& path) {
   struct stat about;
+  // A file that is not there, or a pipe, has no size to go by.
   // The reader that opens the file says what else is wrong with it.
   if (stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size > 0) {
     return absl::OkStatus();
@@ -126,6 +130,7 @@ absl::Status CheckNotEmpty(const std::string& path) {
 
 std::string DataFilePath(const v1::Data& data, const std::string& file) {
   const std::string& directory = data.directory();
+  // An absolute path stands for itself, as on a command line.
   if (directory.empty() || (!file.empty() && file[0] == '/')) return file;
   return absl::StrCat(directory, directory.back() == '/' ? "" : "/", file);
 }
@@ -140,6 +145,7 @@ ImageOptions ImageOptionsOf(const v1::Data& data) {
   return {data.resize(), data.crop(), std::max(1, static_cast<int>(data.threads()))};
 }
 
+// A function's try block: allocations anywhere in a reader end here.
 absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files,
                                 absl::string_view key, const TableSpec& spec,
                                 TrainingConventions* conventions) try {
@@ -152,6 +158,7 @@ absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files
     TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths.labels.back()));
   }
   absl::StatusOr<Table> table = ReaderOf(data.format()).read(paths, spec, conventions);
+  // A file of blank lines, for one.
   if (table.ok() && table->rows == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(paths.features[0], ": has no rows, want at least one"));

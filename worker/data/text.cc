@@ -18,6 +18,7 @@ namespace tessera {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{256} << 10;
+// UTF-8 has up to four bytes for a character.
 constexpr size_t kCharacterBytesMax = 4;
 constexpr int32_t kByteOrderMark = 0xFEFF;
 constexpr uint32_t kNoToken = UINT32_MAX;
@@ -44,6 +45,7 @@ absl::Status ForEachChunk(ByteSource& source, Take take) {
     TESSERA_ASSIGN_OR_RETURN(const size_t taken,
                              take(absl::string_view(buffer.data(), there), ends));
     left = there - taken;
+    // A character that is cut off at the end of a chunk is what may be left.
     TESSERA_CHECK(left <= kCharacterBytesMax && (left == 0 || !ends));
     std::memmove(buffer.data(), buffer.data() + taken, left);
   }
@@ -73,6 +75,7 @@ class CharacterReader {
   CharacterReader(const TableSpec& spec, const std::optional<Characters>& known)
       : spec_(spec), known_(known), token_of_(kCodePointEnd, kNoToken), table_(spec) {
     if (!known) return;
+    // The order of known characters gives their tokens.
     uint32_t token = 0;
     for (const int32_t code_point : known->code_points()) {
       token_of_[static_cast<size_t>(code_point)] = token++;
@@ -104,6 +107,7 @@ class CharacterReader {
 };
 
 absl::Status CharacterReader::TakeCharacter(const std::string& path, int32_t code_point) {
+  // Only in front of a file's first character is it a mark, elsewhere it is a character.
   const bool is_mark = at_begin_ && code_point == kByteOrderMark;
   at_begin_ = false;
   if (is_mark) return absl::OkStatus();
@@ -133,6 +137,7 @@ absl::StatusOr<size_t> CharacterReader::Take(const std::string& path, absl::stri
   while (at < chunk.size()) {
     const absl::string_view rest = chunk.substr(at);
     const size_t bytes = Utf8CharacterBytes(rest);
+    // The character may go on in the next chunk.
     if (bytes == 0 && !ends && rest.size() < kCharacterBytesMax) break;
     if (bytes == 0) {
       return absl::InvalidArgumentError(absl::StrFormat(
@@ -143,6 +148,7 @@ absl::StatusOr<size_t> CharacterReader::Take(const std::string& path, absl::stri
     TESSERA_RETURN_IF_ERROR(TakeCharacter(path, CodePointOf(rest.substr(0, bytes))));
     at += bytes;
   }
+  // The text is summed by its code points, which do not depend on how characters are numbered.
   table_.Count(code_points_);
   // The files are read on to tell how many there are.
   if (!is_too_many()) TESSERA_RETURN_IF_ERROR(table_.Hold(path, tokens_));
@@ -169,6 +175,7 @@ absl::StatusOr<Characters> CharacterReader::Number(const std::string& path) {
     TESSERA_RETURN_IF_ERROR(
         CheckDiffers(path, spec_, count, "character", CharacterText(found_[0])));
   }
+  // Numbered by code point at the end, so that the order in which files are named does not matter.
   std::vector<int32_t> sorted = found_;
   std::sort(sorted.begin(), sorted.end());
   Characters characters(std::move(sorted));

@@ -34,6 +34,7 @@ TokenFiles::~TokenFiles() {
 
 absl::Status TokenFiles::ReadFrom(const Opened& file, int64_t begin, int64_t count,
                                   float* out) const {
+  // A buffer of the thread's own, as rows are read by several at once.
   thread_local std::vector<uint8_t> read;
   const int64_t bytes = count * token_bytes_, at = begin * token_bytes_;
   if (read.size() < static_cast<size_t>(bytes)) read.resize(static_cast<size_t>(bytes));
@@ -53,7 +54,9 @@ absl::Status TokenFiles::ReadFrom(const Opened& file, int64_t begin, int64_t cou
   }
   for (int64_t i = 0; i < count; ++i) {
     uint32_t token = 0;
+    // Little-endian tokens of 16 or 32 bits fill the lower bytes.
     std::memcpy(&token, read.data() + i * token_bytes_, static_cast<size_t>(token_bytes_));
+    // All tokens were checked when the job began.
     if (token >= static_cast<uint64_t>(vocabulary_)) {
       return absl::DataLossError(absl::StrCat(file.path, ": byte ", at + i * token_bytes_,
                                               ": token is ", token, ", want 0 to ", vocabulary_ - 1,
@@ -66,11 +69,13 @@ absl::Status TokenFiles::ReadFrom(const Opened& file, int64_t begin, int64_t cou
 
 absl::Status TokenFiles::Read(uint32_t row, std::optional<uint64_t> epoch, void* out) const {
   auto* values = static_cast<float*>(out);
+  // A window and the token behind it, which is the last label.
   int64_t begin = windows_.BeginOf(row, epoch), left = windows_.context + 1;
   const auto behind =
       std::upper_bound(files_.begin(), files_.end(), begin,
                        [](int64_t token, const Opened& file) { return token < file.first; });
   TESSERA_CHECK(behind != files_.begin());
+  // A window may lie across the ends of files.
   for (auto file = std::prev(behind); left > 0; ++file) {
     TESSERA_CHECK(file != files_.end());
     const int64_t count = std::min(left, file->first + file->tokens - begin);

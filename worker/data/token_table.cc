@@ -18,12 +18,14 @@ TokenTable::TokenTable(const TableSpec& spec)
 
 void TokenTable::Count(absl::Span<const uint32_t> units) {
   count_ += static_cast<int64_t>(units.size());
+  // Summed as 32-bit numbers, however they are stored.
   XXH3_64bits_update(sum_.get(), units.data(), units.size() * sizeof(uint32_t));
 }
 
 absl::Status TokenTable::Hold(const std::string& path, absl::Span<const uint32_t> tokens) {
   const int64_t bytes =
       held_.bytes() + static_cast<int64_t>(tokens.size()) * TokenValues::TokenBytes(spec_.classes);
+  // Tokens are counted before they are stored, as text says nothing about its length.
   if (bytes > spec_.bytes_max) {
     return absl::ResourceExhaustedError(
         absl::StrCat(path, ": needs more than ", spec_.bytes_max, " bytes of memory"));
@@ -55,6 +57,7 @@ absl::StatusOr<Table> TokenTable::Finish(const std::vector<std::string>& paths,
                      kRowsMax, "; raise model.input.tokens.context, or name fewer files"));
   }
   table.labels = NextTokens();
+  // 0 would say that there is no sum.
   table.content_sum = std::max<uint64_t>(1, XXH3_64bits_digest(sum_.get()));
   if (stored != nullptr) {
     table.values = std::move(stored);

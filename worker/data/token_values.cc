@@ -27,6 +27,7 @@ TokenValues::TokenValues(int64_t vocabulary) {
 }
 
 int64_t TokenValues::TokenBytes(int64_t vocabulary) {
+  // The narrowest type that has all tokens: a text of bytes takes a byte for each.
   return vocabulary <= int64_t{1} << 8 ? 1 : vocabulary <= int64_t{1} << 16 ? 2 : 4;
 }
 

@@ -13,7 +13,7 @@ namespace tessera {
 
 class TokenValues {
  public:
-  // Of tokens in [0, vocabulary).
+  // Reads values as tokens in [0, vocabulary).
   explicit TokenValues(int64_t vocabulary = 1);
 
   // Throws std::bad_alloc where there is no memory.

@@ -21,9 +21,9 @@
 namespace tessera {
 
 struct TokenWindows {
-  // C: at least 1.
+  // The tokens of a row, at least 1.
   int64_t context = 1;
-  // Rows train.
+  // Whether rows are trained on: windows then shift from epoch to epoch.
   bool trains = false;
   uint64_t seed = 0;
 

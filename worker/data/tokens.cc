@@ -15,6 +15,7 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are loaded as they lie");
 
+// Tokens that are read and checked at a time.
 constexpr int64_t kChunkTokens = int64_t{64} << 10;
 
 int BytesOf(TokenType type) { return type == TokenType::kUint16 ? 2 : 4; }
@@ -55,6 +56,7 @@ absl::Status TokenReader::Take(const std::string& path, int64_t first,
   for (int64_t i = 0; i < count; ++i) {
     uint32_t& token = tokens_[static_cast<size_t>(i)];
     std::memcpy(&token, bytes.data() + i * bytes_, static_cast<size_t>(bytes_));
+    // A token beyond the vocabulary would be an index outside the embedding.
     if (token < static_cast<uint64_t>(spec_.classes)) continue;
     const int64_t at = (first + i) * bytes_;
     return absl::InvalidArgumentError(absl::StrCat(path, ": byte ", at, ": token ", first + i,
@@ -64,6 +66,7 @@ absl::Status TokenReader::Take(const std::string& path, int64_t first,
   }
   table_.Count(tokens_);
   if (stays_) return absl::OkStatus();
+  // A file's bytes are checked against the room as they come, since compressed ones do not say how many there are.
   const int64_t held = table_.count() * TokenValues::TokenBytes(spec_.classes);
   if (held > spec_.held_bytes_max) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -80,7 +83,9 @@ absl::Status TokenReader::AppendFile(const std::string& path) {
   int64_t tokens = 0;
   for (bool ends = false; !ends;) {
     TESSERA_ASSIGN_OR_RETURN(const size_t got, source->Read(chunk.data(), chunk.size()));
+    // Short reads happen only at the end of a file.
     ends = got < chunk.size();
+    // Only the last chunk may be of any length.
     if (got % static_cast<size_t>(bytes_) != 0) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": content is ", source->offset(),
                                                      " bytes, want a multiple of ", bytes_,
@@ -95,6 +100,7 @@ absl::Status TokenReader::AppendFile(const std::string& path) {
 
 absl::StatusOr<Table> TokenReader::Finish(const std::vector<std::string>& paths) {
   StoredValues stored;
+  // Tokens that stay on disk are read again from where they lie, at each use.
   if (stays_) {
     TESSERA_ASSIGN_OR_RETURN(stored,
                              TokenFiles::Open(files_, bytes_, spec_.classes, table_.windows()));
@@ -105,10 +111,12 @@ absl::StatusOr<Table> TokenReader::Finish(const std::vector<std::string>& paths)
 // Whether the tokens are more than may be held, and no file is compressed.
 absl::StatusOr<bool> Stays(const std::vector<std::string>& paths, const TableSpec& spec,
                            TokenType type) {
+  // No limit was given: everything is held.
   if (spec.held_bytes_max == TableSpec().held_bytes_max) return false;
   int64_t tokens = 0;
   for (const std::string& path : paths) {
     TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path));
+    // A compressed file cannot be read from the middle.
     if (source->compressed()) return false;
     tokens += source->content_bytes_max() / BytesOf(type);
   }

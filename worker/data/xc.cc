@@ -23,12 +23,14 @@ struct Rows {
   LabelRange range;
   // What ended the reading is a label that the range may explain.
   bool range_may_explain = false;
-  // Of the file that is read: a row of the second class has label 0, one of the first none.
+  // Whether the file that is read has labels of one class: a row of the second class has label 0, one of the first
+  // none.
   bool one_label = false;
 
   int64_t count() const { return static_cast<int64_t>(values.begin.size()) - 1; }
   // At least Table::bytes() of them.
   int64_t bytes() const {
+    // An entry of a feature and a value has 8 bytes, as an offset does, a class 4.
     return static_cast<int64_t>(8 * (values.value.size() + values.begin.size()) +
                                 8 * labels.begin.size() + 4 * labels.classes.size());
   }
@@ -50,6 +52,7 @@ Complaint ReadHeader(absl::string_view line, const TableSpec& spec, int64_t& row
                         " numbers, want three: rows, features and labels");
   }
   rows = numbers[0];
+  // The header is of the file, and the job's model must agree with it.
   if (numbers[1] != spec.features) {
     return absl::StrCat("header says ", numbers[1], " features, want ", spec.features,
                         ", the product of model.input");
@@ -98,6 +101,7 @@ Complaint AppendOneLabel(absl::string_view field, ClassSets& out) {
   if (!field.empty() && ParseIntegerField(field) != 0) {
     return absl::StrCat("label is ", QuotedField(field), ", want 0 or none (header says 1 label)");
   }
+  // Without the label it is the first class.
   out.classes.push_back(field.empty() ? 0 : 1);
   out.begin.push_back(static_cast<int64_t>(out.classes.size()));
   return std::nullopt;
@@ -115,6 +119,7 @@ Complaint AppendRow(absl::string_view line, const TableSpec& spec, Rows& rows) {
           rows.one_label ? AppendOneLabel(labels, rows.labels) : AppendLabels(labels, spec, rows)) {
     return wrong;
   }
+  // This format counts features from 0.
   return AppendSparseRow(rest, 0, spec.features, rows.values);
 }
 
@@ -160,6 +165,7 @@ absl::Status AppendFile(const std::string& path, const TableSpec& spec, Rows& ro
     return absl::InvalidArgumentError(absl::StrCat(lines.where(), ": ", *wrong));
   }
   for (int64_t row = 0; row < wanted; ++row) {
+    // A blank line is a row with neither labels nor entries.
     TESSERA_ASSIGN_OR_RETURN(const bool there_is, lines.NextOrBlank(&line));
     if (!there_is) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -188,6 +194,7 @@ absl::StatusOr<Table> ReadXc(const std::vector<std::string>& paths, const TableS
   Table table;
   table.rows = rows.count();
   table.features = spec.features;
+  // The format is for data sets of many features and few entries in a row (extreme classification).
   table.always_sparse = true;
   rows.values.begin.shrink_to_fit();
   rows.values.feature.shrink_to_fit();

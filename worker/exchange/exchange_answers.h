@@ -18,7 +18,7 @@ struct ServerAnswer {
   // What was asked for came, and no word in its place.
   bool has_values() const { return !recut.has_value() && !is_whole && !needs_all; }
 
-  // Of the values.
+  // The version of the values.
   Version version;
   // See ExchangeResult.
   uint64_t job_examples = 0;

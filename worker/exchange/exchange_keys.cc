@@ -15,10 +15,12 @@ ExchangeKeys::ExchangeKeys(const Options& options)
       exchange_(options.first) {}
 
 ExchangeKeys::~ExchangeKeys() {
+  // The thread that draws reads options_.
   if (drawn_.valid()) drawn_.wait();
 }
 
 const KeySet& ExchangeKeys::update_keys() {
+  // All entries are pushed until there is a core, and before each new one.
   const bool is_sparse =
       is_ready() && !pushes_all_ && !PushesAll(options_.share, exchange_.value());
   return is_sparse ? sparse_keys() : dense_;
@@ -27,6 +29,7 @@ const KeySet& ExchangeKeys::update_keys() {
 const KeySet& ExchangeKeys::value_keys() { return is_ready() ? sparse_keys() : dense_; }
 
 const KeySet& ExchangeKeys::sparse_keys() {
+  // The next keys are drawn beside the step, and are here when the exchange begins.
   if (drawn_.valid()) sparse_.sparse = drawn_.get();
   return sparse_;
 }
@@ -34,10 +37,12 @@ const KeySet& ExchangeKeys::sparse_keys() {
 void ExchangeKeys::Advance() {
   exchange_ = exchange_.Next();
   pushes_all_ = false;
+  // Not where another core comes first: its explorer is drawn when that is there.
   if (is_ready() && !wanted().has_value()) BeginDraw();
 }
 
 std::optional<uint64_t> ExchangeKeys::wanted() const {
+  // In lockstep all know by the exchange's number which core it has. Else servers tell.
   const uint64_t number = options_.lockstep ? CoreOf(options_.share, exchange_.value())
                                             : std::max<uint64_t>(told_, 1) - 1;
   if (is_ready() && known_ >= number) return std::nullopt;
@@ -51,6 +56,7 @@ void ExchangeKeys::Tell(uint64_t cores) {
 void ExchangeKeys::Adopt(Cores cores) {
   TESSERA_CHECK(static_cast<int>(cores.size()) == options_.servers);
   cores_ = std::move(cores);
+  // Servers may have different cores: what all have counts.
   known_ = cores_.front()->name.number;
   for (const std::shared_ptr<const Core>& core : cores_) {
     known_ = std::min(known_, core->name.number);
@@ -62,9 +68,11 @@ void ExchangeKeys::Drop() { cores_.clear(); }
 
 void ExchangeKeys::BeginDraw() {
   if (drawn_.valid()) drawn_.wait();
+  // By value: cores_ may be replaced while they are drawn.
   const auto draw = [cores = cores_, options = &options_, exchange = exchange_] {
     Sparse keys;
     for (size_t s = 0; s < cores.size(); ++s) {
+      // The explorer is random by exchange and worker, so that all entries are moved in time.
       const ExplorerPlace place{options->seed, options->rank, exchange, ShardId(s)};
       keys.push_back(std::make_shared<const SparseKeys>(
           DrawKeys(options->share, place, options->shape.size, cores[s])));

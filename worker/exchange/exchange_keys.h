@@ -28,7 +28,7 @@ class ExchangeKeys {
     CoreShare share;
     uint64_t seed = 0;
     Rank rank;
-    // The worker's first.
+    // The worker's first exchange.
     Exchange first{1};
     // All members make the same exchange together.
     bool lockstep = true;
@@ -37,12 +37,12 @@ class ExchangeKeys {
   explicit ExchangeKeys(const Options& options);
   ~ExchangeKeys();
 
-  // Of the next exchange. All entries until there is a core: so is the first pull.
+  // The keys of the next exchange's push. All entries until there is a core, as in the first pull.
   const KeySet& update_keys();
   const KeySet& value_keys();
   // The next push is of all entries in any case.
   void PushAll() { pushes_all_ = true; }
-  // That exchange has been made.
+  // The exchange has been made: keys are those of the next one from now on.
   void Advance();
 
   // The number of the core that the next exchange waits for; nullopt: none. Where members advance on

@@ -49,13 +49,13 @@ struct OutgoingPush {
   RestWord rest = {};
   // nullopt: that of the job's method.
   std::optional<PayloadKind> kind = std::nullopt;
-  // Of a subnet: this worker's next exchange is of the whole model.
+  // In a subnet's push: this worker's next exchange is of the whole model.
   bool whole_next = false;
   // It brings all that the codec has held back, as f32.
   bool flush = false;
   // Told of the values that are pulled behind it; it need not be told of all. nullptr: nobody.
   ValueSink* sink = nullptr;
-  // Of layers: it is the sum of so many updates, which all count in the mean.
+  // In a push of layers: it is the sum of this many updates, which all count in the mean.
   uint64_t summed = 1;
 };
 
@@ -69,15 +69,16 @@ struct ExchangeResult {
   double push_seconds = 0;  // until every server had acknowledged the push
   double wait_seconds = 0;  // until the first value came: others had to push first
   double pull_seconds = 0;  // from then until the last value was in place
-  // Of a pull of a subnet: the round is cut otherwise, and so for this worker. What had been pushed
+  // The answer to a pull of a subnet where the round is cut otherwise, and for this worker thus. What had been pushed
   // is done, but the values are undefined: pull again, with the keys of this place.
   std::optional<SubnetPlace> recut;
-  // Of a pull of a subnet: by now exchanges are of the whole model. As above: pull that.
+  // The answer to a pull of a subnet where exchanges are of the whole model by now. What had been pushed is done, but
+  // the values are undefined: pull the whole model.
   bool is_whole = false;
   // Where exchanges move a core: those that have been selected so far, by the server that has most.
   uint64_t cores = 0;
-  // Of a pull of a core's entries: a server does not know that core. What had been pushed is done, but
-  // the values are undefined: pull all.
+  // The answer to a pull of a core's entries where a server does not know that core. What had been pushed is done, but
+  // the values are undefined: pull all entries.
   bool needs_all = false;
   // The values after the caller's exchange are in this checkpoint (worker_state.h); 0: none.
   uint64_t checkpoint_number = 0;
@@ -114,11 +115,10 @@ class ParameterClient : public RowSource {
                                                   const KeySet& value_keys,
                                                   const ParameterArrays& values) = 0;
 
-  // The same in two calls, between which none but traffic is made: the exchange is on its way when
-  // BeginPushPull returns, and goes on beside what the caller does then. `update` and what keys and values
-  // refer to are in use until the other call has returned; a `sink` is told in that one. Times are
-  // those that the second call took. Here: of a client that does one thing at a time, and exchanges in the
-  // second call.
+  // Pushes and pulls in two calls, between which none but traffic is made: the exchange is on its way when
+  // BeginPushPull returns, and goes on beside what the caller does then. `update` and what keys and values refer to are
+  // in use until the other call has returned; a `sink` is told in that one. Times are those that the second call took.
+  // The default is for a client that does one thing at a time: it exchanges in the second call.
   virtual absl::Status BeginPushPull(const OutgoingPush& push, const KeySet& update_keys,
                                      const ConstParameterArrays& update, const KeySet& value_keys,
                                      const ParameterArrays& values) {
@@ -129,12 +129,12 @@ class ParameterClient : public RowSource {
     return PushPull(begun_.push, *begun_.update_keys, *begun_.update, *begun_.value_keys,
                     *begun_.values);
   }
-  // In place of EndPushPull: what has not gone does not go, and nothing is in use any more.
+  // To be called in place of EndPushPull: what has not gone does not go, and nothing is in use any more.
   virtual void DropPushPull() {}
 
-  // All committed values, outside any exchange, by a worker that has finished exchange `after`;
-  // answered at once. Their versions become the base of the next push. `word`: it rests from now
-  // on, or no longer.
+  // Reads all committed values, outside any exchange, for a worker that has finished exchange `after`; answered at
+  // once. Their versions become the base of the next push. `word`: others need not wait for this worker from now on, or
+  // have to again.
   virtual absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
                                               const ParameterArrays& values) = 0;
 

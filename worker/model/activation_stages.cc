@@ -26,6 +26,8 @@ ActivationFunction FunctionOf(const v1::Layer& layer) {
   }
 }
 
+// Functions whose slope follows from their own value (kernels/activation_function.h), as tanh' = 1 - y^2, need not keep
+// what they read.
 bool HasSlopeOfY(const ActivationFunction& function) {
   bool of_y = false;
   WithFunction(function, [&](const auto& f) { of_y = std::decay_t<decltype(f)>::kSlopeOfY; });
@@ -58,6 +60,7 @@ StageKind DropoutStageKind() {
   return kind;
 }
 
+// The message is empty: which function a kind computes does not depend on the values of its keys.
 StageKind FunctionStageKind(v1::Layer::KindCase layer) {
   v1::Layer some;
   const auto* const field = v1::Layer::descriptor()->FindFieldByNumber(layer);
@@ -68,6 +71,8 @@ StageKind FunctionStageKind(v1::Layer::KindCase layer) {
   kind.backward_in_place = true;
   kind.backward_reads_x = !of_y;
   kind.backward_reads_y = of_y;
+  // A leaky relu's slope depends on the sign of y alone, as a relu's does. tanh keeps signs, but its slope depends on
+  // all of y.
   kind.reads_signs_of_y = layer == v1::Layer::kLeakyRelu;
   kind.keeps_signs = layer == v1::Layer::kLeakyRelu || layer == v1::Layer::kTanh;
   return kind;
@@ -79,6 +84,7 @@ void ReluStage::Forward(int64_t rows, const StageInputs& x, float* y) {
 
 void ReluStage::Backward(int64_t rows, const StageInputs&, const float* y, const float* dy,
                          const StageGradients&, const InputGradients& dx) {
+  // The gradient is asked of y: a stage behind may have written over y, but left it positive where it was.
   if (dx[0] != nullptr) backend_.activation().ReluBackward(rows * inputs_, y, dy, dx[0]);
 }
 
@@ -114,6 +120,8 @@ void FunctionStage::EvaluateColumns(const UnitColumns& columns, const float* x, 
   backend_.activation().Apply(function_, columns.matrix.size(), x, y);
 }
 
+// Dropping is linear and the key names the step: the backward pass drops the same entries of the gradient, and no mask
+// is kept in between.
 void DropoutStage::Drop(int64_t rows, const float* from, float* to) {
   backend_.activation().Dropout({rows, inputs_}, key_, layer_, probability_, from, to);
 }
@@ -126,6 +134,7 @@ void DropoutStage::Backward(int64_t rows, const StageInputs&, const float*, cons
 }
 
 void DropoutStage::Evaluate(int64_t, const StageInputs&, const float*, float*) {
+  // A network leaves out in evaluation what is off there (StagePlan::is_off_in_evaluation).
   TESSERA_CHECK(false);
 }
 

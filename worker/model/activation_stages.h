@@ -47,7 +47,7 @@ class FunctionStage final : public Stage {
   Backend& backend_;
 };
 
-// Off in evaluation.
+// Drops values in training, and is off in evaluation.
 class DropoutStage final : public Stage {
  public:
   // `options.dropout` names the step under way, in the backend's memory; it is not used in evaluation.

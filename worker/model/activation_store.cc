@@ -6,12 +6,14 @@
 
 namespace tessera {
 
+// What is left at the end and is smaller than a page is not used.
 void ActivationStore::AddRoom(const Values& room) {
   for (int64_t at = 0; at + page_floats_ <= room.floats; at += page_floats_) {
     free_.push_back(room.address + at);
   }
 }
 
+// Values lie one behind the other across pages, so that a piece wastes part of one page at most.
 int64_t ActivationStore::PagesOf(absl::Span<const Values> values) const {
   int64_t floats = 0;
   for (const Values& each : values) floats += each.floats;
@@ -35,7 +37,9 @@ void ActivationStore::ForRuns(const Piece& piece, absl::Span<const Values> value
 
 bool ActivationStore::Put(int64_t piece, int pass, absl::Span<const Values> values) {
   Piece& own = pieces_[piece];
+  // A piece that is put once more reuses its own pages: it takes no more from the others than it grows by.
   const size_t wanted = PagesOf(values);
+  // What was kept of the piece behind an earlier pass stays, and spares the work up to there.
   if (wanted > free_.size() + own.pages.size()) return false;
   while (own.pages.size() > wanted) {
     free_.push_back(own.pages.back());

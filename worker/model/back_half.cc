@@ -9,6 +9,7 @@ absl::StatusOr<std::unique_ptr<BackHalf>> BackHalf::Create(const NetworkPlan& pl
                                                            TrainingPass& pass, Backend& backend) {
   auto made = std::unique_ptr<BackHalf>(new BackHalf(plan, pass, backend));
   if (plan.part != ModelPart::kBack) return made;
+  // Room for a whole batch from the beginning: steps allocate nothing.
   TESSERA_ASSIGN_OR_RETURN(made->view_,
                            HostView<float>::Create(backend.memory(), pass.input_gradient(),
                                                    options.batch_max * plan.shape.inputs()));
@@ -22,6 +23,8 @@ absl::StatusOr<absl::Span<const float>> BackHalf::InputGradient() {
   }
   const int64_t floats = pass_.rows_begun() * plan_.shape.inputs();
   view_.Fetch(0, floats);
+  // Waits for what is queued by now. The gradients of the first stage, which the front does not wait for, are queued
+  // later (TrainingPass::FinishBackward).
   TESSERA_RETURN_IF_ERROR(backend_.Wait(backend_.Mark()));
   return absl::MakeConstSpan(view_.data(), floats);
 }

@@ -9,8 +9,10 @@ StageKind BatchNormStageKind() {
   kind.joins = v1::Layer::kRelu;
   kind.backward_in_place = true;
   kind.backward_reads_y = false;
+  // Where a relu has joined the stage, the signs of y say through which units a gradient passes.
   kind.joined_reads_y = true;
   kind.reads_signs_of_y = true;
+  // The mean and 1/sigma of the minibatch, from Forward to Backward. An evaluation is given constants instead.
   kind.kept_floats = [](const StagePlan& plan, int64_t, bool trains) {
     return trains ? plan.constants() : 0;
   };
@@ -65,6 +67,7 @@ void BatchNormStage::Evaluate(int64_t rows, const StageInputs& x, const float* c
 void BatchNormStage::EvaluateColumns(const UnitColumns& columns, const float* x,
                                      const float* constants, float* y) {
   const int64_t first = columns.first;
+  // A batch norm without parameters has null addresses, which stay null.
   BatchNormKernel::Affine affine{parameters_.weight, parameters_.bias};
   if (affine.scale != nullptr) affine.scale += first;
   if (affine.shift != nullptr) affine.shift += first;
@@ -80,6 +83,7 @@ void BatchNormStage::AddToSums(const UnitColumns& columns, bool is_first, const 
 void BatchNormStage::FindConstants(const UnitColumns& columns, const double* sums,
                                    float* constants) {
   const int64_t first = columns.first;
+  // Constants are all channels' means, then all channels' 1/sigma.
   backend_.batch_norm().StatisticsOfSums(columns.matrix, epsilon_, sums, constants + first,
                                          constants + image_.channels + first);
 }

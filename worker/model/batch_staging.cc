@@ -9,6 +9,7 @@ namespace tessera {
 template <typename T>
 absl::Status BatchStaging::MakeRoom(int64_t count, Place<T>* place) {
   if (place->device.size() >= count) return absl::OkStatus();
+  // The old buffers are freed first, so that the old and the new room are never held together.
   place->host = Buffer<T>();
   place->device = Buffer<T>();
   TESSERA_ASSIGN_OR_RETURN(place->host, Buffer<T>::CreateHost(memory_, count));
@@ -20,6 +21,7 @@ BatchPlace BatchStaging::Room(int64_t rows, const RowWidths& widths, bool has_la
   BatchPlace room;
   if (memory_.host_addressable()) return room;
   Places& places = places_[turn_];
+  // A failure is no error here: the batch is then written elsewhere, and Stage meets the same failure and reports it.
   if (MakeRoom(rows * widths.inputs, &places.inputs).ok()) room.inputs = places.inputs.host.data();
   if (has_labels) {
     const absl::Status made = MakeRoom(rows * widths.labels, &places.labels);
@@ -33,6 +35,7 @@ BatchPlace BatchStaging::Room(int64_t rows, const RowWidths& widths, bool has_la
 template <typename T>
 absl::StatusOr<const T*> BatchStaging::Send(const T* from, int64_t count, Place<T>* place) {
   if (from == nullptr) return nullptr;
+  // A batch that was written to Room's place is there already.
   if (from != place->host.data()) {
     TESSERA_RETURN_IF_ERROR(MakeRoom(count, place));
     std::copy_n(from, count, place->host.data());

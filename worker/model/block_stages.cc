@@ -28,6 +28,7 @@ void SumStage::Forward(int64_t rows, const StageInputs& x, float* y) {
 void SumStage::Backward(int64_t rows, const StageInputs&, const float*, const float* dy,
                         const StageGradients&, const InputGradients& dx) {
   for (float* const each : dx) {
+    // The gradient of a sum is that of each part: in place it is already there.
     if (each == nullptr || each == dy) continue;
     backend_.vector().CopyBlock({rows, width_}, dy, width_, each, width_);
   }
@@ -40,6 +41,7 @@ void SumStage::Evaluate(int64_t rows, const StageInputs& x, const float*, float*
 void ConcatStage::Forward(int64_t rows, const StageInputs& x, float* y) {
   for (size_t k = 0; k < x.size(); ++k) {
     const int64_t part = part_channels_[k];
+    // Channels lie innermost, so that each place of the output takes a row of each part.
     backend_.vector().CopyBlock({rows * positions_, part}, x[k], part, y, channels_);
     y += part;
   }

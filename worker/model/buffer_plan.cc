@@ -20,12 +20,14 @@ class Lifetimes {
 
   int Take(int64_t width) {
     places_.widths.push_back(width);
+    // A buffer that nobody frees is in use until the end, such as the network's output.
     uses_.push_back({now_++, kForEver});
     return static_cast<int>(uses_.size()) - 1;
   }
   void Free(int buffer) { uses_[buffer].end = now_++; }
 
-  // Finds places in several ways, of which the one that takes the least room counts.
+  // Finds places in several ways, of which the one that takes the least room counts. To find the least room at all is
+  // NP-hard (dynamic storage allocation), and for each of these ways there are networks for which it is the best.
   void Place() {
     std::vector<int> order(uses_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -59,6 +61,7 @@ class Lifetimes {
     std::vector<int> placed;  // by offset
     int64_t floats = 0;
     for (const int i : order) {
+      // Buffers placed before are visited by offset: `end` is where those that are used at the same time end so far.
       int64_t best = -1, best_gap = kForEver, end = 0;
       for (const int other : placed) {
         if (uses_[other].begin >= uses_[i].end || uses_[i].begin >= uses_[other].end) continue;
@@ -114,6 +117,7 @@ class Lifetimes {
     places_.floats = floats;
     places_.offsets = std::move(offsets);
   }
+  // Whole lines of the cache, so that no two buffers share one.
   int64_t Room(int buffer) const {
     return (places_.widths[buffer] + kFloatsPerCacheLine - 1) / kFloatsPerCacheLine *
            kFloatsPerCacheLine;
@@ -142,7 +146,9 @@ ForwardBuffers PlanForward(absl::Span<const GraphNode> nodes, int64_t input_widt
   const int count = static_cast<int>(nodes.size());
   // By value, the network's input first: the last node that reads it, itself or as the output of an identity.
   std::vector<int> last_reader(count + 1, -1);
+  // From the back, as an identity's output lives as long as what reads that.
   for (int i = count - 1; i >= 0; --i) {
+    // The last node's output is read after the pass, by the loss or the caller.
     if (i == count - 1) last_reader[i + 1] = count;
     for (const int read : nodes[i].reads) {
       const int until = nodes[i].is_identity ? last_reader[i + 1] : i;
@@ -161,6 +167,7 @@ ForwardBuffers PlanForward(absl::Span<const GraphNode> nodes, int64_t input_widt
   for (int i = 0; i < count; ++i) {
     const GraphNode& node = nodes[i];
     const int first = node.reads[0] == kNetworkInput ? plan.input : plan.outputs[node.reads[0]];
+    // Only where this node is the last reader may its output take the place of what it reads.
     if (node.is_identity) {
       plan.outputs.push_back(first);
     } else if (node.in_place && first != kNetworkInput && used_until[first] == i) {
@@ -168,6 +175,8 @@ ForwardBuffers PlanForward(absl::Span<const GraphNode> nodes, int64_t input_widt
     } else {
       plan.outputs.push_back(put(buffers.Take(node.width), last_reader[i + 1]));
     }
+    // What this node read last is free only now: its output must not lie in the place of an input, unless it works in
+    // place.
     for (size_t buffer = 0; buffer < used_until.size(); ++buffer) {
       if (used_until[buffer] == i) buffers.Free(static_cast<int>(buffer));
     }
@@ -196,6 +205,8 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
   std::vector<int> used_until(count, -1);
   std::vector<bool> keeps_signs(count, false);
   for (int i = 0; i < count; ++i) {
+    // A node may write over what it reads first where nobody else reads that, and where no backward pass wants the
+    // value that was there. Backward passes that want its signs alone permit nodes that keep the signs.
     const int first = nodes[i].reads[0];
     const bool overwrites =
         nodes[i].in_place && first != kNetworkInput && readers[first].size() == 1 &&
@@ -204,6 +215,7 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
     holder[i] = overwrites ? holder[first] : i;
     if (passes[i] && nodes[i].backward_reads_y) keeps_signs[holder[i]] = true;
     int until = i;
+    // The front of a model that is split has its output read until the gradient of it has come.
     if (i == count - 1) until = wishes.keeps_output ? backward_time(-1) : count;
     for (const int reader : readers[i]) {
       const bool again = passes[reader] && nodes[reader].backward_reads_x;
@@ -220,6 +232,7 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
     plan.input_gradient = buffers.Take(wishes.input_gradient_width);
   }
   plan.outputs.assign(count, kNoBuffer);
+  // Buffers that nodes share are freed once, by the node that they were taken for.
   const auto free_outputs = [&](int time) {
     for (int i = 0; i < count; ++i) {
       if (holder[i] == i && used_until[i] == time) buffers.Free(plan.outputs[i]);
@@ -236,6 +249,8 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
   free_outputs(count);
   plan.input_gradients.resize(count);
   bool has_input_gradient = false;
+  // The backward pass. A gradient's buffer is taken when the first part of it is written, and freed when the node that
+  // made the value has read it.
   for (int i = count - 1; i >= 0; --i) {
     const GraphNode& node = nodes[i];
     plan.input_gradients[i].resize(node.reads.size());
@@ -247,6 +262,7 @@ TrainingBuffers PlanTraining(absl::Span<const GraphNode> nodes, const TrainingWi
       const int read = node.reads[k];
       if (!wants(read)) continue;
       TrainingBuffers::InputGradient& to = plan.input_gradients[i][k];
+      // Only the first reader, in the order of the backward pass, writes to the sum's place. Others write beside it.
       to.adds = read == kNetworkInput ? has_input_gradient : plan.gradients[read] != kNoBuffer;
       const int64_t width = read == kNetworkInput ? wishes.input_gradient_width : nodes[read].width;
       if (to.adds) {

@@ -68,7 +68,7 @@ class Calibration {
   Buffer<float> room_;
   // There is none where the sample is in one piece.
   std::optional<ActivationStore> store_;
-  // Of a sample of one piece: the pass that it has been through, whose values lie in the buffers; else -1.
+  // Where the sample is one piece: the pass that it has been through, whose values lie in the buffers; else -1.
   int resident_ = -1;
 };
 

@@ -24,6 +24,7 @@ std::vector<int> DepthsOf(const std::vector<StagePlan>& stages) {
 // By stage: whether a batch norm reads its output, or something that follows from it.
 std::vector<bool> NeededOf(const std::vector<StagePlan>& stages) {
   std::vector<bool> needed(stages.size(), false);
+  // From the back: when a stage is reached all that read its output have said what they need.
   for (size_t i = stages.size(); i-- > 0;) {
     if (!needed[i] && stages[i].constants() == 0) continue;
     for (const int read : stages[i].reads) {
@@ -40,6 +41,7 @@ std::vector<int> OrderOf(const std::vector<StagePlan>& stages, const std::vector
   for (size_t i = 0; i < stages.size(); ++i) {
     if (needed[i] || stages[i].constants() > 0) order.push_back(static_cast<int>(i));
   }
+  // Stable: within one depth the network's order stays, so that what a stage reads comes before it.
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return depths[a] < depths[b]; });
   return order;
 }
@@ -52,6 +54,7 @@ void PlaceOutputs(const std::vector<StagePlan>& stages, const std::vector<int>& 
   for (const int i : order) {
     GraphNode& node = nodes.emplace_back();
     for (const int read : stages[i].reads) {
+      // The order has all that its stages read, as what a needed stage reads is needed too.
       node.reads.push_back(read == kNetworkInput ? kNetworkInput : place_of[read]);
     }
     node.width = stages[i].outputs;
@@ -101,6 +104,7 @@ CalibrationPlan CalibrationPlanOf(const std::vector<StagePlan>& stages) {
     };
     if (stages[i].constants() > 0) {
       plan.passes[depths[i] - 1].norms.push_back(i);
+      // A batch norm adds up what it reads in the pass before the one that normalises with it.
       reads_in(depths[i] - 1);
     }
     // One that nothing behind it needs is not computed.
@@ -113,6 +117,7 @@ CalibrationPlan CalibrationPlanOf(const std::vector<StagePlan>& stages) {
     if (!needed[value] || plan.outputs[value] == kNetworkInput) continue;
     if (stages[value].is_off_in_evaluation()) continue;  // Its input has the name.
     int last = 0;
+    // An identity's output lies in its input's buffer. Whoever reads it under any of these names reads this value.
     std::vector<int> names = {value};
     for (size_t n = 0; n < names.size(); ++n) {
       for (const int i : order) {
@@ -122,9 +127,11 @@ CalibrationPlan CalibrationPlanOf(const std::vector<StagePlan>& stages) {
           if (std::find(names.begin(), names.end(), i) == names.end()) names.push_back(i);
           continue;
         }
+        // A batch norm that nothing needs reads its input for the statistics alone, which is one pass earlier.
         last = std::max(last, needed[i] ? depths[i] : depths[i] - 1);
       }
     }
+    // Kept behind each pass until the last one that reads it, as a piece's pages are replaced behind every pass.
     for (int pass = depths[value]; pass < last; ++pass) {
       plan.passes[pass].kept.push_back({plan.outputs[value], stages[value].outputs});
     }

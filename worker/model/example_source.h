@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// The same examples may be asked for many times.
+// Examples that may be asked for many times, each time with equal values.
 class ExampleSource {
  public:
   virtual ~ExampleSource() = default;

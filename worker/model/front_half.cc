@@ -50,6 +50,7 @@ absl::Status FrontHalf::Queue(const Batch& staged, const StepKey& key) {
   TESSERA_RETURN_IF_ERROR(Wait());
   step_ = pass_.Begin(staged, key, /*sums_place=*/0);
   pass_.Forward(*step_);
+  // The copy begins when the forward pass is done, and the next step's kernels need not wait for it.
   activations_view_.Fetch(0, staged.rows * plan_.shape.outputs());
   known_ = backend_.Mark();
   return absl::OkStatus();
@@ -75,6 +76,7 @@ absl::Status FrontHalf::FinishStep(absl::Span<const float> gradient, GradientWor
   TESSERA_CHECK(work == nullptr || input_.wants_next());
   // Waits until the gradient of the step before has left the place of this one.
   TESSERA_RETURN_IF_ERROR(Wait());
+  // Only memory of AllocateHost may be sent from, which the view has.
   std::copy(gradient.begin(), gradient.end(), gradient_view_.data());
   gradient_view_.Send(0, floats);
   pass_.Backward(*std::exchange(step_, std::nullopt), work);

@@ -13,10 +13,12 @@ absl::StatusOr<std::unique_ptr<GradientClip>> GradientClip::Create(double clip_n
 }
 
 void GradientClip::Queue(Network* network) {
+  // A weight that steps without a gradient would be missing in the norm.
   TESSERA_CHECK(!network->pass().steps_first_weight());
   // What pads the parameters is zero, and stays so.
   float* const gradients = network->arrays().GradientAt(0);
   const int64_t floats = network->plan().parameter_floats;
+  // PyTorch's clip_grad_norm_ adds as much to the norm, which may be 0.
   constexpr float kEpsilon = 1e-6f;
   backend_.vector().NormFactor(floats, gradients, {clip_norm_, kEpsilon, 1}, factor_.data());
   backend_.vector().ScaleBy(floats, factor_.data(), gradients);

@@ -9,6 +9,7 @@ absl::StatusOr<std::unique_ptr<GradientDelivery>> GradientDelivery::Create(const
                                                                            Backend& backend) {
   auto made = std::unique_ptr<GradientDelivery>(new GradientDelivery(plan, arrays, backend));
   if (plan.part == ModelPart::kBack) {
+    // Only a model's back gets several batches for one update, so that others need no second place for gradients.
     TESSERA_ASSIGN_OR_RETURN(made->added_,
                              Buffer<float>::Create(backend.memory(), plan.stage_floats_max));
   }
@@ -17,6 +18,7 @@ absl::StatusOr<std::unique_ptr<GradientDelivery>> GradientDelivery::Create(const
 
 float* GradientDelivery::AddedAt(const StagePlan& stage, int parameter) const {
   const std::vector<int64_t>& offsets = plan_.parameter_offsets;
+  // The parameters of a stage lie one behind the other, with the same padding as in the network.
   return added_.data() + offsets[parameter] - offsets[stage.weight];
 }
 
@@ -42,6 +44,7 @@ void GradientDelivery::Backward(const StagePlan& plan, Stage& stage, const Batch
                                 const StageInputs& x, const float* y, const float* dy,
                                 const InputGradients& dx, GradientWork* work) {
   const StageGradients to = PlacesOf(plan, batch);
+  // A tied weight's gradient is a sum of two stages', of which neither may be taken alone.
   const WeightProduct product = OffersProducts(batch, work) && plan.tied_weight < 0
                                     ? stage.weight_product(batch.rows)
                                     : WeightProduct();
@@ -54,9 +57,11 @@ void GradientDelivery::Backward(const StagePlan& plan, Stage& stage, const Batch
   but_weight.weight = nullptr;
   stage.Backward(batch.rows, x, y, dy, but_weight, dx);
   if (work->QueueProduct(plan.weight, product)) {
+    // The bias has an ordinary gradient, which Backward has written.
     if (plan.bias >= 0) work->Queue(plan.bias);
     return;
   }
+  // The work refused, and has queued nothing: the product is computed now, while both of its factors are still there.
   stage.WeightGradient(batch.rows, to);
   Deliver(plan, batch, work);
 }
@@ -65,6 +70,7 @@ void GradientDelivery::Deliver(const StagePlan& stage, const Batch& batch, Gradi
   const int parameters[] = {stage.weight, stage.bias};
   for (const int parameter : parameters) {
     if (parameter < 0 || !batch.adds) continue;
+    // The batch's gradient is complete before it is added: a product that went on from the sum would round otherwise.
     backend_.vector().Axpy(plan_.shape.parameters[parameter].size(), 1.0f,
                            AddedAt(stage, parameter), arrays_.GradientAt(parameter));
   }

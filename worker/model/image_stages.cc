@@ -26,6 +26,7 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeFromChannelsLast(const StagePlan& pla
 
 StageKind MaxPoolStageKind() {
   StageKind kind{v1::Layer::kMaxPool, MakeStage<MaxPoolStage>};
+  // Backward finds the largest value of each window again in x: nothing is kept of where it was, and y need not be.
   kind.backward_reads_y = false;
   return kind;
 }

@@ -75,7 +75,7 @@ class LocalOptimizer final : public GradientWork {
   void SendStates() {
     for (HostView<float>& view : views_) view.Send();
   }
-  // Parameter i's of state s.
+  // Sends parameter i's part of state s.
   void SendState(int s, int i) {
     views_[s].Send(network_.plan().parameter_offsets[i], network_.shape().parameters[i].size());
   }
@@ -89,10 +89,10 @@ class LocalOptimizer final : public GradientWork {
         network_(network),
         backend_(backend) {}
 
-  // Moves parameter i by its matrix.
+  // Moves parameter i, which is a matrix, by Muon's step.
   void StepMatrix(int i, float rate);
 
-  // Of muon its AdamW.
+  // The job's optimizer; where that is muon, the AdamW beside it.
   const v1::Optimizer optimizer_;
   const std::vector<std::string> state_names_;
   const std::unique_ptr<OptimizerKernel> kernel_;

@@ -21,6 +21,7 @@ void ComputeLoss(const v1::Model& model, const ModelShape& shape, const Batch& b
                         batch.is_first() ? WriteMode::kOverwrite : WriteMode::kAdd};
   LossTargets targets{batch.labels, batch.targets};
   if (model.loss() == kSoftmax) {
+    // Softmax with probabilities as targets is not offered (NetworkInput has checked that there are labels).
     targets.targets = nullptr;
     if (gradient != nullptr) targets.smoothing = static_cast<float>(model.label_smoothing());
     backend.loss().SoftmaxCrossEntropy(matrix, logits, targets, piece, gradient, sums);

@@ -19,6 +19,7 @@ struct Room {
 std::vector<bool> MatricesOf(const NetworkPlan& plan) {
   std::vector<bool> takes(plan.shape.parameters.size());
   for (const StagePlan& stage : plan.stages) {
+    // The embeddings' weights are no products' and are left to AdamW, as Muon's authors advise.
     if (stage.kind->is_product && stage.weight >= 0) takes[stage.weight] = true;
   }
   return takes;
@@ -83,10 +84,13 @@ float* Muon::Orthogonalize(const MatrixShape& shape, float* matrix) {
   }
   float *const a = product_.data(), *const aa = square_.data();
   for (int64_t i = 0; i < keys_.iterations(); ++i) {
+    // A = X X^T: the linear kernel multiplies by the transpose of what it takes for a weight.
     linear.Forward({side, length, side}, x, x, nullptr, a);
     // A is symmetric.
     linear.Forward({side, side, side}, a, a, nullptr, aa);
+    // B = -4.7750 A + 2.0315 A A in the place of A A.
     vector.Blend(side * side, kThird, a, kFifth, aa);
+    // X becomes B X + 3.4445 X. The input gradient is the product with a weight that is not transposed.
     linear.InputGradient({side, length, side}, aa, x, y);
     vector.Axpy(n, kFirst, x, y);
     std::swap(x, y);
@@ -104,8 +108,10 @@ void Muon::Step(int i, float rate, float* gradient, float* momentum, float* weig
   const double eta = keys_.learning_rate() * rate;
   const double ratio = static_cast<double>(shape.rows) / static_cast<double>(shape.columns);
   vector.Blend(shape.size(), 1, gradient, mu, momentum);
+  // Nesterov's step: along the gradient and the momentum that has just taken it in.
   vector.Axpy(shape.size(), mu, momentum, gradient);
   const float* const along = Orthogonalize(shape, gradient);
+  // Weight decay and step in one pass over the weight.
   vector.Blend(shape.size(), static_cast<float>(-eta * std::sqrt(std::max(1.0, ratio))), along,
                static_cast<float>(1 - eta * keys_.weight_decay()), weight);
 }

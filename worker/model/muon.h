@@ -28,7 +28,7 @@ class Muon {
   static absl::StatusOr<std::unique_ptr<Muon>> Create(const v1::Muon& keys, const NetworkPlan& plan,
                                                       Backend& backend);
 
-  // Bytes of the room.
+  // Returns the bytes of the room in which matrices are worked on.
   static int64_t MemoryNeeded(const NetworkPlan& plan);
 
   // Whether parameter i is a matrix, which Step takes.

@@ -20,6 +20,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
     return absl::InvalidArgumentError(
         "model.layers: the first is no linear layer, want one: no other reads sparse rows");
   }
+  // The whole plan is made and checked first, as a half follows from it.
   if (options.layers.has_value()) {
     TESSERA_ASSIGN_OR_RETURN(plan, HalfOf(plan, *options.layers));
     const bool is_half = plan.part != ModelPart::kWhole;
@@ -34,6 +35,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
   return network;
 }
 
+// The plan is moved before input_ refers to it: members are made in the order in which the class declares them.
 Network::Network(const v1::Model& model, const Options& options, NetworkPlan plan, Backend& backend)
     : model_(model),
       plan_(std::move(plan)),

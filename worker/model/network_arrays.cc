@@ -10,10 +10,12 @@ absl::StatusOr<std::unique_ptr<NetworkArrays>> NetworkArrays::Create(const Netwo
   auto arrays = std::unique_ptr<NetworkArrays>(new NetworkArrays(plan));
   TESSERA_ASSIGN_OR_RETURN(arrays->parameters_,
                            Buffer<float>::Create(memory, plan.parameter_floats));
+  // Where the host can address the device's memory the view is that memory, and costs nothing.
   TESSERA_ASSIGN_OR_RETURN(
       arrays->parameters_view_,
       HostView<float>::Create(memory, arrays->parameters_.data(), plan.parameter_floats));
   if (!options.trains()) return arrays;
+  // A first weight that is stepped without a gradient has no place among the gradients.
   arrays->gradients_begin_ = GradientsBegin(plan, options.steps_first_weight);
   Buffer<float>& gradients = arrays->gradients_;
   TESSERA_ASSIGN_OR_RETURN(
@@ -76,6 +78,7 @@ void NetworkArrays::FetchGradient(int i) {
 void NetworkArrays::SetInitialValues(uint64_t seed) {
   for (size_t i = 0; i < plan_.shape.parameters.size(); ++i) {
     const ParameterSpec& spec = plan_.shape.parameters[i];
+    // Each parameter is drawn by its number in the whole model: halves of a model begin with the values of the whole.
     FillInitialRows(spec, plan_.parameter_begin + static_cast<int>(i), seed, 0, spec.rows,
                     parameter(static_cast<int>(i)).data());
   }

@@ -67,7 +67,7 @@ class NetworkArrays {
   const NetworkPlan& plan_;
   Buffer<float> parameters_;
   HostView<float> parameters_view_;
-  // From the parameter on whose gradient is the first there is.
+  // The gradients of the parameters from the first one that has any.
   Buffer<float> gradients_;
   int64_t gradients_begin_ = 0;
   HostView<float> gradients_view_;

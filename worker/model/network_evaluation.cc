@@ -12,6 +12,7 @@ namespace tessera {
 absl::StatusOr<std::unique_ptr<NetworkEvaluation>> NetworkEvaluation::Create(
     const v1::Model& model, const NetworkPlan& plan, const NetworkOptions& options,
     NetworkInput& input, NetworkStages& stages, const TrainingSteps* steps, Backend& backend) {
+  // The buffer may not fit the device, which a constructor could not report.
   auto made = std::unique_ptr<NetworkEvaluation>(
       new NetworkEvaluation(model, plan, options, input, stages, steps, backend));
   TESSERA_ASSIGN_OR_RETURN(made->constants_,
@@ -32,6 +33,7 @@ NetworkEvaluation::NetworkEvaluation(const v1::Model& model, const NetworkPlan& 
       backend_(backend),
       activations_(plan.stages, stages.AddressesOf(stages.buffers().evaluated)) {}
 
+// Half a model has either no inputs or no scores.
 absl::Status NetworkEvaluation::CheckWhole() const {
   if (plan_.part == ModelPart::kWhole) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -46,12 +48,15 @@ absl::Status NetworkEvaluation::CheckConstants(absl::string_view what,
 }
 
 const float* NetworkEvaluation::Forward(const Batch& staged, absl::Span<const float> constants) {
+  // Constants are sent anew each time: they belong to the evaluated parameters, not to the network.
   backend_.memory().CopyIn(constants.data(), constants_.bytes(), constants_.data());
   const float* own = constants_.data();
+  // A stage finds its constants behind those of the stages before it.
   const int count = static_cast<int>(plan_.stages.size());
   for (int i = 0; i < count; ++i) {
     if (plan_.stages[i].is_off_in_evaluation()) continue;
     float* const y = activations_.output(i);
+    // Sparse rows never become dense: the first layer reads their entries alone.
     if (i == 0 && options_.sparse_input) {
       stages_.sparse_first()->Forward(staged.rows, staged.sparse, y);
     } else {
@@ -60,11 +65,13 @@ const float* NetworkEvaluation::Forward(const Batch& staged, absl::Span<const fl
     own += plan_.stages[i].constants();
   }
   const float* const last = activations_.output(count - 1);
+  // A model whose layers are all off in evaluation predicts what it reads.
   return last == nullptr ? staged.inputs : last;
 }
 
 absl::Status NetworkEvaluation::Predict(const Batch& batch, absl::Span<const float> constants,
                                         absl::Span<float> scores) {
+  // Evaluations share their buffers with steps of training, so that none may be under way.
   TESSERA_CHECK(steps_ == nullptr || steps_->begun() == 0);
   TESSERA_RETURN_IF_ERROR(CheckWhole());
   TESSERA_RETURN_IF_ERROR(CheckConstants("predict", constants));
@@ -76,6 +83,7 @@ absl::Status NetworkEvaluation::Predict(const Batch& batch, absl::Span<const flo
   }
   TESSERA_ASSIGN_OR_RETURN(const Batch staged, input_.TakeInputs(batch));
   const float* const last = Forward(staged, constants);
+  // The copy waits for the kernels, and Finish reports what failed among them.
   backend_.memory().CopyOut(last, values * static_cast<int64_t>(sizeof(float)), scores.data());
   return backend_.Finish();
 }
@@ -87,19 +95,23 @@ absl::StatusOr<Scores> NetworkEvaluation::Score(const Batch& batch,
   TESSERA_RETURN_IF_ERROR(CheckConstants("score", constants));
   TESSERA_ASSIGN_OR_RETURN(const Batch staged, input_.Take(batch));
   const float* const last = Forward(staged, constants);
+  // Without a gradient buffer the loss computes sums only.
   ComputeLoss(model_, plan_.shape, staged, last, nullptr, stages_.sums(), backend_);
   stages_.sums_view().Fetch(0, 1);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  // A row of a language model has one score per place.
   return ScoresOf(*stages_.sums_view().data(), batch.rows * plan_.shape.places());
 }
 
 absl::StatusOr<std::vector<float>> NetworkEvaluation::Calibrate(ExampleSource* sample) {
   TESSERA_RETURN_IF_ERROR(CheckWhole());
+  // A model without batch norm has nothing to calibrate.
   if (plan_.constants == 0) return std::vector<float>();
   if (sample->count() == 0) {
     return absl::InvalidArgumentError("calibration: the sample is empty, want at least one row");
   }
   Calibration calibration(plan_, options_, input_, stages_, constants_.data(), backend_);
+  // Constants are found in the place where Forward reads them, and are brought to the host once.
   TESSERA_RETURN_IF_ERROR(calibration.Run(sample));
   std::vector<float> result(plan_.constants);
   backend_.memory().CopyOut(constants_.data(), constants_.bytes(), result.data());

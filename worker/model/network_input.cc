@@ -27,6 +27,7 @@ absl::Status NetworkInput::CheckTokens(const Batch& batch) const {
   const auto vocabulary = static_cast<float>(plan_.shape.vocabulary);
   for (int64_t i = 0; i < batch.rows * inputs(); ++i) {
     const float token = batch.inputs[i];
+    // NaN passes none of these comparisons. A token out of range would read beyond the embedding's weight.
     if (token >= 0 && token < vocabulary && token == std::floor(token)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("batch: token ", i % inputs(), " of row ", i / inputs(), " is ", token,
@@ -46,6 +47,7 @@ absl::Status NetworkInput::CheckInputs(const Batch& batch) const {
     return absl::InvalidArgumentError("batch: there are no sparse rows, want some");
   }
   for (int64_t e = batch.sparse.begin[0]; e < batch.sparse.begin[batch.rows]; ++e) {
+    // The kernels trust columns, and rows of files may hold any.
     const int32_t column = batch.sparse.column[e];
     if (column >= 0 && column < inputs()) continue;
     return absl::InvalidArgumentError(absl::StrCat("batch: column of entry ", e, " is ", column,
@@ -60,6 +62,7 @@ absl::Status NetworkInput::CheckPart(const Batch& batch) const {
     return absl::InvalidArgumentError(
         "batch: its gradients are added to others, want that of a model's back only");
   }
+  // The first batch has nothing to add to.
   if (batch.adds && !has_taken_) {
     return absl::InvalidArgumentError("batch: it adds, and there was none before it");
   }
@@ -99,8 +102,10 @@ void NetworkInput::DropNext() {
 }
 
 absl::StatusOr<Batch> NetworkInput::Take(const Batch& batch) {
+  // Everything is checked before anything is queued: a batch that is refused changes nothing.
   TESSERA_RETURN_IF_ERROR(Check(batch));
   Batch read = batch;
+  // The front of a model has no loss. Labels stay on this worker's host.
   if (is_front()) {
     read.labels = nullptr;
     read.targets = nullptr;
@@ -117,6 +122,7 @@ absl::StatusOr<Batch> NetworkInput::TakeInputs(const Batch& batch) {
 }
 
 absl::StatusOr<Batch> NetworkInput::Stage(const Batch& batch) {
+  // A batch that was sent ahead and not used gives its place back first.
   DropNext();
   TESSERA_ASSIGN_OR_RETURN(const Batch read, staging_.Stage(batch, widths()));
   has_taken_ = true;

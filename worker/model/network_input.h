@@ -37,7 +37,7 @@ class NetworkInput {
   // what was sent. A batch that is not used is dropped.
   bool wants_next() const { return !reads_sparse_ && runs_ahead(); }
   bool holds_next() const { return next_.rows > 0; }
-  // Codes as Take's.
+  // Sends a batch ahead of the step that will take it. Codes as Take's.
   absl::Status SendNext(const Batch& batch);
 
   // Where the next batch that any call is given may be written, with labels or targets; elsewhere it is
@@ -51,7 +51,7 @@ class NetworkInput {
   absl::StatusOr<Batch> Take(const Batch& batch);
   // Take, of rows whose labels and targets nobody reads: they may be null.
   absl::StatusOr<Batch> TakeInputs(const Batch& batch);
-  // What was sent ahead.
+  // Takes the batch that was sent ahead.
   Batch TakeNext();
   // kInvalidArgument: the batch's inputs are not what the network reads.
   absl::Status CheckInputs(const Batch& batch) const;

@@ -14,7 +14,8 @@ namespace {
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kBf16Bytes = sizeof(Bf16);
 
-// What is kept of a piece behind one pass takes so many pages at most, which are no smaller than that.
+// What is kept of a piece behind one pass takes so many pages at most, so that unused ends of pages are a sixteenth of
+// it at most. Small models have fewer pages than that, which are no smaller than 4 KiB: each is a copy of its own.
 constexpr int64_t kPagesOfPiece = 16;
 constexpr int64_t kPageFloatsMin = 1024;
 
@@ -55,7 +56,8 @@ std::vector<GraphNode> EvaluationGraphOf(const NetworkPlan& plan) {
 
 int64_t Quotient(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Gives the buffers of another pass their places in the memory, too. Returns the number of the first one.
+// Gives the buffers of another pass their places in the memory, too. Passes use it at different times, so that it is as
+// large as the largest of them needs. Returns the number of the first buffer.
 int Add(const BufferPlaces& places, NetworkBuffers* buffers) {
   const int first = static_cast<int>(buffers->offsets.size());
   buffers->offsets.insert(buffers->offsets.end(), places.offsets.begin(), places.offsets.end());
@@ -81,6 +83,7 @@ NetworkBuffers BuffersOf(const NetworkPlan& plan, bool trains) {
   NetworkBuffers buffers;
   if (trains) {
     TrainingWishes wishes;
+    // The front's output is read until the other half's gradient has come.
     wishes.keeps_output = plan.part == ModelPart::kFront;
     if (plan.part == ModelPart::kBack) wishes.input_gradient_width = plan.shape.inputs();
     buffers.training = PlanTraining(TrainingGraphOf(plan), wishes);
@@ -102,8 +105,10 @@ CalibrationRoom CalibrationRoomOf(const NetworkBuffers& buffers, int64_t batch_m
   CalibrationRoom room;
   const int64_t pieces = (rows + batch_max - 1) / batch_max;
   const int64_t kept = batch_max * buffers.calibration.kept_floats_max();
+  // A single piece stays in the buffers, so that nothing need be kept.
   if (pieces < 2 || kept == 0) return room;
   room.page_floats = std::max(kPageFloatsMin, Quotient(kept, kPagesOfPiece));
+  // Calibration's own buffers come first in the memory, and what is behind them lies free for pages.
   const int64_t unused = buffers.floats - buffers.calibration.places.floats;
   const int64_t free_pages = batch_max * unused / room.page_floats;
   const int64_t pages_max = bytes_max / kFloatBytes / room.page_floats;
@@ -132,6 +137,7 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
   int64_t floats = arrays + batch_max * BuffersOf(plan, /*trains=*/true).floats +
                    KeptFloats(plan, batch_max, /*trains=*/true);
   floats += plan.parameter_floats - GradientsBegin(plan, steps_first_weight);
+  // With pieces the gradients of all rows' outputs are held until the first weight has moved.
   if (steps_first_weight && minibatch_max > batch_max) {
     floats += minibatch_max * plan.stages[0].outputs;
   }
@@ -140,11 +146,13 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
     if (!stage.kind->is_product) continue;
+    // A sparse first layer computes in f32, whatever the precision.
     const bool in_f32 = i == 0 && sparse_input;
     if (!in_f32) bf16 += batch_max * stage.inputs + stage.weight_size;
     outputs_max = std::max(outputs_max, stage.outputs);
   }
   if (plan.part == ModelPart::kBack) floats += plan.stage_floats_max;
+  // The rounded gradient is that of one stage at a time, so that all share the widest one's room.
   bf16 += batch_max * outputs_max;
   NetworkMemory memory;
   memory.held_bytes = floats * kFloatBytes +

@@ -41,7 +41,7 @@ int64_t CalibrationSums(const NetworkPlan& plan);
 int64_t KeptFloats(const NetworkPlan& plan, int64_t batch_max, bool trains);
 
 struct NetworkMemory {
-  // Held from Create on.
+  // Bytes that are held from Create on.
   int64_t held_bytes = 0;
   // What a network that evaluates only holds.
   int64_t evaluation_bytes = 0;

@@ -35,10 +35,12 @@ absl::StatusOr<std::unique_ptr<NetworkStages>> NetworkStages::Create(const Netwo
   stage_options.precision = options.precision;
   stage_options.batch_max = options.batch_max;
   stage_options.trains = trains;
+  // One place for the numbers of the step under way, which kernels read when they run.
   if (trains) {
     TESSERA_ASSIGN_OR_RETURN(made->numbers_, Buffer<StepNumbers>::Create(memory, 1));
     stage_options.dropout = &made->numbers_.data()->dropout;
   }
+  // Stages take turns with it, in the backward pass.
   if (trains && options.precision == Precision::kBf16) {
     int64_t outputs_max = 0;
     for (const StagePlan& stage : plan.stages) {
@@ -54,11 +56,13 @@ absl::StatusOr<std::unique_ptr<NetworkStages>> NetworkStages::Create(const Netwo
     if (made->stages_.empty() && options.sparse_input) {
       made->sparse_first_ =
           std::make_unique<SparseLinearStage>(stage, stage_options.parameters, backend);
+      // Its place stays empty, so that stages have the plan's indices.
       made->stages_.push_back(nullptr);
       continue;
     }
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Stage> one,
                              stage.kind->make(stage, stage_options, backend));
+    // The optimizer writes there, so that products need not round weights anew in each step.
     if (stage.factor() >= 0 && one->rounded_weight() != nullptr) {
       made->rounded_[stage.factor()] = one->rounded_weight();
     }

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Of one row. The places of a sequence are normalised each by itself.
+// The groups of one row. The places of a sequence are normalised each by itself.
 GroupsShape GroupsOfRow(const StagePlan& plan) {
   const Image& image = plan.map.from;
   if (image.is_sequence) return {image.places(), 1, image.channels, 1};
@@ -17,7 +17,8 @@ double EpsilonOf(const v1::Layer& layer) {
   return layer.has_layer_norm() ? layer.layer_norm().epsilon() : layer.group_norm().epsilon();
 }
 
-// Whether the parameters lie otherwise than the values do.
+// Whether the parameters lie otherwise than the values do. A layer norm over images has a scale for each value, in the
+// job's order [channels, height, width], while activations have channels innermost.
 bool Turns(const StagePlan& plan) {
   const Image& image = plan.map.from;
   return plan.settings.has_layer_norm() && plan.weight >= 0 && image.channels > 1 &&
@@ -55,8 +56,10 @@ StageKind ResponseNormStageKind() {
 
 int64_t GroupNormStage::KeptFloats(const StagePlan& plan, int64_t batch_max, bool trains) {
   const GroupsShape of_row = GroupsOfRow(plan);
+  // The mean and 1/sigma of each group, kept from Forward to Backward.
   const int64_t statistics = 2 * batch_max * of_row.rows * of_row.groups;
   if (!Turns(plan)) return statistics;
+  // Scale and shift in the order of the values, and in training their gradients in that order.
   return statistics + (trains ? 4 : 2) * plan.inputs;
 }
 
@@ -76,6 +79,7 @@ absl::StatusOr<std::unique_ptr<Stage>> GroupNormStage::Create(const StagePlan& p
   TESSERA_ASSIGN_OR_RETURN(
       stage->kept_,
       Buffer<float>::Create(backend.memory(), KeptFloats(plan, options.batch_max, options.trains)));
+  // One allocation, cut into parts in this order: KeptFloats counts them together.
   float* at = stage->kept_.data();
   const auto take = [&](int64_t floats) {
     float* const taken = at;
@@ -113,6 +117,7 @@ void GroupNormStage::Forward(int64_t rows, const StageInputs& x, float* y) {
   TESSERA_CHECK(rows <= batch_max_);
   GroupNormKernel::Affine affine{parameters_.weight, parameters_.bias};
   if (turns_) {
+    // Anew in each step, as an update may have moved the parameters.
     Turn(parameters_.weight, scale_);
     Turn(parameters_.bias, shift_);
     affine = {scale_, shift_};
@@ -139,6 +144,7 @@ void GroupNormStage::Backward(int64_t rows, const StageInputs& x, const float*, 
   TurnBack(turned_gradients_.bias, to.bias);
 }
 
+// The statistics are the example's own, so that training and evaluation compute the same.
 void GroupNormStage::Evaluate(int64_t rows, const StageInputs& x, const float*, float* y) {
   Forward(rows, x, y);
 }

@@ -35,7 +35,7 @@ class GroupNormStage final : public Stage {
  private:
   GroupNormStage(const StagePlan& plan, const StageOptions& options, Backend& backend);
   GroupsShape Shape(int64_t rows) const;
-  // Between the order of a parameter and that of the values.
+  // Copies from the order of a parameter to that of the values, and back.
   void Turn(const float* parameter, float* values) const;
   void TurnBack(const float* values, float* parameter) const;
 

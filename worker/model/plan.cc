@@ -12,6 +12,7 @@
 namespace tessera {
 namespace {
 
+// Parameters begin at lines of the cache (64 bytes), where kernels load them fastest.
 constexpr int64_t kFloatsPerCacheLine = 16;
 
 // Makes the stages of a model's layers.
@@ -29,6 +30,8 @@ class StageMaker {
   absl::Status Make(bool reads_images) {
     made_.push_back({kNetworkInput});
     if (reads_images) {
+      // Kernels have channels innermost, images come with the channels outermost: the whole network turns them once at
+      // its beginning, not in each layer.
       const int turned = Transposed(plan_.shape.images[0], ToChannelsLastKind(), kNetworkInput);
       made_[0] = {turned, kNetworkInput};
     }
@@ -59,6 +62,7 @@ class StageMaker {
   // Between [channels, height, width] and [height, width, channels]: a stage that reads `read`, or `read` itself where
   // that is the same.
   int Transposed(const Image& image, const StageKind& kind, int read) {
+    // With one channel or one position both orders are the same bytes.
     if (image.channels == 1 || image.positions() == 1 || image.is_sequence) return read;
     StagePlan stage;
     stage.kind = &kind;
@@ -71,6 +75,7 @@ class StageMaker {
   }
 
   int AsTheHostHasIt(int layer) {
+    // The transpose is made when the first layer asks for it, and serves all others that do.
     Made& made = made_[layer + 1];
     if (made.as_the_host_has_it == kUnknown) {
       made.as_the_host_has_it =
@@ -83,10 +88,12 @@ class StageMaker {
   bool Joins(const ModelLayer& layer) {
     const int read = layer.reads[0];
     const int stage = made_[read + 1].stage;
+    // A stage whose output somebody else reads as well must write it as it is.
     if (read == kModelInput || readers_[read + 1] > 1 || stage == kNetworkInput) return false;
     StagePlan& before = plan_.stages[stage];
     if (before.layer != read || before.is_joined) return false;
     if (before.kind->joins != layer.settings.kind_case()) return false;
+    // The layer's output is then the stage's output, and readers of the layer read that.
     before.is_joined = true;
     made_.push_back(made_[read + 1]);
     return true;
@@ -101,6 +108,7 @@ class StageMaker {
     stage.settings = layer.settings;
     stage.layer_kind = layer.kind;
     for (const int read : layer.reads) {
+      // A linear layer's weight has its columns in the job's order of the values.
       const bool flattens = layer.kind->reads == LayerReads::kFeatures;
       stage.reads.push_back(flattens ? AsTheHostHasIt(read) : made_[read + 1].stage);
       stage.read_channels.push_back(shape.images[read + 1].channels);
@@ -131,6 +139,7 @@ void PlaceParameters(NetworkPlan* plan) {
   for (StagePlan& stage : plan->stages) {
     if (stage.tied_weight >= 0) tied.push_back(stage.tied_weight);
   }
+  // Parameters lie in the order of the layers. A tied weight is the embedding's, and lies there alone.
   for (StagePlan& stage : plan->stages) {
     stage.weight = -1;
     stage.bias = -1;
@@ -148,6 +157,7 @@ void PlaceParameters(NetworkPlan* plan) {
     if (stage.tied_weight >= 0) stage.weight_size = parameters[stage.tied_weight].size();
     stage.weight_is_tied =
         stage.weight >= 0 && std::count(tied.begin(), tied.end(), stage.weight) > 0;
+    // The largest stage's parameters: a model's back adds up the gradients of one stage at a time.
     plan->stage_floats_max = std::max(plan->stage_floats_max, plan->parameter_floats - before);
     plan->constants += stage.constants();
   }
@@ -176,9 +186,11 @@ absl::StatusOr<NetworkPlan> HalfOf(const NetworkPlan& whole, const LayerRange& l
   const bool is_front = layers.begin == 0;
   if (is_front && layers.end == count && whole.part == ModelPart::kWhole) return whole;
   const int cut = is_front ? layers.end : layers.begin;
-  // A transpose goes with the stages before it.
+  // A transpose, whose layer is -1, goes with the stages before it.
   const auto at_cut = std::find_if(whole.stages.begin(), whole.stages.end(),
                                    [&](const StagePlan& stage) { return stage.layer >= cut; });
+  // At a linear layer activations are flat, so that the halves agree about their order without knowing the layers of
+  // the other.
   const bool cuts = (is_front || layers.end == count) && at_cut != whole.stages.end() &&
                     at_cut->layer == cut && at_cut->layer_kind->reads == LayerReads::kFeatures &&
                     ReadsOneActivation(whole, static_cast<int>(at_cut - whole.stages.begin()));
@@ -225,6 +237,7 @@ bool IsChain(const NetworkPlan& plan) {
 
 int64_t GradientsBegin(const NetworkPlan& plan, bool steps_first_weight) {
   if (!steps_first_weight) return 0;
+  // The first layer's weight is parameter 0.
   return plan.parameter_offsets.size() > 1 ? plan.parameter_offsets[1] : plan.parameter_floats;
 }
 

@@ -11,7 +11,7 @@ namespace tessera {
 // of evaluation are f32.
 enum class Precision { kF32, kTf32, kBf16 };
 
-// From train.precision. kInvalidArgument for another word.
+// Reads train.precision. kInvalidArgument for another word.
 absl::StatusOr<Precision> PrecisionOf(absl::string_view name);
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ StageKind Product(v1::Layer::KindCase layer) {
   return kind;
 }
 
-// What differs between the two kinds, by overload.
+// What differs between the two kinds, by overloads that take a kernel's pointer for its type alone.
 LinearShape ShapeOf(const LinearKernel<float>*, const StagePlan& plan, int64_t rows) {
   const int64_t places = plan.map.from.places();
   return {rows * places, plan.inputs / places, plan.outputs / places};
@@ -42,6 +42,7 @@ absl::StatusOr<ConvolutionKernel<Bf16>*> Bf16Of(const ConvolutionKernel<float>*,
   return backend.convolution_bf16();
 }
 
+// A linear layer's weight has the gradient dy^T x, of rounded factors that an optimizer may multiply itself.
 WeightProduct ProductOf(const LinearShape& shape, const Bf16* x, const Bf16* dy) {
   return {shape, x, dy};
 }
@@ -58,6 +59,7 @@ K* Exact(Backend& backend) {
 absl::StatusOr<int64_t> ConvolutionScratch(const StagePlan& plan, int64_t rows, Precision precision,
                                            Backend& backend) {
   const ImagesShape shape{rows, plan.map};
+  // A stage that trains in tf32 or bf16 is evaluated in f32 all the same, so that both must have room.
   int64_t bytes = backend.convolution().ScratchBytes(shape);
   if (precision == Precision::kTf32) {
     TESSERA_ASSIGN_OR_RETURN(const auto* const tf32, backend.convolution_tf32());
@@ -97,6 +99,7 @@ absl::StatusOr<std::unique_ptr<Stage>> ProductStage<Kernel>::Create(const StageP
                                                                     const StageOptions& options,
                                                                     Backend& backend) {
   auto stage = std::unique_ptr<ProductStage>(new ProductStage(plan, options.parameters, backend));
+  // Evaluations are in f32, whatever the precision in training: metrics do not depend on it.
   if (!options.trains) return stage;
   if (options.precision == Precision::kTf32) {
     TESSERA_ASSIGN_OR_RETURN(stage->f32_, Tf32Of(stage->exact_, backend));
@@ -107,6 +110,7 @@ absl::StatusOr<std::unique_ptr<Stage>> ProductStage<Kernel>::Create(const StageP
         stage->x_bf16_, Buffer<Bf16>::Create(backend.memory(), options.batch_max * plan.inputs));
     TESSERA_ASSIGN_OR_RETURN(stage->weight_bf16_,
                              Buffer<Bf16>::Create(backend.memory(), plan.weight_size));
+    // Gradients of all stages' outputs are rounded one after the other, and share one place.
     stage->dy_bf16_ = options.dy_bf16;
   }
   return stage;
@@ -114,6 +118,7 @@ absl::StatusOr<std::unique_ptr<Stage>> ProductStage<Kernel>::Create(const StageP
 
 template <template <typename> class Kernel>
 void ProductStage<Kernel>::RoundWeight() {
+  // Only once behind an update, not in each piece of a minibatch (TrainingPass::Begin).
   if (bf16_ == nullptr) return;
   backend_.vector().Round(plan_.weight_size, parameters_.weight, weight_bf16_.data());
 }
@@ -125,6 +130,7 @@ void ProductStage<Kernel>::Forward(int64_t rows, const StageInputs& x, float* y)
     f32_->Forward(shape, x[0], parameters_.weight, parameters_.bias, y);
     return;
   }
+  // Kept for the weight's gradient, which is dy^T x with x as rounded here.
   backend_.vector().Round(rows * plan_.inputs, x[0], x_bf16_.data());
   bf16_->Forward(shape, x_bf16_.data(), weight_bf16_.data(), parameters_.bias, y);
 }
@@ -134,6 +140,7 @@ void ProductStage<Kernel>::Backward(int64_t rows, const StageInputs& x, const fl
                                     const float* dy, const StageGradients& to,
                                     const InputGradients& dx) {
   const auto shape = ShapeOf(exact_, plan_, rows);
+  // The bias's gradient is a sum of dy in f32, in every precision.
   if (to.bias != nullptr) {
     backend_.vector().ColumnSums({rows * plan_.map.to.positions(), plan_.map.to.channels}, dy,
                                  to.mode, to.bias);

@@ -44,7 +44,7 @@ class ProductStage final : public Stage {
   Kernel<float>* const exact_;
   // In training without bf16: exact, or with factors in tf32.
   Kernel<float>* f32_ = nullptr;
-  // Null otherwise.
+  // The kernel of products in bf16; null in other precisions.
   Kernel<Bf16>* bf16_ = nullptr;
   Buffer<Bf16> x_bf16_;
   Buffer<Bf16> weight_bf16_;

@@ -37,6 +37,7 @@ StageKind AttentionStageKind() {
   return kind;
 }
 
+// A row of the weight for each token, a row of the bias for each place.
 EmbeddingStage::EmbeddingStage(const StagePlan& plan, const StageOptions& options, Backend& backend)
     : of_row_{1, plan.map.from.places(), plan.weight_size / plan.map.to.channels,
               plan.map.to.channels},
@@ -56,7 +57,10 @@ void EmbeddingStage::Forward(int64_t rows, const StageInputs& x, float* y) {
 
 void EmbeddingStage::Backward(int64_t rows, const StageInputs& x, const float*, const float* dy,
                               const StageGradients& to, const InputGradients& dx) {
+  // Tokens have no gradient: an embedding is the first layer.
   TESSERA_CHECK(dx[0] == nullptr);
+  // Where the output layer is tied to the weight, its gradient is there already: it is behind this stage in the
+  // network, and its backward pass came first.
   backend_.embedding().Backward(Shape(rows), x[0], dy, is_tied_ ? WriteMode::kAdd : to.mode,
                                 to.weight, to.mode, to.bias);
 }
@@ -66,9 +70,12 @@ void EmbeddingStage::Evaluate(int64_t rows, const StageInputs& x, const float*, 
 }
 
 int64_t AttentionStage::KeptFloats(const StagePlan& plan, int64_t batch_max, bool trains) {
+  // The logarithms of the softmax's sums. With them the backward pass computes attention anew, tile by tile, and keeps
+  // nothing of [places, places].
   return trains ? batch_max * AttentionOfRow(plan).sums() : 0;
 }
 
+// Keyed by the layer, so that two layers drop different entries in one step.
 AttentionStage::AttentionStage(const StagePlan& plan, const StageOptions& options, Backend& backend)
     : of_row_(AttentionOfRow(plan)),
       dropout_{options.dropout, static_cast<uint64_t>(plan.layer),

@@ -9,6 +9,7 @@ void SparseLinearStage::Forward(int64_t rows, const SparseRows& x, float* y) {
 void SparseLinearStage::Backward(int64_t rows, const SparseRows& x, const float* dy,
                                  const StageGradients& to) {
   BackwardBias(rows, dy, to);
+  // The kernel notes the columns that it has written, and clears only those the next time: a dense gradient is long.
   backend_.sparse_linear().WeightGradient(Shape(rows), x, dy, to.mode, &touched_, to.weight);
 }
 

@@ -19,7 +19,7 @@ class SparseLinearStage {
   SparseLinearStage(const StagePlan& plan, const StageParameters& parameters, Backend& backend)
       : plan_(plan), parameters_(parameters), backend_(backend) {}
 
-  // In training and evaluation.
+  // Used in training and in evaluation.
   void Forward(int64_t rows, const SparseRows& x, float* y);
 
   // The gradients of weight and bias. The weight's, always in one place, is cleared where the calls

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// One for each of LayerKinds().
+// Returns the kinds of stages, one for each of LayerKinds().
 absl::Span<const StageKind> StageKinds();
 
 // The entry for a layer of a kind that LayerKinds() has.

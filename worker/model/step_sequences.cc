@@ -8,7 +8,8 @@ namespace {
 // round weights.
 constexpr size_t kRepeatedMax = 48;
 
-// The kernels for one are those for the other.
+// Whether the kernels for one are those for the other. A sequence repeats kernels with their arguments: addresses,
+// numbers of rows, and whether they add or overwrite.
 bool SameKernels(const Batch& a, const Batch& b) {
   return a.rows == b.rows && a.inputs == b.inputs && a.labels == b.labels &&
          a.targets == b.targets && a.whole_rows() == b.whole_rows() &&
@@ -25,6 +26,7 @@ StepSequences::Repeated& StepSequences::RepeatedOn(const StepForm& form) {
       return each;
     }
   }
+  // All are dropped at once, which happens in jobs of many sizes of batches. Those still in use are soon back.
   if (repeated_.size() == kRepeatedMax) repeated_.clear();
   repeated_.push_back({form, backend_.MakeSequence(), {}});
   return repeated_.back();
@@ -39,6 +41,7 @@ void StepSequences::Backward(const StepForm& form, const GradientWork* work,
                              absl::FunctionRef<void()> queue) {
   if (!repeats_) return queue();
   Repeated& repeated = RepeatedOn(form);
+  // Kernels that follow the gradients are part of the sequence, and belong to one work.
   for (auto& [of, sequence] : repeated.backward) {
     if (of == work) return sequence->Run(queue);
   }

@@ -34,7 +34,7 @@ class StepSequences {
   struct Repeated {
     StepForm form;
     std::unique_ptr<Sequence> forward;
-    // By the work that follows.
+    // The backward pass with each work that follows it.
     std::vector<std::pair<const GradientWork*, std::unique_ptr<Sequence>>> backward;
   };
   Repeated& RepeatedOn(const StepForm& form);

@@ -56,6 +56,8 @@ std::vector<StreamedNetwork::Node> StreamedNetwork::NodesOf(const NetworkPlan& p
   for (const StagePlan& stage : plan.stages) {
     const int first = stage.reads[0];
     const int before = first == kNetworkInput ? kNetworkInput : node_of[first];
+    // Stages that work on units alone go along with the blocks of the linear layer in front of them, so that its whole
+    // output need not be kept.
     const bool joins_block = stage.is_elementwise() && before != kNetworkInput &&
                              before + 1 == static_cast<int>(nodes.size()) &&
                              nodes[before].linear != nullptr && readers[first] == 1;
@@ -91,8 +93,10 @@ std::optional<NetworkPlan> StreamedNetwork::FrontOf(const NetworkPlan& plan) {
       std::find_if(plan.stages.begin(), plan.stages.end(),
                    [](const StagePlan& stage) { return stage.kind->works_by_rows; });
   if (linear == plan.stages.begin() || linear == plan.stages.end()) return std::nullopt;
+  // Fails where something behind the linear layer reads more of the front than its last output.
   absl::StatusOr<NetworkPlan> front = HalfOf(plan, {0, linear->layer});
   if (!front.ok() || front->constants == 0) return std::nullopt;
+  // The front is evaluated as a network of its own, whereas a half only trains.
   front->part = ModelPart::kWhole;
   return *std::move(front);
 }
@@ -103,6 +107,7 @@ std::vector<StreamedNetwork::Node> StreamedNetwork::BehindFront(const std::vecto
   std::vector<Node> behind(first, nodes.end());
   const int before = static_cast<int>(first - nodes.begin());
   for (Node& node : behind) {
+    // The front's output takes the place of what the network reads.
     for (int& read : node.reads) read = std::max(kNetworkInput, read - before);
   }
   return behind;
@@ -111,11 +116,13 @@ std::vector<StreamedNetwork::Node> StreamedNetwork::BehindFront(const std::vecto
 // A multiple of 16 where there are as many: kernels work on so many neurons at a time.
 int64_t StreamedNetwork::BlockRows(const Options& options, const Node& node, int64_t examples) {
   const int64_t wider = std::max(node.inputs, examples * node.places);
+  // A block is limited by the wider of its sides: rows of the weight, and columns of the sums of all examples.
   const int64_t rows = std::max<int64_t>(1, options.block_bytes / kFloatBytes / wider);
   return std::min(node.outputs, rows < 16 ? rows : rows / 16 * 16);
 }
 
 int64_t StreamedNetwork::Sizes::floats() const {
+  // The activations of all examples at once, unlike in a network, which has batch_max of them.
   return weights + sums + examples * plan.places.floats;
 }
 
@@ -139,10 +146,13 @@ StreamedNetwork::Sizes StreamedNetwork::SizesOf(const std::vector<Node>& nodes,
     const StagePlan& stage = *node.stages.front();
     each.is_identity = stage.is_off_in_evaluation();
     each.in_place = stage.is_elementwise() || stage.kind->forward_in_place;
+    // A node that is no linear layer reads its inputs in device memory. Linear layers take the caller's batches piece
+    // by piece.
     copies_inputs =
         copies_inputs ||
         (reads_examples && std::count(node.reads.begin(), node.reads.end(), kNetworkInput) > 0);
   }
+  // Calibration needs no output of the last layer, only the statistics behind its blocks.
   if (!keeps_last && !nodes.empty() && nodes.back().linear != nullptr) graph.back().width = 0;
   sizes.plan = PlanForward(graph, copies_inputs ? nodes.front().inputs : 0);
   return sizes;
@@ -153,6 +163,7 @@ int64_t StreamedNetwork::MemoryNeeded(const NetworkPlan& plan, const Options& op
   const std::vector<Node> nodes = NodesOf(plan);
   const std::vector<Node> calibrated = Calibrated(nodes);
   int64_t calibrates = 0;
+  // Calibration and scoring come one after the other, as do the front and what is behind it: the larger of each counts.
   if (const std::optional<NetworkPlan> front = FrontOf(plan)) {
     const NetworkMemory memory =
         tessera::MemoryNeeded(*front, options.batch_max, Precision::kF32, calibration_examples);
@@ -204,6 +215,7 @@ absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factor
   source_ = source;
   factors_ = std::move(factors);
   Memory& memory = backend_.memory();
+  // The first call allocates. Later ones read another model's values into the same room.
   if (sums_.size() == 0) {
     TESSERA_ASSIGN_OR_RETURN(held_, Buffer<float>::Create(memory, HeldFloats(plan_)));
     TESSERA_ASSIGN_OR_RETURN(constants_, Buffer<float>::Create(memory, plan_.constants));
@@ -214,6 +226,7 @@ absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factor
                              HostView<float>::Create(memory, held_.data(), held_.size()));
     TESSERA_ASSIGN_OR_RETURN(sums_view_, HostView<LossSums>::Create(memory, sums_.data(), 1));
   }
+  // Held parameters lie packed, without the padding of a network's.
   const std::vector<bool> is_held = HeldOf(plan_);
   held_offsets_.clear();
   int64_t offset = 0;
@@ -226,6 +239,7 @@ absl::Status StreamedNetwork::Begin(RowSource* source, std::vector<float> factor
     offset += spec.size();
   }
   held_view_.Send();
+  // Stages have the addresses of held parameters, and are made anew with them.
   stages_.clear();
   for (const StagePlan& stage : plan_.stages) {
     std::unique_ptr<Stage> made;
@@ -289,6 +303,7 @@ absl::StatusOr<std::vector<float>> StreamedNetwork::Calibrate(ExampleSource* exa
 
 absl::Status StreamedNetwork::CalibrateFront(ExampleSource* examples, const NetworkPlan& front,
                                              float* outputs) {
+  // In pieces of the sample, unlike what is behind the front: the activations of convolutions are large.
   Memory& memory = backend_.memory();
   NetworkOptions options;
   options.batch_max = options_.batch_max;
@@ -297,6 +312,7 @@ absl::Status StreamedNetwork::CalibrateFront(ExampleSource* examples, const Netw
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<NetworkArrays> arrays,
                            NetworkArrays::Create(front, options, memory));
   for (size_t p = 0; p < front.shape.parameters.size(); ++p) {
+    // Held parameters were multiplied by their factors when they were read.
     const absl::Span<float> values = arrays->parameter(static_cast<int>(p));
     std::copy_n(held_view_.data() + held_offsets_[p], values.size(), values.begin());
   }
@@ -319,6 +335,7 @@ absl::Status StreamedNetwork::CalibrateFront(ExampleSource* examples, const Netw
       piece.resize(rows * width);
       to = piece.data();
     }
+    // A second reading of the sample, now with the constants: what is behind the front is calibrated on its outputs.
     const Batch batch = examples->Inputs(begin, rows);
     TESSERA_RETURN_IF_ERROR(examples->status());
     TESSERA_RETURN_IF_ERROR(
@@ -350,6 +367,7 @@ absl::StatusOr<Scores> StreamedNetwork::Score(ExampleSource* examples,
                              Run(nodes_, {examples, begin, count, false, &buffers}));
     for (int64_t row = 0; row < count; row += options_.batch_max) {
       Batch batch = examples->Labelled(begin + row, std::min(options_.batch_max, count - row));
+      // Labels alone: the logits are there.
       batch.inputs = nullptr;
       TESSERA_ASSIGN_OR_RETURN(batch,
                                staging_.Stage(batch, {plan_.shape.inputs(), outputs, places}));
@@ -378,6 +396,7 @@ absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Node>& nodes
     }
     float* const y = buffers.at(buffers.plan.outputs[n]);
     const bool keeps = !pass.calibrates || n + 1 < nodes.size();
+    // In calibration nobody reads the last node's output.
     TESSERA_RETURN_IF_ERROR(node.linear != nullptr
                                 ? RunLinear(node, pass, x[0], keeps ? y : nullptr)
                                 : RunOther(node, pass, x, y));
@@ -387,6 +406,7 @@ absl::StatusOr<const float*> StreamedNetwork::Run(const std::vector<Node>& nodes
 
 absl::Status StreamedNetwork::RunLinear(const Node& node, const Pass& pass, const float* x,
                                         float* y) {
+  // The room decides, not this pass's number of examples: weights are read in the same blocks in each pass.
   const int64_t block_rows = BlockRows(options_, node, pass.buffers->examples);
   float* const sums = pass.buffers->sums.data();
   for (int64_t first = 0; first < node.outputs; first += block_rows) {
@@ -401,6 +421,7 @@ absl::Status StreamedNetwork::RunLinear(const Node& node, const Pass& pass, cons
       constants += stage->constants();
     }
     if (y != nullptr) {
+      // Columns [first, first + width) of the output, which is wider than a block.
       backend_.memory().CopyRows(sums, width * kFloatBytes, pass.count * node.places,
                                  width * kFloatBytes, y + first, node.outputs * kFloatBytes);
     }
@@ -427,12 +448,14 @@ absl::Status StreamedNetwork::RunOther(const Node& node, const Pass& pass,
           read == kNetworkInput ? plan_.shape.inputs() : plan_.stages[read].outputs;
       from[k] = x[k] + i * width;
     }
+    // Constants are null: stages that have some work on units, and took the branch above.
     StageOf(stage).Evaluate(std::min(options_.batch_max, pass.count - i), from, nullptr,
                             y + i * stage.outputs);
   }
   return backend_.Finish();
 }
 
+// The examples lie in the host's memory only until the next ones are asked for.
 absl::Status StreamedNetwork::CopyInputs(const Pass& pass, int64_t inputs, float* to) {
   for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
     const Batch batch =
@@ -462,10 +485,12 @@ absl::Status StreamedNetwork::Multiply(const Node& node, const RowRange& rows, c
                                        const Pass& pass) {
   const int64_t width = rows.count();
   const float* const weights = pass.buffers->weights.data();
+  // A block's neurons have the bias at their own rows.
   const float* bias = Held(node.linear->bias);
   if (bias != nullptr) bias += rows.row_begin;
   for (int64_t i = 0; i < pass.count; i += options_.batch_max) {
     const int64_t count = std::min(options_.batch_max, pass.count - i);
+    // In pieces of batch_max rows, as a network multiplies them: a product of more rows may round otherwise.
     const LinearShape shape{count * node.places, node.inputs, width};
     float* const y = pass.buffers->sums.data() + i * node.places * width;
     if (x != nullptr) {
@@ -492,6 +517,7 @@ void StreamedNetwork::ApplyElementwise(const StagePlan& plan, const UnitColumns&
   if (plan.is_off_in_evaluation()) return;
   Stage& stage = StageOf(plan);
   if (calibrates && plan.constants() > 0) {
+    // All rows of the sample are there, so that statistics need no second pass.
     stage.AddToSums(columns, /*is_first=*/true, x, calibration_sums_.data());
     stage.FindConstants(columns, calibration_sums_.data(), constants);
   }

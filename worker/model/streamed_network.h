@@ -73,7 +73,7 @@ class StreamedNetwork {
     std::vector<const StagePlan*> stages;  // without `linear`
     // Nodes before this one, or kNetworkInput.
     std::vector<int> reads;
-    // Of an example, or of each place that a linear layer acts on.
+    // The values of an example, or of each place that a linear layer acts on.
     int64_t inputs = 0;
     int64_t outputs = 0;
     int64_t places = 1;

@@ -29,7 +29,7 @@ TrainingPass::TrainingPass(const v1::Model& model, const NetworkPlan& plan,
       steps_first_weight_(options.steps_first_weight),
       stages_(stages),
       backend_(backend),
-      // Sparse rows lie elsewhere each time.
+      // Sparse rows lie elsewhere each time. On a CPU a kernel runs when it is called: there is nothing to repeat.
       sequences_(!options.sparse_input && !backend.memory().host_addressable(), backend),
       activations_(plan.stages, stages.AddressesOf(stages.buffers().training.outputs)),
       gradients_(stages.AddressesOf(stages.buffers().training.gradients)),
@@ -42,11 +42,14 @@ TrainingPass::TrainingPass(const v1::Model& model, const NetworkPlan& plan,
 }
 
 StepForm TrainingPass::Begin(const Batch& staged, const StepKey& key, int sums_place) {
+  // FinishBackward must come first: the gradients that it writes are those of the rows that lie there now.
   TESSERA_CHECK(!left_.has_value());
   if (sparse_first_ != nullptr) sparse_first_->Begin(staged);
   rows_begun_ = staged.rows;
+  // A key has 16 bits for the worker's rank (kernels/dropout_key.h).
   if (draws_) {
     TESSERA_CHECK(key.rank < uint64_t{1} << 16);
+    // Sent in front of the step's kernels, which read it from memory, as a repeated sequence has fixed arguments.
     const DropoutKey dropout{key.seed, key.step, key.rank, static_cast<uint64_t>(staged.first_row)};
     backend_.memory().CopyIn(&dropout, sizeof(dropout), &stages_.numbers()->dropout);
   }
@@ -77,7 +80,9 @@ void TrainingPass::QueueForward(const StepForm& form) {
 }
 
 void TrainingPass::Backward(const StepForm& form, GradientWork* work) {
+  // Gradients to which other rows will add are not complete yet.
   if (!form.batch.ends_gradients()) work = nullptr;
+  // What is left for FinishBackward is queued later, outside the sequence.
   if (leaves_first_stage()) left_ = Left{form.batch, work};
   sequences_.Backward(form, work, [&] { QueueBackward(form.batch, work); });
 }
@@ -97,6 +102,7 @@ void TrainingPass::BackwardOf(int i, const Batch& batch, GradientWork* work) {
   }
   const StageInputs x = activations_.inputs(i, batch.inputs);
   const float* const y = activations_.output(i);
+  // With no place for the parameters' gradients the stage writes that of its inputs alone.
   if (i == 0 && leaves_first_stage()) {
     return stages_.stage(0).Backward(batch.rows, x, y, dy, {}, input_gradients_[0]);
   }
@@ -108,6 +114,7 @@ void TrainingPass::AddParts(int i, int64_t rows) {
   const TrainingBuffers& buffers = stages_.buffers().training;
   for (size_t k = 0; k < buffers.input_gradients[i].size(); ++k) {
     const TrainingBuffers::InputGradient& written = buffers.input_gradients[i][k];
+    // The part that came first was written where the sum lies.
     if (!written.adds) continue;
     const int read = plan_.stages[i].reads[k];
     const int64_t width = read == kNetworkInput ? plan_.shape.inputs() : plan_.stages[read].outputs;
@@ -120,6 +127,7 @@ void TrainingPass::FinishBackward() {
   if (!left_.has_value()) return;
   const auto [batch, work] = *std::exchange(left_, std::nullopt);
   const StagePlan& first = plan_.stages[0];
+  // The gradient of the inputs is there since Backward.
   const std::vector<float*> no_dx(first.reads.size(), nullptr);
   stages_.stage(0).Backward(batch.rows, activations_.inputs(0, batch.inputs),
                             activations_.output(0), gradients_[0],

@@ -4,6 +4,7 @@
 
 namespace tessera {
 
+// The host waits for the marks of all steps that are begun.
 static_assert(kStepsBegunMax <= Backend::kMoments);
 
 absl::Status TrainingSteps::CheckHasLoss() const {
@@ -34,12 +35,14 @@ absl::Status TrainingSteps::BeginStepOnNext(const StepKey& key, GradientWork* wo
 void TrainingSteps::Queue(const Batch& staged, const StepKey& key, GradientWork* work) {
   TESSERA_CHECK(begun() < kStepsBegunMax);
   TESSERA_CHECK(work == nullptr || takes_work());
+  // Pieces of a minibatch come in the order of its rows, since their gradients add up in that order.
   TESSERA_CHECK(staged.is_first() || staged.first_row == rows_done_);
   rows_done_ = staged.first_row + staged.rows;
   TESSERA_CHECK(rows_done_ <= staged.whole_rows());
   if (staged.is_first()) sums_place_ = (sums_place_ + 1) % kStepsBegunMax;
   const StepForm form = pass_.Begin(staged, key, sums_place_);
   pass_.Forward(form);
+  // In front of the backward pass, so that the loss is known while that is under way.
   if (staged.is_last()) stages_.sums_view().Fetch(sums_place_, 1);
   begun_.push_back(
       {staged.whole_rows() * plan_.shape.places(), staged.is_last(), sums_place_, backend_.Mark()});
@@ -55,6 +58,7 @@ absl::StatusOr<LossAndCount> TrainingSteps::EndStep() {
 absl::StatusOr<std::optional<LossAndCount>> TrainingSteps::EndPiece() {
   TESSERA_CHECK(!begun_.empty());
   const Begun first = begun_.front();
+  // Taken out in any case: a step that failed is over.
   begun_.erase(begun_.begin());
   // Waits until the loss is known, and the place of the batch before is free; not until the backward pass is done.
   TESSERA_RETURN_IF_ERROR(backend_.Wait(first.known));

@@ -42,7 +42,7 @@ class TrainingSteps {
   // the host looks after another.
   // `work`, which stays for as long as the network takes steps, only where it takes_work.
   absl::Status BeginStep(const Batch& batch, const StepKey& key, GradientWork* work = nullptr);
-  // On what was sent ahead (NetworkInput::SendNext).
+  // Begins a step on the batch that was sent ahead (NetworkInput::SendNext).
   absl::Status BeginStepOnNext(const StepKey& key, GradientWork* work = nullptr);
   absl::StatusOr<LossAndCount> EndStep();  // the first that was begun, whose pieces are all ended
   // A minibatch may be given in pieces (Batch::minibatch_rows), in the order of its rows, each with a

@@ -12,12 +12,13 @@ namespace {
 // Evaluation goes through the rows in batches of at least this many, as it has no minibatch to respect, or of so many
 // places of sequences, unless the job says that memory is too small for a minibatch.
 constexpr int64_t kEvaluationBatchMin = 128;
-// Of images so many that they have this many values: large ones keep a machine busy without more, and their activations
-// would take gigabytes.
+// For images the least batch of an evaluation is as many rows as have this many values in all: large images keep a
+// machine busy without more, and their activations would take gigabytes.
 constexpr int64_t kEvaluationImageValues = int64_t{1} << 20;
 
 int64_t EvaluationRowsMin(const v1::Model& model) {
   if (model.has_tokens()) {
+    // A row of tokens has a prediction in each of its places, so that as many rows are fewer.
     return std::max<int64_t>(1, kEvaluationBatchMin / model.tokens().context());
   }
   if (model.input_size() != 3) return kEvaluationBatchMin;
@@ -72,6 +73,7 @@ int64_t PieceRows(const v1::Job& job) {
 
 int64_t BatchRowsMax(const v1::Job& job) {
   const int64_t piece = PieceRows(job);
+  // A job that computes in pieces says that memory is short, for evaluations too.
   return piece < job.train().batch_size() ? piece : std::max(piece, EvaluationRowsMin(job.model()));
 }
 
@@ -96,6 +98,7 @@ void BatchRows::PlaceInputs(const Dataset& data, size_t rows, const BatchPlace& 
   if (sparse_) {
     view->sparse = &sparse_inputs_;
   } else {
+    // Where the network has no place for the batch, it is written here, and copied or read from here.
     view->features = place.inputs != nullptr ? place.inputs : Own(rows * data.inputs(), &inputs_);
     batch->inputs = view->features;
   }
@@ -116,6 +119,7 @@ void BatchRows::PlaceKinds(const Dataset& data, size_t rows, const BatchPlace& p
 void BatchRows::FillPlaces(const Dataset& data, absl::Span<const uint32_t> rows,
                            const BatchView& view, std::optional<uint64_t> epoch, Batch* batch) {
   data.FillBatch(rows, view, threads_, epoch);
+  // Behind the fill, as the rows' buffers may have moved while they grew.
   if (view.sparse == nullptr) return;
   batch->sparse = {sparse_inputs_.begin.data(), sparse_inputs_.column.data(),
                    sparse_inputs_.value.data()};
@@ -147,6 +151,8 @@ Batch BatchRows::FillPiece(const Dataset& data, absl::Span<const uint32_t> minib
   if (!sparse_) {
     batch = Fill(data, rows, place, epoch);
   } else {
+    // Sparse rows of a minibatch lie in one piece, as the step of the first weight wants them: the first piece reads
+    // all.
     if (first == 0) FillInputs(data, minibatch);
     batch.rows = rows.size();
     batch.sparse = {sparse_inputs_.begin.data() + first, sparse_inputs_.column.data(),
@@ -173,8 +179,10 @@ absl::StatusOr<Scores> BatchRows::Score(Network* network, const Dataset& data,
   Scores sums;
   for (size_t begin = 0; begin < rows.size(); begin += rows_max_) {
     const absl::Span<const uint32_t> part = rows.subspan(begin, rows_max_);
+    // The next batch is read ahead while this one is scored.
     data.Expect(rows.subspan(begin, 2 * rows_max_), std::nullopt);
     const Batch batch = Fill(data, part, network->input().Room(part.size(), data.has_classes()));
+    // Only now is it known whether all rows could be read.
     TESSERA_RETURN_IF_ERROR(data.status());
     TESSERA_ASSIGN_OR_RETURN(const Scores scores, network->evaluation().Score(batch, constants));
     sums += scores;

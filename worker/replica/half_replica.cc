@@ -36,16 +36,19 @@ class FrontReplica final : public HalfReplica {
 
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override {
+    // No gradient to push, unless the step comes to its end.
     summed_ = 0;
     const BatchPlace place =
         network_->input().Room(static_cast<int64_t>(rows.size()), data.has_classes());
     const Batch batch = rows_.Fill(data, rows, place, point.epoch);
+    // The key of the step, so that what dropout draws does not depend on which worker computes which layers.
     TESSERA_RETURN_IF_ERROR(
         network_->front().BeginForward(batch, {job_.seed(), point.step, rank_.value()}));
     ActivationBatch sent;
     sent.step = point.step;
     sent.plan = point.plan;
     sent.rows = batch.rows;
+    // The activations are known here. The labels go along, as the linear layers compute the loss.
     TESSERA_ASSIGN_OR_RETURN(sent.activations, network_->front().Activations());
     if (batch.labels != nullptr) {
       sent.classes = absl::MakeConstSpan(batch.labels, rows.size() * data.places());
@@ -63,6 +66,7 @@ class FrontReplica final : public HalfReplica {
       return Losses();
     }
     TESSERA_RETURN_IF_ERROR(network_->front().FinishStep(answer->gradient));
+    // One minibatch is in the gradient.
     summed_ = 1;
     return Losses{answer->loss};
   }
@@ -70,6 +74,7 @@ class FrontReplica final : public HalfReplica {
   int64_t exchanged_bytes() const override { return sender_.payload_bytes(); }
 
  private:
+  // Time in here is waiting, not computing (TrainWaits).
   absl::StatusOr<ActivationAnswer> Ask(const ActivationBatch& batch, TrainWaits* waits) {
     const Waiting waiting(waits);
     return sender_.Exchange(batch);
@@ -89,24 +94,28 @@ class LinearReplica final : public HalfReplica {
     summed_ = 0;
     while (true) {
       TESSERA_ASSIGN_OR_RETURN(const ActivationReceiver::Batch* const received, Ask(point));
+      // All batches of the step have been answered.
       if (received == nullptr) break;
       Batch batch;
       batch.rows = received->rows;
       batch.inputs = received->activations.data();
       if (!received->classes.empty()) batch.labels = received->classes.data();
       if (!received->targets.empty()) batch.targets = received->targets.data();
+      // The first batch begins the gradient, the others add to it.
       batch.adds = summed_ > 0;
       batch.more = true;
       // As its sender would have computed it: what dropout draws is the sender's.
       TESSERA_ASSIGN_OR_RETURN(
           const LossAndCount loss,
           network_->steps().TrainStep(batch, {job_.seed(), point.step, received->sender.value()}));
+      // The sender waits for this gradient: what else there is to compute comes behind the answer.
       TESSERA_ASSIGN_OR_RETURN(const absl::Span<const float> gradient,
                                network_->back().InputGradient());
       receiver_.Answer(loss.loss, gradient);
       network_->back().Finish();
       ++summed_;
     }
+    // Only now are all batches in the gradient.
     network_->arrays().FetchGradients();
     return Losses();
   }
@@ -127,6 +136,7 @@ absl::Status HalfReplica::Init(const Recipe& recipe) {
   const ParameterRange range = split.range(rank_);
   Network::Options options;
   options.minibatch_max = job_.train().batch_size();
+  // Halves train on whole minibatches, as the other half waits for all of it.
   options.batch_max = options.minibatch_max;
   options.fetches_gradients = true;
   options.layers = LayersOf(split, split.is_linear(rank_));
@@ -135,9 +145,11 @@ absl::Status HalfReplica::Init(const Recipe& recipe) {
   Network::Options evaluation;
   evaluation.batch_max = BatchRowsMax(job_);
   evaluation.evaluates_only = true;
+  // A network of its own for evaluations, which only needs memory for one direction.
   TESSERA_ASSIGN_OR_RETURN(whole_, Network::Create(job_.model(), evaluation, backend_));
   const int servers = static_cast<int>(job_.cluster().servers().count());
   keys_ = LayerKeys(whole_->shape(), servers, range);
+  // A worker whose step had no batch pushes no entries.
   no_keys_ = LayerKeys(whole_->shape(), servers, {});
   for (int i = 0; i < split.cut.parameters; ++i) {
     whole_values_.push_back(whole_->arrays().parameter(i));

@@ -73,7 +73,7 @@ class HalfReplica : public Learner {
   Backend& backend_;
   std::unique_ptr<Network> network_;
   BatchRows rows_;
-  // Batches in the gradient.
+  // The number of batches that the gradient is the sum of.
   uint64_t summed_ = 0;
 
  private:

@@ -12,10 +12,12 @@ absl::StatusOr<std::unique_ptr<Learner>> MakeReplica(const v1::Job& job, const R
                                                      const InputRows& input,
                                                      const SubnetMemory& memory,
                                                      const LayerEnds& ends) {
+  // A split names the layers of each rank, and no other method has one.
   if (recipe.split && recipe.split->is_linear(rank)) {
     return HalfReplica::CreateLinear(job, recipe, rank, backend, ends.receiver);
   }
   if (recipe.split) return HalfReplica::CreateFront(job, recipe, rank, backend, ends.sender);
+  // Subnets first and the whole model at the end.
   if (recipe.tail_steps > 0) {
     return TailedReplica::Create(job, recipe, rank, first, backend, input, memory);
   }

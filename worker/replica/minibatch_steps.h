@@ -55,7 +55,7 @@ class MinibatchSteps {
   Batch Fill(const Piece& piece, Network* network);
   bool IsAhead(const Piece& piece) const;
   absl::Status SendAhead(const Piece& piece, Network* network);
-  // Until no more than `begun` are left.
+  // Ends steps until no more than `begun` are left, and adds the losses of those that are their minibatch's last.
   static absl::Status EndAllBut(int begun, Network* network, Losses* losses);
 
   BatchRows& rows_;

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace {
 
-// Checkpoints are kept, or gone on from.
+// Whether checkpoints are kept, or gone on from. Otherwise nobody asks for the state on the host.
 bool KeepsState(const v1::Job& job) {
   return !job.checkpoint().directory().empty() || !job.checkpoint().restore().empty();
 }
@@ -33,10 +33,12 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   }
   std::unique_ptr<Replica> replica(new Replica(job, recipe, rank, backend, input));
   Network::Options options;
+  // An optimizer that leaves entries without gradient alone may step in the minibatch's columns only.
   options.sparse_input = input.sparse;
   options.steps_first_weight = StepsColumns(job, recipe, input);
   options.minibatch_max = job.train().batch_size();
   options.batch_max = BatchRowsMax(job);
+  // On a device that codes pushes itself gradients never come to the host.
   options.fetches_gradients = recipe.payload == PayloadKind::kGradient && !replica->sides_.update;
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job.train().precision()));
   TESSERA_ASSIGN_OR_RETURN(replica->network_, Network::Create(job.model(), options, *backend));
@@ -44,6 +46,7 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   TESSERA_ASSIGN_OR_RETURN(replica->clip_, GradientClip::Create(job.train().clip_norm(), *backend));
   replica->steps_.Clip(replica->clip_.get());
   TESSERA_ASSIGN_OR_RETURN(const ModelShape exchanged, ExchangedShape(job.model(), recipe));
+  // The arrays that are exchanged: parameters, and states where they are averaged.
   replica->keys_ = DenseKeys(
       exchanged, ShardCount(recipe.placement, static_cast<int>(job.cluster().servers().count())));
   if (recipe.core) {
@@ -52,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
                               *recipe.core, job.seed(), rank, first, recipe.lockstep});
   }
   const int count = static_cast<int>(network.shape().parameters.size());
+  // A method that pushes gradients has no optimizer here: the servers step.
   if (recipe.payload == PayloadKind::kGradient) {
     TESSERA_CHECK(recipe.averaged_states.empty());
     for (int i = 0; i < count; ++i) {
@@ -80,6 +84,7 @@ absl::Status Replica::AddLocalOptimizer() {
     for (float* const state : optimizer_->device_states()) exchanged_.push_back(state);
     for (const absl::Span<float> state : optimizer_->states()) shown.push_back(state);
   }
+  // The base is what a delta is formed from, and then the delta: exchanges that overlap have two, one for each in turn.
   TESSERA_ASSIGN_OR_RETURN(bases_[0], MakeBase());
   if (overlaps_) TESSERA_RETURN_IF_ERROR(AddOverlap(shows_states));
   const NetworkPlan& plan = network_->plan();
@@ -112,6 +117,7 @@ absl::StatusOr<Replica::Base> Replica::MakeBase() {
     update = base.view.data();
   }
   const NetworkPlan& plan = network_->plan();
+  // The view has the arrays one behind the other, as the base has.
   for (size_t a = 0; a < exchanged_.size(); ++a, update += plan.parameter_floats) {
     for (size_t i = 0; i < plan.shape.parameters.size(); ++i) {
       base.update.push_back(
@@ -129,6 +135,7 @@ absl::Status Replica::AddOverlap(bool shows_states) {
     TESSERA_ASSIGN_OR_RETURN(incoming_view_,
                              HostView<float>::Create(memory, incoming_.data(), exchanged_floats()));
   }
+  // The states of the time of the exchange, as a checkpoint has them beside the values of that time.
   if (!shows_states) return absl::OkStatus();
   const int64_t states = static_cast<int64_t>(optimizer_->device_states().size());
   const int64_t floats = states * network_->plan().parameter_floats;
@@ -150,6 +157,7 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   if (recipe.payload != PayloadKind::kGradient) {
     const int64_t arrays = 1 + static_cast<int64_t>(recipe.averaged_states.size());
     const int64_t states = LocalOptimizer::MemoryNeeded(job.train().optimizer(), plan);
+    // Two bases and the incoming values.
     const int64_t copies = recipe.overlaps ? 3 : 1;
     bytes += copies * arrays * plan.parameter_floats * static_cast<int64_t>(sizeof(float)) +
              (recipe.overlaps && KeepsState(job) ? 2 : 1) * states;
@@ -163,6 +171,7 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
 }
 
 absl::StatusOr<int64_t> Replica::PrivateStateBytes(const v1::Job& job, const Recipe& recipe) {
+  // With gradients the state is the servers', and averaged states are exchanged.
   if (recipe.payload == PayloadKind::kGradient || !recipe.averaged_states.empty()) return 0;
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   const auto states = static_cast<int64_t>(StateNames(job.train().optimizer()).size());
@@ -174,11 +183,13 @@ absl::StatusOr<Losses> Replica::Train(const Dataset& data, absl::Span<const uint
                                       const TrainPoint& point) {
   Update update;
   if (optimizer_ != nullptr) ++local_steps_;
+  // Averaged states belong to all workers, whose steps count alike; one's own state has seen this worker's steps.
   update.number = averages_states_ ? point.step + 1 : local_steps_;
   update.rate = point.rate;
   GradientWork* work = nullptr;
   if (optimizer_ != nullptr && optimizer_->follows_gradients() && clip_ == nullptr &&
       network_->steps().takes_work()) {
+    // The last step of an exchange forms the delta behind each parameter's step, beside the steps of the others.
     work = point.last ? static_cast<GradientWork*>(&last_steps_[base_]) : optimizer_.get();
   }
   formed_ = work == &last_steps_[base_];
@@ -194,6 +205,7 @@ void Replica::FormDelta(int i) {
     const int64_t place = static_cast<int64_t>(a) * plan.parameter_floats + offset;
     Base& base = bases_[base_];
     float* const values = base.values.data() + place;
+    // In the base's place: values - base.
     backend_.vector().Subtract(size, exchanged_[a] + offset, values, values);
     if (!sides_.update) base.view.Fetch(place, size);
   }
@@ -201,6 +213,7 @@ void Replica::FormDelta(int i) {
 
 absl::Status Replica::FormUpdate() {
   if (optimizer_ != nullptr && !formed_) {
+    // Where the last step did not do it, as with clipping.
     for (size_t i = 0; i < network_->shape().parameters.size(); ++i) FormDelta(static_cast<int>(i));
   }
   formed_ = false;
@@ -231,6 +244,7 @@ absl::Status Replica::AdoptValues() {
   if (overlaps_) {
     TakeIncoming();
   } else if (!sides_.values) {
+    // The first sent_ arrays went to the device as they came (ValueSink).
     for (size_t i = sent_; i < shown_.size(); ++i) SendValue(i);
   }
   sent_ = 0;
@@ -246,6 +260,7 @@ void Replica::TakeIncoming() {
 
 absl::Status Replica::AdoptEarlierValues() {
   TakeIncoming();
+  // What was trained since is kept: the values that have come, plus the delta that is on its way to the servers.
   const int64_t floats = network_->plan().parameter_floats;
   const float* delta = bases_[base_].values.data();
   for (float* const now : exchanged_) {
@@ -257,6 +272,7 @@ absl::Status Replica::AdoptEarlierValues() {
 }
 
 absl::Status Replica::TrainOn() {
+  // The other base is used while this one's delta is sent.
   base_ = 1 - base_;
   KeepBase();
   KeepStates();
@@ -282,6 +298,7 @@ void Replica::CopyArrays(const float* from, const std::vector<float*>& arrays) {
 }
 
 void Replica::KeepStates() {
+  // A checkpoint is of the time of the exchange, not of now.
   kept_local_steps_ = local_steps_;
   if (kept_states_.size() == 0) return;
   const int64_t floats = network_->plan().parameter_floats;
@@ -294,6 +311,7 @@ void Replica::KeepStates() {
 
 absl::Status Replica::AdoptPrivateState() {
   if (optimizer_ == nullptr || averages_states_) return absl::OkStatus();
+  // The kept states are of the last exchange, and so are the values that come with them.
   if (overlaps_) {
     kept_view_.Send();
     CopyArrays(kept_states_.data(), optimizer_->device_states());
@@ -301,6 +319,7 @@ absl::Status Replica::AdoptPrivateState() {
   } else {
     optimizer_->SendStates();
   }
+  // Entries that exchanges do not move are in the checkpoint, too.
   if (core_ != nullptr) {
     SendValues();
     KeepBase();
@@ -317,6 +336,7 @@ absl::StatusOr<PrivateState> Replica::private_state() {
   state.local_steps = &local_steps_;
   if (overlaps_) {
     TESSERA_CHECK(KeepsState(job_));
+    // Not ahead of the exchange: the states are what a checkpoint wants now.
     if (!ahead_) KeepStates();
     kept_view_.Fetch();
     float* kept = kept_view_.data();
@@ -365,6 +385,7 @@ absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers
 
 absl::StatusOr<bool> Replica::EndEvaluation() {
   if (core_ == nullptr) return false;
+  // The values of before the evaluation, which read all entries from the servers.
   CopyArrays(bases_[0].values.data(), exchanged_);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return false;

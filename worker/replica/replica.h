@@ -140,8 +140,8 @@ class Replica final : public Learner {
   absl::Status AddLocalOptimizer();
   absl::StatusOr<Base> MakeBase();
   absl::Status AddOverlap(bool shows_states);
-  // Of parameter i and its averaged states: the base becomes the change since then, and comes to the host
-  // where it is sent from there.
+  // Forms the change of parameter i and of its averaged states since the base, in the base's place, and brings it to
+  // the host where it is sent from there.
   void FormDelta(int i);
   // shown_ to the device, and one of its arrays.
   void SendValues();
@@ -150,7 +150,7 @@ class Replica final : public Learner {
   void KeepBase();
   // What has come beside training becomes the replica.
   void TakeIncoming();
-  // Of the parameters' size each, one after the other.
+  // Copies arrays of the parameters' sizes, one after the other.
   void CopyArrays(const float* from, const std::vector<float*>& arrays);
   // The optimizer's states, as they are now.
   void KeepStates();

@@ -27,6 +27,7 @@ StreamedNetwork::Options StreamedWithin(int64_t bytes_max, const NetworkPlan& wh
   };
   // Whole batches, as a whole network makes them.
   const int64_t batches = std::max<int64_t>(1, (share + options.batch_max - 1) / options.batch_max);
+  // Fewer readings first, and for each number of readings the largest blocks.
   for (int64_t readings = 1; readings <= batches; ++readings) {
     options.examples_max = (batches + readings - 1) / readings * options.batch_max;
     for (options.block_bytes = kBlockBytesMax; options.block_bytes >= kBlockBytesMin;
@@ -42,6 +43,7 @@ StreamedNetwork::Options StreamedWithin(int64_t bytes_max, const NetworkPlan& wh
 std::vector<uint32_t> MostUnequalShares(uint32_t sites) {
   constexpr double kUnit = 1 << 16;
   const double most = LargestPart(sites);
+  // Shares add up to the number of sites, and others have what the last one leaves.
   const double others = (sites - most) / std::max(1u, sites - 1);
   std::vector<uint32_t> shares(sites, static_cast<uint32_t>(others * kUnit));
   shares.back() = static_cast<uint32_t>(most * kUnit) + 1;
@@ -51,6 +53,7 @@ std::vector<uint32_t> MostUnequalShares(uint32_t sites) {
 }  // namespace
 
 int64_t SubnetMemory::total() const {
+  // Where the next subnet has memory of its own the three are held together.
   if (pulls_apart) return subnet + pulled + evaluation + batches;
   return std::max(subnet, evaluation) + batches;
 }
@@ -77,6 +80,7 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
   if (recipe.parts_by_speed) place.shares = MostUnequalShares(place.sites());
   const Subnet subnet = SubnetOf(whole.shape, GroupsOf(whole.shape, recipe.subnet_rules), place);
   TESSERA_ASSIGN_OR_RETURN(const NetworkPlan part, PlanOf(SubnetModel(job.model(), subnet)));
+  // Without batch norms nothing is calibrated.
   const int64_t calibrated = whole.constants > 0 ? rows.calibration : 0;
 
   SubnetMemory held;
@@ -90,12 +94,14 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
       tessera::MemoryNeeded(whole, BatchRowsMax(job), precision, calibrated, input.sparse);
   held.evaluation = evaluated.evaluation_bytes + evaluated.evaluation_calibration_bytes;
   const int64_t evaluation_max = job.cluster().evaluation_memory();
+  // The whole network is evaluated at once where that fits: nothing is read from the servers twice.
   if (held.evaluation <= evaluation_max && held.total() <= bytes_max) return held;
   const SubnetMemory at_once = held;
 
   held.evaluates_whole = false;
   held.streamed.batch_max = BatchRowsMax(job);
   held.streamed.sparse_input = input.sparse;
+  // Test rows are spread over the workers.
   const int64_t share = (rows.test + workers - 1) / workers;
   const auto within = [&](bool pulls_apart, int64_t evaluation_bytes) {
     SubnetMemory way = held;
@@ -105,8 +111,10 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
     way.evaluation = StreamedNetwork::MemoryNeeded(whole, way.streamed, calibrated, share);
     return way;
   };
+  // First choice: memory apart for the next subnet, so that exchanges overlap with sending.
   const SubnetMemory apart = within(true, bytes_max - held.subnet - held.pulled - held.batches);
   const SubnetMemory single = within(false, bytes_max - held.batches);
+  // Holding more at once is worth it only where the model is not read more often for that.
   const bool as_few_readings = apart.streamed.examples_max >= single.streamed.examples_max;
   const SubnetMemory& blocks = apart.total() <= bytes_max && as_few_readings ? apart : single;
   // Blocks send the whole sample of a calibration from one linear layer to the next, and the rows of a reading through

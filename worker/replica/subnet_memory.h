@@ -27,7 +27,7 @@ struct SubnetMemory {
   // pulled into the arrays of the one that was sent, after the evaluation if there is one: that has
   // the memory of both meanwhile.
   bool pulls_apart = true;
-  // Of evaluations in blocks.
+  // How evaluations go through the model in blocks.
   StreamedNetwork::Options streamed;
 
   // Bytes.
@@ -42,9 +42,9 @@ struct SubnetMemory {
   std::string Describe() const;
 };
 
-// Of a largest part that a cut among the job's workers may have. Of the ways that fit `bytes_max` the one
-// that reads the model least often, and of these the one that overlaps most; where none fits, the
-// least, whose total() is larger. cluster.evaluation_memory bounds what an evaluation holds, too.
+// Plans the memory for the largest part that a cut among the job's workers may have. Among the ways that fit
+// `bytes_max` it takes the one that reads the model least often, and among these the one that overlaps most; where none
+// fits, the least, whose total() is larger. cluster.evaluation_memory bounds what an evaluation holds, too.
 absl::StatusOr<SubnetMemory> PlanSubnetMemory(
     const v1::Job& job, const Recipe& recipe, const InputRows& input,
     const EvaluationRowCounts& rows, int64_t bytes_max = std::numeric_limits<int64_t>::max());

@@ -25,6 +25,7 @@ SubnetPlace Next(SubnetPlace place) {
 }
 
 absl::Status CheckParts(const Subnet& subnet, const SubnetPlace& place) {
+  // A site without a neuron in some layer would be a network that is cut through.
   for (size_t group = 0; group < subnet.neurons.size(); ++group) {
     if (!subnet.neurons[group].empty()) continue;
     return absl::InvalidArgumentError(
@@ -64,6 +65,7 @@ absl::StatusOr<std::unique_ptr<SubnetReplica>> SubnetReplica::Create(
   place.seed = job.seed();
   place.round = first.value();
   place.site = static_cast<uint32_t>(rank.value());
+  // All sites have equal shares until Recut says otherwise.
   place.shares.assign(std::max<uint64_t>(job.cluster().workers(), rank.value() + 1), 1);
   TESSERA_RETURN_IF_ERROR(replica->Expect(place));
   return replica;
@@ -86,7 +88,9 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
   TESSERA_RETURN_IF_ERROR(CheckParts(subnet, place));
   value_keys_ =
       SubnetKeys(shape_, subnet, place, static_cast<int>(job_.cluster().servers().count()));
+  // Before the first round has been trained an evaluation reckons with the cut that is expected.
   if (!update_keys_.subnet.has_value()) sites_ = place.sites();
+  // Where sizes are as before the arrays stay, and only keys change.
   if (!values_.empty() && SameSizes(subnet.shape, next_plan_.shape)) return absl::OkStatus();
   next_model_ = SubnetModel(job_.model(), subnet);
   TESSERA_ASSIGN_OR_RETURN(next_plan_, PlanOf(next_model_));
@@ -102,6 +106,7 @@ absl::Status SubnetReplica::Expect(const SubnetPlace& place) {
 absl::Status SubnetReplica::MakePulled() {
   // What is there may be on its way still.
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
+  // Grows only. A network of another size is made apart, when values are adopted.
   if (pulled_.size() < next_plan_.parameter_floats) {
     pulled_ = Buffer<float>();
     const int64_t floats = next_plan_.parameter_floats;
@@ -123,9 +128,11 @@ absl::Status SubnetReplica::MakePulled() {
 }
 
 void SubnetReplica::DropNetwork() {
+  // The optimizer refers to the network.
   optimizer_.reset();
   network_.reset();
   update_.clear();
+  // Without memory apart values() are the network's own arrays.
   if (!memory_.pulls_apart) values_.clear();
 }
 
@@ -138,6 +145,7 @@ absl::Status SubnetReplica::MakeNetwork() {
   options.steps_first_weight = steps_columns_;
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job_.train().precision()));
   TESSERA_ASSIGN_OR_RETURN(network_, Network::Create(next_model_, options, backend_));
+  // The state is new: neurons of this round were others' in the last one.
   TESSERA_ASSIGN_OR_RETURN(optimizer_,
                            LocalOptimizer::Create(job_.train().optimizer(), *network_, backend_));
   for (size_t i = 0; i < shape_.parameters.size(); ++i) {
@@ -148,8 +156,10 @@ absl::Status SubnetReplica::MakeNetwork() {
 }
 
 absl::Status SubnetReplica::FormUpdate() {
+  // Evaluations from here on are of a model trained with so many sites.
   sites_ = update_keys_.subnet->sites();
   trains_ = false;
+  // The last step has fetched each parameter as it was done, where it could.
   if (!sides_.update && !fetched_) network_->arrays().FetchParameters();
   fetched_ = false;
   return sides_.update ? backend_.TakeFailure() : backend_.Finish();
@@ -167,30 +177,36 @@ void SubnetReplica::SendValue(size_t i) {
 
 absl::Status SubnetReplica::AdoptValues() {
   sites_ = (update_keys_.subnet.has_value() ? update_keys_ : value_keys_).subnet->sites();
+  // Another network for another size. Nothing was sent early then (value_sink).
   if (!FitsNext()) {
     TESSERA_CHECK(sent_ == 0);
     TESSERA_RETURN_IF_ERROR(MakeNetwork());
   } else {
+    // In the same network the state begins at zero.
     TESSERA_RETURN_IF_ERROR(optimizer_->Reset());
   }
   if (memory_.pulls_apart && sides_.values) {
     const int64_t bytes = next_plan_.parameter_floats * static_cast<int64_t>(sizeof(float));
     backend_.memory().Copy(pulled_.data(), bytes, network_->arrays().device_parameters());
   } else if (memory_.pulls_apart) {
+    // The first sent_ arrays are on the device.
     for (size_t i = sent_; i < values_.size(); ++i) SendValue(i);
   } else if (!sides_.values) {
     network_->arrays().SendParameters();
   }
   sent_ = 0;
   TESSERA_RETURN_IF_ERROR(backend_.TakeFailure());
+  // Adam's correction of its means counts steps of this round.
   local_steps_ = 0;
   trains_ = true;
   update_keys_ = value_keys_;
+  // The next round's keys are known from now on, and may be asked for with the push.
   return Expect(Next(*update_keys_.subnet));
 }
 
 absl::Status SubnetReplica::Recut(const SubnetPlace& place) {
   TESSERA_CHECK(place.round == value_keys_.subnet->round);
+  // What came early was of another cut.
   sent_ = 0;
   return Expect(place);
 }
@@ -218,9 +234,11 @@ absl::StatusOr<ExchangeResult> SubnetReplica::BeginEvaluation(ParameterClient* s
                                                               Exchange after, RestWord word) {
   const float mean_share = 1.0f / static_cast<float>(sites_);
   if (whole_ != nullptr) {
+    // Read outside of exchanges: the whole model, in f32.
     TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read,
                              servers->Read(after, word, evaluation_values_));
     for (const int weight : weights_of_mean_share_) {
+      // A sum over all neurons is larger than one over a site's in training: 1/sites makes up for it.
       for (float& w : evaluation_values_[weight]) w *= mean_share;
     }
     whole_->arrays().SendParameters();
@@ -239,7 +257,8 @@ absl::StatusOr<ExchangeResult> SubnetReplica::BeginEvaluation(ParameterClient* s
 absl::StatusOr<bool> SubnetReplica::EndEvaluation() {
   streamed_.reset();
   if (memory_.pulls_apart || network_ != nullptr) return false;
-  // The round that was adopted, if there was one, rather than the one after it.
+  // The network was dropped for the evaluation: the caller pulls again. The round that was adopted, if there was one,
+  // rather than the one after it.
   TESSERA_RETURN_IF_ERROR(Expect(trains_ ? *update_keys_.subnet : *value_keys_.subnet));
   return true;
 }

@@ -142,7 +142,7 @@ class SubnetReplica final : public Learner {
   BatchRows rows_;
   MinibatchSteps steps_{&rows_};
 
-  // The next round.
+  // What belongs to the next round.
   KeySet value_keys_;
   v1::Model next_model_;
   NetworkPlan next_plan_;
@@ -164,7 +164,7 @@ class SubnetReplica final : public Learner {
   LastStep last_step_{this};
   bool fetched_ = false;  // the last step has fetched what it has trained
 
-  // Evaluation: either one.
+  // What evaluates: one of these two.
   std::unique_ptr<Network> whole_;
   ParameterArrays evaluation_values_;
   std::unique_ptr<StreamedNetwork> streamed_;  // between BeginEvaluation and EndEvaluation

@@ -14,12 +14,14 @@ absl::StatusOr<std::unique_ptr<TailedReplica>> TailedReplica::Create(
 }
 
 absl::Status TailedReplica::BeginTail() {
+  // Made only now, as both hold much memory.
   TESSERA_CHECK(whole_ == nullptr);
   TESSERA_ASSIGN_OR_RETURN(whole_, Replica::Create(job_, tail_, rank_, &backend_, input_));
   return absl::OkStatus();
 }
 
 absl::Status TailedReplica::AdoptValues() {
+  // The subnets go when the whole model's values are there.
   if (whole_ != nullptr) subnets_.reset();
   return now().AdoptValues();
 }

@@ -26,7 +26,8 @@ namespace {
 
 // For gRPC to drop what a call that is over was sending.
 constexpr absl::Duration kLetGoTime = absl::Seconds(1);
-// A connection that is dead is found to be so within this time, also one that was made anew meanwhile.
+// A connection that is dead is found to be so within this time, also one that was made anew meanwhile: two rounds of
+// keepalive, and 5 s to spare.
 constexpr absl::Duration kDeadConnectionMax =
     absl::Milliseconds(2 * (kKeepaliveTimeMs + kKeepaliveTimeoutMs) + 5000);
 constexpr absl::Duration kTellEvery = absl::Seconds(10);
@@ -59,10 +60,12 @@ class ActivationClient::Call final : public ServerCall {
     *head_.mutable_header() = header;
     parts_[0] = batch.classes.empty() ? BytesOf(batch.targets) : BytesOf(batch.classes);
     parts_[1] = BytesOf(batch.activations);
+    // gRPC holds the batch's bytes until they have left this machine.
     HoldMemory();
   }
 
   void Start(grpc::GenericStub* stub) {
+    // A generic stub sends chunks whose bytes are borrowed, which generated stubs would copy.
     stub->PrepareBidiStreamingCall(context_.get(), Method(), {}, this);
     StartRead(&incoming_);
     WriteNext();
@@ -76,10 +79,12 @@ class ActivationClient::Call final : public ServerCall {
     if (ok && left() > 0) WriteNext();
   }
 
+  // No more chunks: OnDone says why.
   void OnReadDone(bool ok) override {
     if (!ok) return;
     broken_ = TakeChunk();
     incoming_.Clear();
+    // The answer cannot be used. The call's own status will say CANCELLED, and Conclude says what was wrong.
     if (!broken_.ok()) return context_->TryCancel();
     StartRead(&incoming_);
   }
@@ -88,6 +93,7 @@ class ActivationClient::Call final : public ServerCall {
   absl::Status Conclude(absl::Status status) override {
     outgoing_.Clear();
     if (!broken_.ok()) return broken_;
+    // An answer may be cut off between two chunks, without an error.
     if (!status.ok() || (has_answer_ && received_ == answer_.payload_bytes())) return status;
     return absl::InternalError(absl::StrCat("activations: answer ended after ", received_, " of ",
                                             answer_.payload_bytes(), " bytes"));
@@ -100,6 +106,7 @@ class ActivationClient::Call final : public ServerCall {
   size_t left() const { return parts_[0].size() + parts_[1].size() - sent_; }
 
   // A part at a time: a chunk has one slice.
+  // Classes or targets first, then activations.
   void WriteNext() {
     const bool is_first_part = sent_ < parts_[0].size();
     const absl::Span<const char> part = parts_[is_first_part ? 0 : 1];
@@ -128,6 +135,7 @@ class ActivationClient::Call final : public ServerCall {
     if (head.has_header()) {
       has_answer_ = true;
       answer_ = head.header();
+      // Only an answer that came too late is without a gradient.
       const uint64_t wanted = answer_.too_late() ? 0 : gradient_.size();
       if (answer_.payload_bytes() != wanted) {
         return absl::InternalError(absl::StrCat("activations: answer is ", answer_.payload_bytes(),
@@ -138,6 +146,7 @@ class ActivationClient::Call final : public ServerCall {
       return absl::InternalError(absl::StrCat("activations: answer is longer than the declared ",
                                               answer_.payload_bytes(), " bytes"));
     }
+    // The caller does not look at the gradient before the call has ended.
     for (const Payload::Piece& piece : payload.pieces()) {
       std::memcpy(gradient_.data() + received_, piece.data, static_cast<size_t>(piece.size));
       received_ += static_cast<uint64_t>(piece.size);
@@ -159,6 +168,7 @@ class ActivationClient::Call final : public ServerCall {
 void ActivationClient::SetWorkers(const v1::WorkerList& list) {
   {
     absl::MutexLock lock(&mutex_);
+    // Lists may overtake each other on their way from the coordinator and from servers.
     if (Generation(list.generation()) < workers_.generation()) return;
     workers_ = LayerWorkers(list, options_.split);
   }
@@ -192,6 +202,7 @@ bool ActivationClient::LinearComesLater(uint64_t step) const {
 
 absl::Status ActivationClient::AwaitPlan(const ActivationBatch& batch) {
   if (Has(batch.plan)) return absl::OkStatus();
+  // The coordinator is asked at once, as no list of its own would come before the next renewal.
   options_.on_trouble();
   LongWait wait(SteadyNow(), kTellEvery);
   while (!Has(batch.plan)) {
@@ -216,12 +227,14 @@ std::optional<LayerWorker> ActivationClient::Target(uint64_t step) const {
 
 absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& batch,
                                                         const LayerWorker& target) {
+  // A connection stays with a worker, not with an address, which another worker may have taken.
   if (connected_ != target.member || stub_ == nullptr) {
     connected_ = target.member;
     stub_ = std::make_unique<grpc::GenericStub>(OpenChannel(target.address));
   }
   v1::ActivationHeader header;
   header.set_member(options_.member.value());
+  // The digest tells a worker of another job, which the same address may have.
   header.set_job_digest(options_.job_digest);
   header.set_step(batch.step);
   header.set_rows(static_cast<uint64_t>(batch.rows));
@@ -229,6 +242,7 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
   const uint64_t sent = sizeof(float) * (batch.activations.size() + batch.targets.size()) +
                         sizeof(int32_t) * batch.classes.size();
   header.set_payload_bytes(sent);
+  // The buffer is that of the last batch, as its gradient has been used.
   gradient_.resize(batch.activations.size());
   auto call = std::make_unique<Call>(&board_, header, batch, absl::MakeSpan(gradient_));
   call->Start(stub_.get());
@@ -239,11 +253,13 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
     const absl::Time now = SteadyNow();
     absl::Time look_again = absl::InfiniteFuture();
     if (call->answered()) {
+      // What a write that was cut off holds is freed.
       call->LetGo();
       if (now >= let_go) stub_.reset();  // What the connection holds goes with it.
       if (let_go == absl::InfiniteFuture() || now >= let_go) let_go = now + kLetGoTime;
     } else if (!is_over) {
       const std::optional<LayerWorker> asked = Target(batch.step);
+      // Whoever trains the linear layers of this step may have changed while the call was under way.
       is_over =
           cancelled_.load(std::memory_order_acquire) || !asked || asked->member != target.member;
       if (is_over) {
@@ -257,6 +273,7 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
         look_again = wait.next();
       }
     }
+    // The board is told when the call moves on, and when a list or a wish of the caller comes.
     board_.WaitUntil(std::min(let_go, look_again));
   }
   if (cancelled_.load(std::memory_order_acquire)) {
@@ -267,6 +284,7 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Once(const ActivationBatch& b
   answer.too_late = call->header().too_late();
   answer.loss = call->header().loss();
   if (!answer.too_late) answer.gradient = gradient_;
+  // Traffic of attempts that failed is not counted.
   payload_bytes_ += static_cast<int64_t>(sent + call->header().payload_bytes());
   return answer;
 }
@@ -280,6 +298,7 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatc
     const std::optional<LayerWorker> target = Target(batch.step);
     absl::Status failed = absl::UnavailableError("nobody trains the linear layers");
     if (target) {
+      // Another worker is not to blame for the failures of the one before.
       if (target->member != asked) retry.Restart();
       asked = target->member;
       const absl::Time begin = SteadyNow();
@@ -298,6 +317,7 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatc
       return absl::CancelledError("activations: cancelled");
     }
     // Without any the coordinator ends the job.
+    // While the coordinator is away nobody can say that the worker there has been replaced.
     if (!target || away_.load(std::memory_order_acquire)) retry.Forgive();
     const Retry::Verdict verdict = retry.OnFailure(failed.code(), SteadyNow());
     if (verdict == Retry::Verdict::kRefused) return Named(*target, failed, ": ");
@@ -316,6 +336,7 @@ absl::StatusOr<ActivationAnswer> ActivationClient::Exchange(const ActivationBatc
                        "; can this machine reach that address (tessera-worker --listen)? "));
     }
     options_.on_trouble();
+    // The next attempt looks up the address anew.
     stub_.reset();
     connected_ = MemberId();
     board_.WaitUntil(retry.due());

@@ -58,7 +58,7 @@ class ActivationClient final : public ActivationSender {
 
   bool Has(Generation plan) const;
   bool LinearComesLater(uint64_t step) const;
-  // Until it is known who takes part.
+  // Waits until it is known who takes part.
   absl::Status AwaitPlan(const ActivationBatch& batch);
   // The linear worker to ask now for that step; nullopt: there is none.
   std::optional<LayerWorker> Target(uint64_t step) const;
@@ -72,7 +72,7 @@ class ActivationClient final : public ActivationSender {
   mutable absl::Mutex mutex_;
   LayerWorkers workers_ ABSL_GUARDED_BY(mutex_);
 
-  // The loop's.
+  // What follows belongs to the train loop's thread.
   MemberId connected_;
   std::unique_ptr<grpc::GenericStub> stub_;
   std::vector<float> gradient_;

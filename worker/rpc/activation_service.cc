@@ -17,7 +17,8 @@
 namespace tessera {
 namespace {
 
-// Of a batch: so many, and one more for each so many bytes.
+// The chunks that a batch may have, and one more for each kChunkBytesLeast bytes.
+// Chunks of a few bytes would cost the receiver more than they cost the sender.
 constexpr int64_t kSmallChunksMax = 64;
 constexpr int64_t kChunkBytesLeast = 1024;
 
@@ -29,6 +30,7 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   static grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(
       ActivationService* service, grpc::CallbackServerContext* context) {
     const std::shared_ptr<ActivationCall> call(new ActivationCall(service, context));
+    // gRPC calls this object until OnDone, which drops the reference.
     call->self_ = call;
     service->half_open().Add(call->host_, call);
     call->StartRead(&call->message_);
@@ -44,6 +46,7 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     message_.Clear();
     if (!status.ok()) return End(status);
     if (payload_.size() < static_cast<int64_t>(coming_.payload_bytes)) return StartRead(&message_);
+    // A cancel that came while reading has not finished the call, and OnCancel comes once.
     bool is_gone = false;
     {
       absl::MutexLock lock(&mutex_);
@@ -51,11 +54,13 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
       stage_ = is_gone ? Stage::kEnded : Stage::kWaiting;
     }
     if (is_gone) return Finish(ToGrpc(Gone()));
+    // The inbox may answer later than OnDone.
     const std::shared_ptr<ActivationCall> self = shared_from_this();
     const absl::Status taken =
         inbox_->Deliver(coming_, payload_, [self](std::shared_ptr<const GradientAnswer> answer) {
           self->OnAnswer(std::move(answer));
         });
+    // The inbox has its own copy.
     payload_ = Payload();
     if (!taken.ok()) End(taken);
   }
@@ -70,6 +75,7 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     {
       absl::MutexLock lock(&mutex_);
       is_cancelled_ = true;
+      // A stage is finished by whoever first sets kEnded: Finish must be called once.
       // Elsewhere the read or write that is under way fails.
       if (stage_ != Stage::kWaiting) return;
       stage_ = Stage::kEnded;
@@ -116,6 +122,7 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
                                             : "activations: no header, want it in the first chunk");
     }
     if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
+    // Before it is kept: a sender may not send more than it has declared.
     const int64_t received = payload_.size() + payload.size();
     if (received > static_cast<int64_t>(coming_.payload_bytes)) {
       return absl::InvalidArgumentError(absl::StrCat("activations: payload is at least ", received,
@@ -127,6 +134,7 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
                                                      received, " bytes, want at least ",
                                                      kChunkBytesLeast, " bytes a chunk"));
     }
+    // Pieces stay in gRPC's slices, whose owner is shared by them.
     const auto owner = std::make_shared<const Payload>(std::move(payload));
     for (const Payload::Piece& piece : owner->pieces()) payload_.Append(piece, owner);
     return absl::OkStatus();
@@ -134,6 +142,7 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
 
   absl::Status TakeHeader(const v1::ActivationHeader& header) {
     has_header_ = true;
+    // From here on the call counts for its sender, not for its host.
     service_.half_open().Remove(host_, this);
     if (header.job_digest() != service_.job_digest()) {
       return absl::InvalidArgumentError(absl::StrCat("activations: job digest is \"",
@@ -141,11 +150,13 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
                                                      "\", want \"", service_.job_digest(), "\""));
     }
     if (inbox_ == nullptr) {
+      // The sender tries again: it may have been told of this worker's membership sooner than this worker.
       return absl::UnavailableError(
           "activations: this worker is no linear worker, or no member at present");
     }
     coming_ = {MemberId(header.member()), header.step(), header.rows(), header.has_classes(),
                header.payload_bytes()};
+    // A sender's earlier call is given up where it has too many.
     service_.senders().Add(coming_.member.value(), shared_from_this());
     return inbox_->Check(coming_);
   }
@@ -154,6 +165,7 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
   void OnAnswer(std::shared_ptr<const GradientAnswer> answer) {
     {
       absl::MutexLock lock(&mutex_);
+      // The sender has gone, and nobody waits for the answer.
       if (stage_ != Stage::kWaiting) return;
       stage_ = answer == nullptr ? Stage::kEnded : Stage::kWriting;
     }
@@ -177,6 +189,7 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     const int64_t count = std::min(kChunkBytes, bytes() - sent_);
     const auto* const begin = reinterpret_cast<const char*>(answer_->gradient.data()) + sent_;
     sent_ += count;
+    // The answer's memory is written from, and lives until gRPC has let go of the slice.
     const grpc::Slice slice = BorrowSlice(begin, count, answer_);
     message_ = WriteChunk(head, absl::MakeConstSpan(&slice, count > 0 ? 1 : 0));
     StartWrite(&message_);

@@ -21,7 +21,7 @@ constexpr size_t kCallsPerSenderMax = 4;
 // Serves whichever inbox it has: a worker that joins again has another one. Any thread.
 class ActivationService {
  public:
-  // Of one host's calls so many may have no header yet; the oldest makes place for another one.
+  // At most `half_open_per_host` calls of one host may have no header yet; the oldest makes place for another one.
   ActivationService(std::string job_digest, size_t half_open_per_host);
   ~ActivationService();
 

@@ -45,6 +45,7 @@ bool CoordinatorCalls::IsStale() const {
 }
 
 std::string CoordinatorCalls::address() const {
+  // Called by other threads, such as the one that renews.
   absl::MutexLock lock(&mutex_);
   return address_;
 }
@@ -70,17 +71,20 @@ absl::Status CoordinatorCalls::FindAgain() {
 absl::Status CoordinatorCalls::Once(const Begin& begin, Limits limits) {
   grpc::ClientContext context;
   if (limits.patience != absl::InfiniteDuration()) {
+    // gRPC takes deadlines on the system's clock.
     context.set_deadline(std::chrono::system_clock::now() +
                          absl::ToChronoNanoseconds(limits.patience));
   }
   Wakeup answered;
   grpc::Status result;
   std::string address;
+  // A copy, which lives until the call is over, though another thread may open a channel elsewhere.
   std::shared_ptr<v1::Coordinator::Stub> stub = CurrentStub(&address);
   if (stub == nullptr) {
     TESSERA_RETURN_IF_ERROR(FindAgain());
     stub = CurrentStub(&address);
   }
+  // The call is asynchronous, so that Cancel and a coordinator that has moved may end it.
   begin(stub->async(), &context, [&](grpc::Status status) {
     result = std::move(status);
     answered.Notify();
@@ -88,6 +92,7 @@ absl::Status CoordinatorCalls::Once(const Begin& begin, Limits limits) {
   absl::Time end = absl::InfiniteFuture();
   while (!answered.WaitFor(kCancelPoll)) {
     if (limits.may_be_cancelled && is_cancelled()) {
+      // An answer that is nearly there may still come.
       end = std::min(end, SteadyNow() + limits.after_cancel);
     }
     const bool ends = SteadyNow() >= end;
@@ -95,17 +100,20 @@ absl::Status CoordinatorCalls::Once(const Begin& begin, Limits limits) {
     const bool has_moved = find_ && this->address() != address;
     if (!ends && !has_moved) continue;
     context.TryCancel();
+    // The callback refers to this frame.
     answered.WaitUntil(absl::InfiniteFuture());
     if (ends) return Cancelled();
     return absl::UnavailableError(absl::StrCat("coordinator at ", address, " is elsewhere now"));
   }
   if (result.ok()) return absl::OkStatus();
+  // Another service of gRPC listens there, such as a server that is not the first.
   if (result.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     return absl::InvalidArgumentError(
         absl::StrCat("coordinator at ", address, ": there is none, want the address of server 0"));
   }
   const absl::Status status(FromGrpc(result).code(),
                             absl::StrCat("coordinator at ", address, ": ", result.error_message()));
+  // The next attempt may go elsewhere.
   if (CoordinatorRetry(absl::InfiniteDuration()).may_help(status.code())) FindAgain().IgnoreError();
   return status;
 }
@@ -124,6 +132,7 @@ absl::Status CoordinatorCalls::Judge(const absl::Status& failed, Retry* retry) {
 }
 
 absl::Status CoordinatorCalls::PauseUntil(absl::Time end) const {
+  // In short sleeps, as Cancel may only set a flag.
   while (SteadyNow() < end) {
     if (is_cancelled()) return Cancelled();
     absl::SleepFor(std::min(kCancelPoll, end - SteadyNow()));

@@ -69,9 +69,9 @@ class CoordinatorCalls {
     }
   }
 
-  // Of an attempt that has ended with `failed`: OK where there is to be another one, else the call's error.
+  // Judges an attempt that has ended with `failed`: OK where there is to be another one, else the call's error.
   static absl::Status Judge(const absl::Status& failed, Retry* retry);
-  // kCancelled: Cancel was called.
+  // Waits until `end`. kCancelled: Cancel was called.
   absl::Status PauseUntil(absl::Time end) const;
 
   // Where it was looked for last, host:port; "": it is not known.
@@ -88,7 +88,7 @@ class CoordinatorCalls {
   static absl::Status Cancelled() { return absl::CancelledError("cancelled"); }
   absl::Status Once(const Begin& begin, Limits limits);
   std::shared_ptr<v1::Coordinator::Stub> CurrentStub(std::string* address) const;
-  // A connection to address_.
+  // Opens a channel to address_.
   void Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsStale() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // A call has failed: it may be elsewhere by now. An error: nobody says where.

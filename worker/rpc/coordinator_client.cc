@@ -27,15 +27,16 @@ constexpr absl::Duration kJoinInterval = absl::Milliseconds(50);
 // Until it is said why a coordinator is not reached that nobody may have started yet; and again.
 constexpr absl::Duration kSilentAtStart = absl::Seconds(2);
 constexpr absl::Duration kTellWhyInterval = absl::Seconds(30);
-// After a renewal, where another one is wanted soon.
+// The pause after a renewal, where another one is wanted soon: a worker with much news does not renew without end.
 constexpr absl::Duration kRenewPause = absl::Milliseconds(50);
 constexpr absl::Duration kRenewInterval = absl::Seconds(1);
 constexpr absl::Duration kLeavePatience = absl::Seconds(3);
-// Of one that has nothing to report.
+// How long a worker that has nothing to report tries to say that it leaves.
 constexpr absl::Duration kFarewellPatience = absl::Seconds(1);
 
 // What numbers of an admission may be: others go by them to where there is nothing.
 absl::Status CheckAdmission(const v1::JoinReply& reply) {
+  // Each of these numbers is an index or part of a random key, with room for so many bits.
   const auto wrong = [](absl::string_view what, uint64_t is, absl::string_view want) {
     return absl::InvalidArgumentError(
         absl::StrCat("join: ", what, " is ", is, ", want ", want, "; all must run the same build"));
@@ -68,6 +69,7 @@ CoordinatorClient::CoordinatorClient(Options options)
 CoordinatorClient::~CoordinatorClient() { StopRenewing(); }
 
 Retry CoordinatorClient::RetryFromNow() const {
+  // The time to give up counts from the last answer, not from the first failure.
   Retry retry = NewRetry();
   retry.CountFrom(SteadyNow());
   return retry;
@@ -106,12 +108,14 @@ void CoordinatorClient::SetAway(bool away, absl::Duration silence) {
 }
 
 bool CoordinatorClient::MayReturn(const absl::Status& status) const {
+  // The coordinator says how long it may be away. 0: workers do not wait for it.
   return NewRetry().policy().may_help(status.code()) && word().away_timeout_ns() > 0;
 }
 
 absl::StatusOr<v1::JoinReply> CoordinatorClient::Join(
     std::function<void(absl::string_view)> on_waiting) {
   absl::StatusOr<v1::JoinReply> joined = BecomeMember(std::move(on_waiting));
+  // Cancelled just when it had become a member: the others would wait for it.
   if (!calls_.is_cancelled() || member_ == MemberId()) return joined;
   Withdraw("");
   return absl::CancelledError("cancelled");
@@ -121,6 +125,7 @@ void CoordinatorClient::Withdraw(absl::string_view error) {
   StopRenewing();
   v1::LeaveRequest request;
   request.set_member(member_.value());
+  // The word's run tells the coordinator of another run that this member is none of its own.
   request.set_run(word().run());
   request.set_error(std::string(error));
   v1::LeaveReply reply;
@@ -143,6 +148,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
   request.set_test_sum(options_.test_sum);
   request.set_values(options_.values);
   request.set_continues(options_.continues.value());
+  // A number of this process: a request that is repeated makes no second member. Never 0.
   request.set_life((uint64_t{device()} << 32) | device() | 1);
   if (options_.rank) request.set_rank(options_.rank->value());
   const absl::Time give_up = SteadyNow() + options_.join_timeout;
@@ -159,6 +165,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
     absl::Status status =
         calls_.Once(&Stub::Join, request, &reply,
                     {lease(), /*may_be_cancelled=*/true, std::min(lease(), kFarewellPatience)});
+    // What an earlier coordinator says is not heeded: the job has moved on under a later one.
     if (status.ok() && !Heed(reply.word())) status = Superseded();
     if (status.ok()) {
       request.set_run(reply.word().run());
@@ -171,6 +178,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
                          ", want more than 0s; all must run the same build"));
       }
       SetLease(lease);
+      // Parameters would lie otherwise than servers have them.
       if (reply.layout_hash() != options_.layout_hash) {
         return absl::InvalidArgumentError(
             absl::StrFormat("join: layout hash is %016x, want %016x; all must run the same build",
@@ -178,6 +186,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
       }
       member_ = MemberId(reply.member());
       retry = RetryFromNow();
+      // Until the job may begin, or a place is free, requests are repeated.
       if (reply.admitted()) {
         TESSERA_RETURN_IF_ERROR(CheckAdmission(reply));
         rank_ = Rank(reply.rank());
@@ -185,6 +194,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
       }
       waiting = absl::StrJoin(reply.waiting_for(), ", ");
     } else {
+      // A failure that another attempt would meet again ends this.
       TESSERA_RETURN_IF_ERROR(CoordinatorCalls::Judge(status, &retry));
       const std::string address = calls_.address();
       waiting = address.empty() ? "a coordinator to be elected"
@@ -203,6 +213,7 @@ absl::StatusOr<v1::JoinReply> CoordinatorClient::BecomeMember(
                                                       " after ",
                                                       absl::FormatDuration(options_.join_timeout)));
     }
+    // Several requests for each lease, so that a member that waits is not taken for gone.
     TESSERA_RETURN_IF_ERROR(calls_.PauseUntil(SteadyNow() + std::min(kJoinInterval, lease() / 4)));
   }
 }
@@ -231,6 +242,7 @@ void CoordinatorClient::StopRenewing() {
 
 void CoordinatorClient::Renew() {
   const absl::Duration lease = this->lease();
+  // Four renewals for each lease: three may be lost.
   const absl::Duration interval = std::min(kRenewInterval, lease / 4);
   absl::Time last_answer = SteadyNow();
   Retry retry = RetryFromNow();
@@ -248,10 +260,11 @@ void CoordinatorClient::Renew() {
     request.set_servers_known(servers_known);
     request.set_workers_known(workers_known);
     v1::RenewReply reply;
-    // The lease's end is noticed when it comes.
+    // The lease's end is noticed when it comes: no call goes on beyond it.
     const absl::Duration left = last_answer + lease - SteadyNow();
     const absl::Duration patience_of_call =
         left > absl::ZeroDuration() ? std::clamp(left, kRenewPause, lease / 2) : lease / 2;
+    // Not cancelled: renewing ends by its own flag, as a worker leaves in order.
     absl::Status status =
         calls_.Once(&Stub::Renew, request, &reply, {patience_of_call, /*may_be_cancelled=*/false});
     if (status.ok() && !Heed(reply.word())) status = Superseded();
@@ -268,6 +281,7 @@ void CoordinatorClient::Renew() {
       drain_exchange_.store(reply.drain_exchange());
       step_budget_.store(reply.step_budget());
       if (reply.has_server_list()) {
+        // Only lists that are newer than the known one come with an answer.
         servers_known = reply.server_list().generation();
         if (on_servers_) on_servers_(reply.server_list());
       }
@@ -280,6 +294,7 @@ void CoordinatorClient::Renew() {
       continue;
     }
     {
+      // A failure while this worker leaves is none.
       absl::MutexLock lock(&mutex_);
       if (stop_renewing_) return;
     }
@@ -288,6 +303,7 @@ void CoordinatorClient::Renew() {
       if (on_lost_) on_lost_(status);
       return;
     }
+    // Within the lease a failed renewal is no news.
     const absl::Duration silence = SteadyNow() - last_answer;
     if (silence > lease) SetAway(true, silence);
   }
@@ -318,6 +334,7 @@ absl::StatusOr<v1::SavedReply> CoordinatorClient::Saved(v1::SavedRequest request
   return reply;
 }
 
+// Called by the thread that renews, and by others.
 v1::RenewRequest CoordinatorClient::OwnRenewal() const {
   v1::RenewRequest request;
   {
@@ -338,6 +355,7 @@ absl::StatusOr<v1::RenewReply> CoordinatorClient::AskMembership() {
 }
 
 absl::Status CoordinatorClient::BeginTraining() {
+  // The coordinator starts the job's clock with the first of these.
   v1::BeginTrainingRequest request;
   request.set_run(word().run());
   request.set_member(member_.value());
@@ -363,6 +381,7 @@ absl::Status CoordinatorClient::EndWarmUp() {
     request.set_ends_warm_up(true);
     v1::RenewReply reply;
     TESSERA_RETURN_IF_ERROR(calls_.Call(&Stub::Renew, request, &reply, lease(), NewRetry()));
+    // An earlier coordinator's word that warm-up is over counts for nothing.
     const bool is_believed = Heed(reply.word());
     if (is_believed && reply.begin_first().empty()) return absl::OkStatus();
     const std::string waiting = absl::StrJoin(reply.begin_first(), ", ");
@@ -379,6 +398,7 @@ absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateReques
   request.set_run(word().run());
   request.set_member(member_.value());
   if (request.stage() == v1::ARRIVE) {
+    // Evaluations are numbered one by one. A repeated request, attempt above 0, asks for the one that it had begun.
     request.set_evaluation(request.attempt() > 0 ? evaluation_
                            : evaluation_ == 0    ? 0
                                                  : evaluation_ + 1);
@@ -394,6 +414,7 @@ absl::StatusOr<v1::EvaluateReply> CoordinatorClient::Evaluate(v1::EvaluateReques
 
 absl::Status CoordinatorClient::Leave(const v1::WorkerReport& report, absl::string_view error,
                                       bool residual_lost, bool was_asked) {
+  // A renewal behind the farewell would be refused, and be taken for a lost membership.
   StopRenewing();
   v1::LeaveRequest request;
   request.set_member(member_.value());

@@ -53,7 +53,7 @@ class CoordinatorClient {
     std::optional<Rank> rank;
     // host:pid, for people.
     std::string description;
-    // Of the worker's training data.
+    // The number of rows of the worker's training data.
     uint64_t rows = 0;
     // Dataset::Sum of training and test rows.
     uint64_t train_sum = 0;
@@ -89,7 +89,7 @@ class CoordinatorClient {
                      std::function<void(const v1::WorkerList&)> on_workers = nullptr);
   // The next renewal is due now, but for a short pause after the last one. Any thread.
   void RenewSoon();
-  // What the next renewals say.
+  // What the next renewals are to say of this worker's progress.
   void SetProgress(const v1::Progress& progress);
   // The job is to end early: evaluate, as the last time, at the end of this exchange or at once if
   // it has passed; 0: no. Ask at every exchange boundary.
@@ -148,7 +148,7 @@ class CoordinatorClient {
   // False: the answer is of an earlier term, and not to be believed.
   bool Heed(const v1::CoordinatorWord& word);
   void SetAway(bool away, absl::Duration silence);
-  // As CoordinatorContact's.
+  // What CoordinatorContact says, under the mutex.
   absl::Duration lease() const;
   void SetLease(absl::Duration lease);
   absl::Duration patience() const;
@@ -158,7 +158,7 @@ class CoordinatorClient {
   CoordinatorCalls calls_;
   std::atomic<uint64_t> drain_exchange_{0};
   std::atomic<int64_t> step_budget_{0};
-  // Set by Join, before there is another thread; the member while it waits, too.
+  // Both are set by Join, before there is another thread; the member already while it waits.
   MemberId member_;
   Rank rank_;
   uint64_t evaluation_ = 0;  // the train loop's

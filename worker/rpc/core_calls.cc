@@ -31,6 +31,7 @@ CoreFromServer::CoreFromServer(Wakeup* board, const v1::PullRequest& request, ui
 void CoreFromServer::Start(grpc::GenericStub* stub) {
   wire_bytes_ += kCallWireBytes + WireBytes(message_.Length());
   stub->PrepareBidiStreamingCall(context_.get(), PullMethod(), {}, this);
+  // The next message is read into this one's place.
   const grpc::ByteBuffer request = std::exchange(message_, grpc::ByteBuffer());
   // gRPC takes references to the request's bytes before this returns.
   StartWriteLast(&request, grpc::WriteOptions());
@@ -51,6 +52,7 @@ absl::Status CoreFromServer::TakeChunk() {
   Payload payload;
   TESSERA_RETURN_IF_ERROR(ReadChunk(message_, &head, &payload));
   if (head.has_header() == has_header_) {
+    // A second header might name another core than the keys are of.
     return absl::InternalError("core: answer has no header or two, want one in the first chunk");
   }
   if (head.has_header()) {
@@ -64,6 +66,7 @@ absl::Status CoreFromServer::TakeChunk() {
   }
   payload_bytes_ += payload.size();
   wire_bytes_ += WireBytes(message_.Length());
+  // Before it is kept: the keys of so many entries cannot be longer.
   const int64_t size = static_cast<int64_t>(keys_.size()) + payload.size();
   if (size > KeyBytesMax(entries_)) {
     return absl::InternalError(absl::StrCat("core: keys are at least ", size,
@@ -79,6 +82,7 @@ absl::Status CoreFromServer::Conclude(absl::Status status) {
   TESSERA_ASSIGN_OR_RETURN(const CoreName name, CoreOf(named_));
   TESSERA_ASSIGN_OR_RETURN(EntrySet keys,
                            DecodeKeys(static_cast<int>(named_.key_form()), keys_, entries_));
+  // The name has a hash of the keys: a mixture of two cores is found out.
   if (SignatureOf(layout_hash_, name.number, keys) != name.signature) {
     return absl::InternalError(
         absl::StrCat("core: keys of core ", name.number, " are not those that it is named by"));
@@ -105,6 +109,7 @@ void CoreCalls::SetAway(bool away) {
 
 void CoreCalls::Start(size_t server) {
   if (options_.names_shards) {
+    // With standbys a request says which shard it is for.
     request_.mutable_caller()->set_shard(static_cast<uint32_t>(server));
   }
   asked_[server].call = std::make_unique<CoreFromServer>(&board_, request_, options_.layout_hash,
@@ -113,12 +118,14 @@ void CoreCalls::Start(size_t server) {
 }
 
 void CoreCalls::Ask(uint64_t number) {
+  // The answers to an earlier question are of another core.
   End();
   request_.set_core_wanted(number);
   const MemberId caller(options_.caller.member());
   for (size_t server = 0; server < options_.entries.size(); ++server) {
     asked_.push_back({nullptr, Retry(ServerRetry(options_.retry_time), caller, server)});
   }
+  // Where the coordinator is away servers may have been replaced without anybody's knowing.
   for (size_t server = 0; server < asked_.size() && !away_.load(std::memory_order_acquire);
        ++server) {
     Start(server);
@@ -128,6 +135,7 @@ void CoreCalls::Ask(uint64_t number) {
 void CoreCalls::Repeat(size_t server) {
   if (server >= asked_.size()) return;
   Asked& asked = asked_[server];
+  // The server is another one now, which may answer what the one before could not.
   asked.retry.Restart();
   if (asked.call != nullptr) asked.call->Cancel();
 }
@@ -135,11 +143,13 @@ void CoreCalls::Repeat(size_t server) {
 absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
   Cores cores(asked_.size());
   absl::Status failed;
+  // One server after the other is waited for, while all are asked at once.
   for (size_t server = 0; server < asked_.size() && failed.ok();) {
     if (cancelled_.load(std::memory_order_acquire)) {
       failed = absl::CancelledError("parameter client: cancelled");
       break;
     }
+    // Servers may have moved to other addresses.
     if (options_.look_around) options_.look_around();
     Asked& asked = asked_[server];
     const bool is_away = away_.load(std::memory_order_acquire);
@@ -157,6 +167,7 @@ absl::StatusOr<Cores> CoreCalls::Take(Traffic* traffic) {
     } else {
       const std::unique_ptr<CoreFromServer> call = std::move(asked.call);
       Count(*call);
+      // The next server's answer may be there already.
       if (call->status().ok()) {
         cores[server++] = call->core();
       } else {
@@ -182,6 +193,7 @@ absl::Status CoreCalls::Collect(size_t server, const absl::Status& status) {
 }
 
 void CoreCalls::End() {
+  // All are cancelled before any is waited for.
   for (const Asked& asked : asked_) {
     if (asked.call != nullptr && !asked.call->ended()) asked.call->Cancel();
   }

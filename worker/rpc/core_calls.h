@@ -27,11 +27,11 @@ namespace tessera {
 // One server's answer: a single attempt.
 class CoreFromServer final : public ServerCall {
  public:
-  // A core of `entries` entries.
+  // Asks a server that owns `entries` entries for its part of a core.
   CoreFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
                  int64_t entries);
   void Start(grpc::GenericStub* stub);
-  // Of a successful call.
+  // The core that a successful call has brought.
   const std::shared_ptr<const Core>& core() const { return core_; }
 
   void OnReadDone(bool ok) override;
@@ -56,7 +56,7 @@ class CoreCalls {
   struct Options {
     v1::Caller caller;
     uint64_t layout_hash = 0;
-    // By server.
+    // The entries of each server.
     std::vector<int64_t> entries;
     // How long a server that cannot be reached is tried again, from the first failure on that is seen while
     // the answer is waited for.
@@ -92,7 +92,7 @@ class CoreCalls {
   // An attempt has failed. Plans the next one where it may help.
   absl::Status Collect(size_t server, const absl::Status& status);
   void End();
-  // One that has ended.
+  // Counts the traffic of a call that has ended.
   void Count(const CoreFromServer& call);
 
   const Options options_;

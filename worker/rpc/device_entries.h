@@ -33,7 +33,7 @@ void EachCodedSlice(const CodedKeys& keys, const ShardSlices& slices, Visit visi
   }
 }
 
-// As many bytes as are asked for; grows and stays. Old contents are gone.
+// Makes the buffer at least so large. It never shrinks, and where it grows its old contents are gone.
 template <typename T>
 absl::Status Grow(Memory& memory, bool on_host, int64_t size, Buffer<T>* buffer) {
   if (buffer->size() >= size) return absl::OkStatus();

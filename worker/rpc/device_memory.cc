@@ -29,7 +29,8 @@ int64_t DeviceCodingBytes(const CodecChoice& codecs, const DeviceSides& sides,
   int64_t bytes = 0;
   if (sides.update) {
     if (codecs.holds_back()) bytes += shape.size * kFloat;
-    // A flush brings all entries as they are, and so do pushes where only entries are held back.
+    // A flush brings all entries as they are, and so do pushes where only entries are held back: the sum of update and
+    // residual is one more array.
     const bool is_f32 = codecs.flush || codecs.push == Codec();
     if (codecs.holds_back() && is_f32) bytes += shape.size * kFloat;
     const SelectiveCodec* const selective = codecs.push->selective();
@@ -42,6 +43,7 @@ int64_t DeviceCodingBytes(const CodecChoice& codecs, const DeviceSides& sides,
     // places.
     bytes += (codecs.holds_back() ? 3 : 2) *
              static_cast<int64_t>(core->alpha * static_cast<double>(shape.size)) * kFloat;
+    // A bit for each entry, and a rank of 16 bytes for each run of them.
     bytes += shape.size / 8 + shape.size / PlaceSet::kRankPlaces * 16;
   }
   return bytes;

@@ -22,11 +22,13 @@ int64_t DeviceSelection::BytesNeeded(const SelectiveCodec& codec, const ModelSha
   int64_t tiles = 0;
   for (const ParameterSpec& spec : shape.parameters) tiles += ThresholdTiles(spec.size());
   const int64_t tile = sizeof(ThresholdTile) + kTileWords * 4 + 8;
+  // Codecs without a share, such as thresholds that the user sets, may mark everything.
   const std::optional<double> sent = codec.sent_share();
   const double share = sent.has_value() ? std::min(1.0, kMarksMax * *sent) : 1.0;
   return tiles * tile + static_cast<int64_t>(share * static_cast<double>(shape.size)) * 4;
 }
 
+// The threshold follows from a sample of the magnitudes, in place of a sort of all of them.
 absl::Status DeviceSelection::Learn(const ConstParameterArrays& update, const HeldOnDevice& held) {
   const int64_t wanted = selector_->sample_size();
   if (wanted == 0) return absl::OkStatus();
@@ -39,6 +41,7 @@ absl::Status DeviceSelection::Learn(const ConstParameterArrays& update, const He
   for (const absl::Span<const float> entries : update) {
     const int64_t size = static_cast<int64_t>(entries.size());
     const double share = static_cast<double>(size) / static_cast<double>(shape_.size);
+    // Every parameter is sampled in proportion to its size, at least once.
     const int64_t distance =
         SampleDistance(size, std::max<int64_t>(1, static_cast<int64_t>(share * wanted)));
     samples.push_back({distance, (size + distance - 1) / distance});
@@ -55,6 +58,7 @@ absl::Status DeviceSelection::Learn(const ConstParameterArrays& update, const He
     out += samples[p].count;
   }
   memory.Fetch(samples_.data(), total * static_cast<int64_t>(sizeof(float)), host_samples_.data());
+  // The host learns the threshold, and all marks depend on it.
   TESSERA_RETURN_IF_ERROR(device_.Finish());
   selector_->Learn(std::vector<float>(host_samples_.data(), host_samples_.data() + total));
   return absl::OkStatus();
@@ -62,6 +66,7 @@ absl::Status DeviceSelection::Learn(const ConstParameterArrays& update, const He
 
 absl::StatusOr<std::vector<DeviceSelection::Bytes>> DeviceSelection::Code(
     const KeySet& keys, const ConstParameterArrays& update, const HeldOnDevice& held) {
+  // Marks come in two rounds: how many each tile has, and then where, as places in the list follow from the numbers.
   TESSERA_RETURN_IF_ERROR(Learn(update, held));
   Memory& memory = device_.memory();
   int64_t tiles = 0;

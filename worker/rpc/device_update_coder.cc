@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<DeviceUpdateCoder>> DeviceUpdateCoder::Create(
 }
 
 float* DeviceUpdateCoder::HeldAt(const Slice& slice) const {
+  // Without error feedback there is no residual, and kernels take null for that.
   if (residual_.size() == 0) return nullptr;
   return residual_.data() + residual_offsets_[slice.parameter] + slice.row_begin * slice.columns;
 }
@@ -52,7 +53,9 @@ PayloadRandom DeviceUpdateCoder::RandomOf(size_t server) const {
 
 absl::Status DeviceUpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
                                       const ConstParameterArrays& update) {
+  // A subnet's columns change from round to round: what they lose is not held back.
   TESSERA_CHECK(residual_.size() == 0 || !keys.subnet.has_value());
+  // A flush sends the update and all that was held back as f32, so that nothing is left.
   flushes_ = residual_.size() > 0 && push.flush;
   codec_ = flushes_ ? Codec() : options_.codecs.push;
   exchange_ = push.exchange;
@@ -60,6 +63,7 @@ absl::Status DeviceUpdateCoder::Begin(const OutgoingPush& push, const KeySet& ke
   update_ = &update;
   made_.clear();
   if (keys.is_sparse()) return CodeSparse();
+  // Codecs that select entries have a way of their own, but for flushes, which send all.
   if (!selection_ || flushes_) return CodeDense();
   TESSERA_ASSIGN_OR_RETURN(made_,
                            selection_->Code(keys, update, {residual_.data(), residual_offsets_}));
@@ -74,7 +78,7 @@ absl::Status DeviceUpdateCoder::MakeRoom(const std::vector<CodedKeys>& keys) {
     end += (part.bytes() + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
   }
   TESSERA_RETURN_IF_ERROR(Grow(device_.memory(), /*on_host=*/true, end, &host_bytes_));
-  // Bytes that are entries as they lie need no place of their own.
+  // Bytes that are entries as they lie need no place of their own: they are copied from the update itself.
   if (!residual_.size() && codec_ == Codec()) return absl::OkStatus();
   return Grow(device_.memory(), /*on_host=*/false, end, &bytes_);
 }
@@ -92,6 +96,7 @@ absl::Status DeviceUpdateCoder::CodeDense() {
   TESSERA_RETURN_IF_ERROR(MakeRoom(keys));
   const bool as_they_lie = residual_.size() == 0 && codec_ == Codec();
   for (size_t s = 0; s < keys.size(); ++s) {
+    // Each server has random numbers of its own, so that a payload is the same in each attempt.
     const PayloadRandom random = RandomOf(s);
     EachCodedSlice(
         keys[s], keys_->slices[s], [&](const Slice& slice, const Stretch& stretch, int64_t byte) {
@@ -106,6 +111,7 @@ absl::Status DeviceUpdateCoder::CodeDense() {
           }
         });
   }
+  // From here on the payload is the host's.
   return device_.Finish();
 }
 
@@ -114,6 +120,7 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
   int64_t most = 0;
   for (const auto& sparse : keys_->sparse) {
     const int64_t count = sparse->entries.count();
+    // The codec's form for so many entries: few are left as f32.
     keys.push_back(*CodedForms::OfEntries(options_.codecs, count, sparse->on_all).Find(codec_));
     most = std::max(most, count);
   }
@@ -126,7 +133,7 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
     TESSERA_ASSIGN_OR_RETURN(const PlaceSet set, sets_->Of(s, keys_->sparse[s]));
     float* const values = entries_.data() + static_cast<int64_t>(s) * most;
     for (const Slice& slice : keys_->slices[s].slices) {
-      // Entries that are not sent are held back, too.
+      // Entries that are not sent are held back, too: the residual takes the whole update, and gives up what is sent.
       if (holds_back) device_.vector().Axpy(slice.size(), 1.0f, UpdateAt(slice), HeldAt(slice));
       device_.exchange().Gather(set, slice.offset, slice.offset + slice.size(),
                                 holds_back ? HeldAt(slice) : UpdateAt(slice), values);
@@ -135,6 +142,7 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
       device_.memory().Fetch(values, parts_[s].size, host_bytes_.data() + parts_[s].begin);
       continue;
     }
+    // What the codec loses is added up from zero, for the entries that are sent.
     if (holds_back) device_.memory().Zero(lost_.data(), lost_.bytes());
     for (const Stretch& stretch : keys[s].stretches()) {
       device_.exchange().Encode(stretch, RandomOf(s), values, holds_back ? lost_.data() : nullptr,
@@ -142,7 +150,7 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
     }
     FetchPart(s);
     if (!holds_back) continue;
-    // Of what is sent the codec's own losses stay.
+    // What the codec loses of the entries that are sent stays in the residual.
     for (const Slice& slice : keys_->slices[s].slices) {
       device_.exchange().Scatter(set, slice.offset, slice.offset + slice.size(), lost_.data(),
                                  HeldAt(slice));
@@ -151,6 +159,7 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
   return device_.Finish();
 }
 
+// Payloads are ready when Begin returns: the next step may write over the update.
 std::unique_ptr<UpdatePayload> DeviceUpdateCoder::Make(size_t server, UpdateRuns*) {
   if (!made_.empty()) return MadeUpdate(made_[server]);
   return BorrowedUpdate(host_bytes_.data() + parts_[server].begin, parts_[server].size);
@@ -159,6 +168,7 @@ std::unique_ptr<UpdatePayload> DeviceUpdateCoder::Make(size_t server, UpdateRuns
 absl::StatusOr<std::vector<absl::Span<float>>> DeviceUpdateCoder::held_back() {
   std::vector<absl::Span<float>> views;
   if (residual_.size() == 0) return views;
+  // The residual is looked at seldom, so that its copy on the host is made on demand.
   if (residual_view_.size() == 0) {
     TESSERA_ASSIGN_OR_RETURN(
         residual_view_,

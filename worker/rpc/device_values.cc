@@ -4,6 +4,7 @@ namespace tessera {
 
 absl::StatusOr<char*> DeviceValues::Receive(size_t server, int64_t bytes) {
   if (servers_.size() <= server) servers_.resize(server + 1);
+  // gRPC's bytes go to memory that the device can read directly.
   TESSERA_RETURN_IF_ERROR(Grow(device_.memory(), /*on_host=*/true, bytes, &servers_[server].host));
   return servers_[server].host.data();
 }
@@ -12,6 +13,7 @@ absl::Status DeviceValues::Write(size_t server, const CodedKeys& keys, const Sha
                                  const ParameterArrays& values) {
   Server& from = servers_[server];
   Memory& memory = device_.memory();
+  // f32 values are sent to where they belong, without a kernel.
   const bool as_they_lie = keys.codec() == Codec();
   if (!as_they_lie) {
     TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, keys.bytes(), &from.bytes));
@@ -34,6 +36,7 @@ absl::Status DeviceValues::WriteSparse(size_t server, const CodedKeys& keys,
                                        const ParameterArrays& values) {
   Server& from = servers_[server];
   Memory& memory = device_.memory();
+  // Entries are decoded side by side and then scattered to their places.
   TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, keys.entries(), &from.entries));
   if (keys.codec() == Codec()) {
     memory.Send(from.host.data(), keys.bytes(), from.entries.data());

@@ -28,7 +28,7 @@ class DeviceValues {
   // What Receive gave room for is there: the payload of `keys`. Queued, and in use until Finish.
   absl::Status Write(size_t server, const CodedKeys& keys, const ShardSlices& slices,
                      const ParameterArrays& values);
-  // The same where it has the entries of `sparse` alone; other values stay.
+  // Writes a payload that has the entries of `sparse` alone; other values stay as they are.
   absl::Status WriteSparse(size_t server, const CodedKeys& keys, const ShardSlices& slices,
                            const std::shared_ptr<const SparseKeys>& sparse,
                            const ParameterArrays& values);

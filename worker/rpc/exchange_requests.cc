@@ -27,8 +27,10 @@ void ExchangeRequests::SetPush(const OutgoingPush& push, const KeySet& keys, con
   push_.set_examples(push.examples);
   push_.set_kind(push.kind ? static_cast<v1::PayloadKind>(*push.kind) : kind);
   push_.set_whole_next(push.whole_next);
+  // A sum of several updates exists only where workers train some layers each.
   push_.set_summed(keys.layers.has_value() ? push.summed : 0);
   if (keys.subnet.has_value()) {
+    // The subnet's round is the exchange of its push, else keys and payload would be of different cuts.
     TESSERA_CHECK(keys.subnet->round == push.exchange.value());
     *push_.mutable_keys()->mutable_subnet() = ToMessage(*keys.subnet);
   } else {
@@ -43,6 +45,7 @@ void ExchangeRequests::AskValues(const KeySet& keys, Exchange after, RestWord wo
     pull_.set_codec(pull_codec_);
     return;
   }
+  // Values of a subnet are those of the next round's cut.
   TESSERA_CHECK(keys.subnet->round == after.Next().value());
   subnet_ = *keys.subnet;
   SetKeys(keys, &fetch_);
@@ -52,10 +55,12 @@ void ExchangeRequests::AskValues(const KeySet& keys, Exchange after, RestWord wo
 void ExchangeRequests::AskOutside(const KeySet& keys, Exchange after, RestWord word) {
   AskPull(keys, after, word);
   pull_.set_outside_exchange(true);
+  // Values outside of exchanges are f32, whatever the job's codec.
   pull_.clear_codec();
 }
 
 void ExchangeRequests::AskRows(const KeySet& dense_keys, const RowRange& rows) {
+  // Rows are read for evaluation: no exchange is waited for.
   AskOutside(dense_keys, Exchange(0), RestWord());
   v1::RowKeys& keys = *pull_.mutable_keys()->mutable_rows();
   keys.set_parameter(static_cast<uint32_t>(rows.parameter));

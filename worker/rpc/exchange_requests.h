@@ -25,11 +25,12 @@ class ExchangeRequests {
   // A push of `keys`, written in `codec`. `kind`: unless the push says another.
   void SetPush(const OutgoingPush& push, const KeySet& keys, const Codec& codec,
                v1::PayloadKind kind);
-  // The values of `keys`, once the exchange `after` counts. Of a subnet: a fetch.
+  // Asks for the values of `keys`, once the exchange `after` counts. A subnet's are asked for by a fetch, others by a
+  // pull.
   void AskValues(const KeySet& keys, Exchange after, RestWord word);
-  // As they are in mid-training, f32: no part of any exchange.
+  // Asks for the values of `keys` as they are in mid-training, f32: no part of any exchange.
   void AskOutside(const KeySet& keys, Exchange after, RestWord word);
-  // So, and of these rows alone.
+  // Asks for `rows` alone as they are in mid-training, f32: no part of any exchange.
   void AskRows(const KeySet& dense_keys, const RowRange& rows);
 
   v1::PushHeader* push() { return &push_; }

@@ -13,6 +13,7 @@ IncomingValues::IncomingValues(CodingOptions coding, std::vector<ShardSlices> sl
 
 absl::Status IncomingValues::Begin(const KeySet& keys, const ParameterArrays& values,
                                    bool outside) {
+  // Values outside of exchanges come to the host, as evaluations and checkpoints want them there.
   is_devices_ = device_ != nullptr && !outside;
   // What was received before may be on its way still.
   if (is_devices_) TESSERA_RETURN_IF_ERROR(device_->Finish());
@@ -32,6 +33,7 @@ absl::Status IncomingValues::Await(size_t server, size_t part) {
   Place& place = PlaceOf(server);
   place.part = part;
   const Codec& codec = coding_.codecs.pull;
+  // On a device f32 counts as coded, as it comes in one piece and is then distributed.
   const bool is_coded = !is_outside_ && (is_devices_ || codec != Codec());
   if (is_coded && is_sparse()) {
     const SparseKeys& sparse = *keys_->sparse[part];
@@ -42,12 +44,14 @@ absl::Status IncomingValues::Await(size_t server, size_t part) {
   }
   if (is_devices_) {
     absl::StatusOr<char*> room = device_->Receive(server, place.keys->bytes());
+    // No memory: nothing was asked for yet.
     if (!room.ok()) {
       End(/*has_values=*/false);
       return room.status();
     }
     place.received = *room;
   } else if (is_sparse()) {
+    // Entries come side by side, and go to their places once all are there.
     const int64_t entries = keys_->sparse[part]->entries.count();
     place.entries.resize(entries);
     place.runs.Assign(EntriesAsSlices(entries), {absl::MakeSpan(place.entries)});
@@ -63,6 +67,7 @@ void IncomingValues::AwaitSlices(size_t server, const ShardSlices& slices,
 }
 
 void IncomingValues::Watch(ValueSink* sink) {
+  // Only values that are written to their places as they come may be told of piece by piece.
   const bool as_they_lie = coding_.codecs.pull == Codec() && !is_devices_ && !is_sparse();
   if (!as_they_lie) sink = nullptr;
   int parameters = 0;
@@ -76,6 +81,7 @@ void IncomingValues::Watch(ValueSink* sink) {
 ValueWriter IncomingValues::Writer(size_t server) {
   Place& place = places_[server];
   if (is_devices_) return ValueWriter(place.received, place.keys->bytes());
+  // A repeated attempt begins from the first byte.
   place.runs.Rewind();
   return ValueWriter(&place.runs, place.keys ? &*place.keys : nullptr);
 }
@@ -85,6 +91,7 @@ const Core* IncomingValues::core(size_t server) const {
 }
 
 absl::Status IncomingValues::OnAnswer(size_t server) {
+  // The device's kernels and copies are queued when a server's answer is complete, beside those still on their way.
   if (!is_devices_) return absl::OkStatus();
   const Place& place = places_[server];
   const ShardSlices& slices = keys_->slices[place.part];
@@ -95,6 +102,7 @@ absl::Status IncomingValues::OnAnswer(size_t server) {
 }
 
 void IncomingValues::End(bool has_values) {
+  // At the end, so that an exchange that failed has changed nothing.
   if (has_values && is_sparse() && !is_devices_) Scatter();
   watch_.End();
   keys_ = nullptr;

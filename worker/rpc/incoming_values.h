@@ -50,7 +50,7 @@ class IncomingValues {
   bool is_watched() const { return watch_.is_on(); }
   // An answer begins anew, with values that may be others.
   void Restart() { watch_.Restart(); }
-  // So many bytes of the answer of each part are in their place.
+  // Tells how many bytes of each part's answer are in their place.
   void Tell(const std::vector<int64_t>& written) { watch_.Tell(written); }
   size_t parts() const { return keys_ == nullptr ? 0 : keys_->slices.size(); }
   // The answer of `server` is complete. An error is the device's.

@@ -23,6 +23,7 @@ LayerExchange::LayerExchange(Options options)
 absl::StatusOr<std::unique_ptr<LayerExchange>> LayerExchange::Open(Options options) {
   std::unique_ptr<LayerExchange> exchange(new LayerExchange(std::move(options)));
   const Options& own = exchange->options_;
+  // Workers in front of the cut call, and need not be reached.
   if (own.listen.empty()) return exchange;
   const int64_t batch_bytes =
       own.rows_max * (own.features + own.outputs) * static_cast<int64_t>(sizeof(float));
@@ -44,6 +45,7 @@ LayerExchange::~LayerExchange() {
 
 void LayerExchange::Begin(Life life) {
   absl::MutexLock lock(&mutex_);
+  // A list that came before the membership began may be newer than the one that came with it.
   if (life.workers.generation() > workers_.generation()) workers_ = std::move(life.workers);
   if (!options_.split.is_linear(life.rank)) {
     client_ = std::make_unique<ActivationClient>(
@@ -77,6 +79,7 @@ void LayerExchange::SetWorkers(const v1::WorkerList& list) {
   absl::MutexLock lock(&mutex_);
   if (list.generation() > workers_.generation()) workers_ = list;
   if (client_ != nullptr) client_->SetWorkers(list);
+  // A worker has one of the two: in front of the cut a client, behind it an inbox.
   if (inbox_ != nullptr) inbox_->SetWorkers(list);
 }
 
@@ -88,6 +91,7 @@ void LayerExchange::SetAway(bool away) {
 
 void LayerExchange::Leave() {
   absl::MutexLock lock(&mutex_);
+  // Kept, as a membership may begin behind it.
   leaves_ = true;
   if (client_ != nullptr) client_->Leave();
   if (inbox_ != nullptr) inbox_->Leave();
@@ -100,6 +104,7 @@ void LayerExchange::Cancel() {
 }
 
 void LayerExchange::End() {
+  // Whoever is blocked in a call goes on before the service is taken away.
   Cancel();
   service_.Serve(nullptr);
   absl::MutexLock lock(&mutex_);

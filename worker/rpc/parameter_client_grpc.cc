@@ -22,6 +22,7 @@ constexpr absl::Duration kLetGoTime = absl::Seconds(1);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create(Options options) {
+  // With replicated placement all servers hold one shard with everything.
   if (options.placement == Placement::kReplicated && options.slices.size() != 1) {
     return absl::InvalidArgumentError(absl::StrCat("parameter client: slices are of ",
                                                    options.slices.size(),
@@ -39,6 +40,7 @@ absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create
   }
   const CodingOptions& coding = options.coding;
   std::shared_ptr<DeviceEntrySets> sets;
+  // Pushes and pulls have the same places of a core: the device holds them once.
   if (coding.device != nullptr) sets = std::make_shared<DeviceEntrySets>(&coding.device->memory());
   std::unique_ptr<PushCoder> coder;
   if (coding.sides.update) {
@@ -67,6 +69,7 @@ ParameterClientGrpc::ParameterClientGrpc(Options options, std::unique_ptr<PushCo
 v1::Caller ParameterClientGrpc::OwnCaller() const {
   v1::Caller caller;
   caller.set_member(options_.member.value());
+  // Servers refuse callers of another job, and members that the coordinator has dropped.
   caller.set_job_digest(options_.job_digest);
   caller.set_generation(options_.generation.value());
   return caller;
@@ -80,6 +83,7 @@ CoreCalls::Options ParameterClientGrpc::CoreOptions() {
   cores.retry_time = options_.retry_time;
   cores.names_shards = options_.has_standbys;
   cores.look_around = [this] {
+    // A pull of a core's keys follows its shard to another server.
     for (const size_t shard : links_.Move()) RepeatAt(shard);
   };
   cores.stub = [this](size_t server) { return links_.pulls(server); };
@@ -88,6 +92,7 @@ CoreCalls::Options ParameterClientGrpc::CoreOptions() {
 
 void ParameterClientGrpc::SetServers(const v1::ServerList& list) {
   if (!links_.Set(list)) return;
+  // Both boards have a thread that waits, at one time or another.
   board_.Notify();
   cores_.Notify();
 }
@@ -98,6 +103,7 @@ void ParameterClientGrpc::TakeUpServers() {
 }
 
 void ParameterClientGrpc::FollowServers() {
+  // A server that is gone answers nothing more: its pushes count as made.
   for (const size_t server : links_.Gone()) {
     for (Task& task : tasks_) task.given_up = task.given_up || task.server == server;
   }
@@ -111,6 +117,7 @@ void ParameterClientGrpc::RepeatAt(size_t shard) {
   for (Task& task : tasks_) {
     if (task.server != shard) continue;
     // What it answered while the push was open may have been lost with it.
+    // The standby has the shard as of an earlier exchange, and both are made once more.
     if (pushes && !task.is_push) task.done = false;
     if (task.done) continue;
     task.retry.Restart();
@@ -126,6 +133,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after, const K
   return RunTasks(SteadyNow());
 }
 
+// The keys of the update and of the values differ where parts are sent.
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::PushPull(const OutgoingPush& push,
                                                              const KeySet& update_keys,
                                                              const ConstParameterArrays& update,
@@ -141,11 +149,13 @@ absl::Status ParameterClientGrpc::BeginPushPull(const OutgoingPush& push, const 
                                                 const KeySet& value_keys,
                                                 const ParameterArrays& values) {
   TESSERA_RETURN_IF_ERROR(PreparePush(push, update_keys, update));
+  // The pull waits at the server for the exchange that the push completes, and is sent with it.
   requests_.AskValues(value_keys, push.exchange, push.rest);
   AddPushes(update_keys);
   TESSERA_RETURN_IF_ERROR(AddPulls(value_keys, values));
   values_.Watch(push.sink);
-  // gRPC's threads go on with it. What must be tried again is, in EndPushPull.
+  // gRPC's threads go on with it. What must be tried again is, in EndPushPull, which also decides where this is
+  // cancelled or the coordinator is away.
   if (!cancelled_.load(std::memory_order_acquire) && !away_.load(std::memory_order_acquire)) {
     StartDue(SteadyNow());
   }
@@ -158,11 +168,13 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::EndPushPull() {
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::EndExchange(absl::Time begin) {
   absl::StatusOr<ExchangeResult> result = RunTasks(begin);
+  // Exchanges that failed are not counted.
   if (result.ok()) ++traffic_.exchanges;
   return result;
 }
 
 void ParameterClientGrpc::DropPushPull() {
+  // The status ends all calls, and the answers are dropped.
   RunTasks(SteadyNow(), absl::CancelledError("parameter client: dropped")).IgnoreError();
 }
 
@@ -179,6 +191,7 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
   int64_t entries = 0;
   TakeUpServers();
   for (size_t s = 0; s < links_.size(); ++s) {
+    // Where placement is replicated, rows are read from the server beside this worker.
     if (links_.is_peer(s)) continue;
     Slice owned = OwnedRows(options_.slices[links_.part_of(s)], rows);
     if (owned.size() == 0) continue;
@@ -193,6 +206,7 @@ absl::Status ParameterClientGrpc::ReadRows(const RowRange& rows, absl::Span<floa
     AddTask(s, /*is_push=*/false);
     entries += owned.size();
   }
+  // Every row is owned by one server.
   TESSERA_CHECK(entries == static_cast<int64_t>(values.size()));
   return RunTasks(SteadyNow()).status();
 }
@@ -225,6 +239,7 @@ absl::Status ParameterClientGrpc::PreparePush(const OutgoingPush& push, const Ke
 }
 
 void ParameterClientGrpc::AddTask(size_t server, bool is_push) {
+  // A number of its own for each call, so that pauses after failures differ.
   const uint64_t call = server << 1 | (is_push ? 1 : 0);
   tasks_.push_back(
       {server, is_push, Retry(ServerRetry(options_.retry_time), options_.member, call)});
@@ -241,6 +256,7 @@ void ParameterClientGrpc::AddPushes(const KeySet& keys) {
 }
 
 absl::Status ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterArrays& values) {
+  // Servers that were taken up with the pushes stay the same in their pulls.
   if (tasks_.empty()) TakeUpServers();
   TESSERA_CHECK(keys.slices.size() == (links_.is_replicated() ? 1 : links_.size()));
   absl::Status status = values_.Begin(keys, values, requests_.is_outside());
@@ -251,6 +267,7 @@ absl::Status ParameterClientGrpc::AddPulls(const KeySet& keys, const ParameterAr
     status = values_.Await(s, links_.part_of(s));
     AddTask(s, /*is_push=*/false);
   }
+  // Pushes that were added before are dropped with it, as nothing was sent yet.
   if (!status.ok()) tasks_.clear();
   return status;
 }
@@ -261,9 +278,11 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
   const bool pulls = !tasks_.empty() && !tasks_.back().is_push;
   while (true) {
     const absl::Time now = SteadyNow();
+    // Cancelled calls end with their own error, which is not the reason.
     if (failed.ok() && cancelled_.load(std::memory_order_acquire)) {
       failed = absl::CancelledError("parameter client: cancelled");
     }
+    // A new list may have come at any time.
     FollowServers();
     const bool is_away = away_.load(std::memory_order_acquire);
     bool all_done = true;
@@ -274,6 +293,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
       if (is_away) task.retry.Forgive();
       if (task.given_up && !task.done) {
         if (task.call != nullptr) task.call->Cancel();
+        // A push that was never sent is done with.
         if (task.call == nullptr && task.is_push) task.done = true;
       }
       if (task.call != nullptr && task.call->answered()) task.call->LetGo();
@@ -281,6 +301,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
         const absl::Status status = Collect(&task, now);
         if (failed.ok()) failed = status;
       } else if (task.call != nullptr && task.call->answered()) {
+        // gRPC still holds the memory of a call whose connection stands still: it is closed, and lets go of it.
         const absl::Time let_go = task.call->end_time() + kLetGoTime;
         if (let_go <= now) links_.Reconnect(task.server);
         wake = std::min(wake, std::max(let_go, now + kLetGoTime));
@@ -288,7 +309,9 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
       if (task.call != nullptr) any_running = true;
       if (!task.done) all_done = false;
     }
+    // Layers whose values are complete may go on before the last one is there.
     if (failed.ok() && values_.is_watched()) TellValues();
+    // Calls that are under way hold memory of the caller, also after a failure.
     if (all_done || (!failed.ok() && !any_running)) break;
     if (!failed.ok()) {
       for (Task& task : tasks_) {
@@ -300,9 +323,11 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
     board_.WaitUntil(wake);
   }
   tasks_.clear();
+  // Values are only complete where all servers have answered with them.
   values_.End(failed.ok() && answers_.have_values());
   update_.End();
   if (!failed.ok()) return failed;
+  // The base of the next push is the version that this worker has now.
   if (pulls && !requests_.is_rows()) {
     for (Versions& versions : versions_) versions.base = versions.pulled;
   }
@@ -313,6 +338,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
 absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
   absl::Time next = absl::InfiniteFuture();
   for (Task& task : tasks_) {
+    // An attempt that is under way, or a task that is done, is nobody's turn.
     if (task.done || task.call != nullptr) continue;
     if (task.retry.due() > now) {
       next = std::min(next, task.retry.due());
@@ -328,6 +354,7 @@ absl::Time ParameterClientGrpc::StartDue(absl::Time now) {
 void ParameterClientGrpc::StartPush(Task* task) {
   const size_t server = task->server;
   UpdatePayload* const payload = update_.Payload(server);
+  // Servers reckon staleness from the version that the update was computed on.
   v1::PushHeader& header = *requests_.push();
   header.set_from_peer(links_.is_peer(server));
   header.set_base_version(links_.is_peer(server) ? 0 : versions_[server].base.value());
@@ -341,6 +368,7 @@ void ParameterClientGrpc::StartPush(Task* task) {
 
 void ParameterClientGrpc::StartPull(Task* task) {
   const size_t server = task->server;
+  // What an attempt before has written is written once more.
   values_.Restart();
   if (const Core* const core = values_.core(server); core != nullptr) {
     *requests_.pull()->mutable_keys()->mutable_sparse() = ToMessage(core->name);
@@ -364,6 +392,7 @@ void ParameterClientGrpc::TellValues() {
   for (const Task& task : tasks_) {
     if (task.is_push) continue;
     const int64_t so_far = task.call == nullptr ? 0 : task.pull->written();
+    // All that a task has written is there, or what its attempt has written so far.
     written_[links_.part_of(task.server)] =
         task.done ? std::numeric_limits<int64_t>::max() : so_far;
   }
@@ -387,9 +416,11 @@ void ParameterClientGrpc::Count(const Task& task, const ServerCall& call) {
 // Counts an attempt that has ended, and plans the next one where it may help.
 absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
   const size_t server = task->server;
+  // The call itself is still there: task owns it by its kind.
   const ServerCall& call = *std::exchange(task->call, nullptr);
   Count(*task, call);
   const absl::Status& status = call.status();
+  // The server has forgotten the core: the push is repeated at once, with its keys.
   if (status.ok() && task->is_push && task->push->need_keys()) {
     if (update_.AddKeys(server)) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("server ", server, " at ", links_.address(server),
@@ -403,9 +434,11 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
     }
     const ServerAnswer& answer = task->pull->answer();
     answers_.OnAnswer(answer, call.first_byte_time());
+    // The version that came is the base only when the whole exchange has succeeded.
     versions_[server].pulled = answer.version;
     return answer.has_values() ? values_.OnAnswer(server) : absl::OkStatus();
   }
+  // Its server has gone.
   if (task->given_up && task->is_push) {
     task->done = true;
     return absl::OkStatus();

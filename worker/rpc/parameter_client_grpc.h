@@ -138,7 +138,7 @@ class ParameterClientGrpc final : public ParameterClient {
   CoreCalls::Options CoreOptions();
   // Servers may have changed since the last exchange.
   void TakeUpServers();
-  // In mid-exchange: gives up pushes to servers that have gone, and repeats what a shard that has moved has not
+  // Called in mid-exchange. Gives up pushes to servers that have gone, and repeats what a shard that has moved has not
   // answered for good.
   void FollowServers();
   void RepeatAt(size_t shard);
@@ -147,7 +147,7 @@ class ParameterClientGrpc final : public ParameterClient {
   void AddTask(size_t server, bool is_push);
   void AddPushes(const KeySet& keys);
   absl::Status AddPulls(const KeySet& keys, const ParameterArrays& values);
-  // Until all tasks are done; with a failure, only until nothing of them is left. Times count from `begin`.
+  // Runs until all tasks are done; with a failure, only until none of them is under way. Times count from `begin`.
   absl::StatusOr<ExchangeResult> RunTasks(absl::Time begin, absl::Status failed = absl::OkStatus());
   absl::StatusOr<ExchangeResult> EndExchange(absl::Time begin);
   absl::Time StartDue(absl::Time now);

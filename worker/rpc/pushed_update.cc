@@ -10,6 +10,7 @@ namespace tessera {
 absl::Status PushedUpdate::Begin(const OutgoingPush& push, const KeySet& keys,
                                  const ConstParameterArrays& update) {
   TESSERA_RETURN_IF_ERROR(coder_->Begin(push, keys, update));
+  // Keys of a core are sent by name, and in full only where a server wants them.
   keys_ = keys.is_sparse() ? &keys : nullptr;
   return absl::OkStatus();
 }
@@ -29,8 +30,10 @@ UpdatePayload* PushedUpdate::Payload(size_t server) {
 
 bool PushedUpdate::AddKeys(size_t server) {
   Part& part = parts_[server];
+  // A server that wants keys twice is wrong.
   if (keys_ == nullptr || part.has_keys) return false;
   part.has_keys = true;
+  // Keys stand in front of the values, in one payload.
   part.payload =
       PrefixedUpdate(EncodeKeys(keys_->sparse[server]->core->keys).bytes, std::move(part.payload));
   return true;

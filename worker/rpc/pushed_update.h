@@ -29,7 +29,7 @@ class PushedUpdate {
   // Makes the payload of `server`, which holds the part `part` of the keys. All are made before the first is read.
   // `servers`: how many there are.
   void Make(size_t server, size_t part, size_t servers);
-  // From its beginning; lives until the next push.
+  // The payload for a server, at its beginning. It lives until the next push.
   UpdatePayload* Payload(size_t server);
   // Puts the core's keys in front of the payload of `server`, which did not know them. False: they came with it, or the
   // push is of no core.
@@ -50,7 +50,7 @@ class PushedUpdate {
 
   const std::unique_ptr<PushCoder> coder_;
   std::vector<Part> parts_;  // by server
-  // Of the push under way, where it is of a core and an explorer; nullptr: of others.
+  // The keys of the push under way, where it is of a core and an explorer; nullptr where it is of others.
   const KeySet* keys_ = nullptr;
 };
 

@@ -80,7 +80,7 @@ class ReplicaRuns {
     return {reinterpret_cast<Float*>(run.data + offset_),
             (run.size - offset_) / static_cast<int64_t>(sizeof(float))};
   }
-  // Goes on behind `count` of them.
+  // Passes over `count` entries of the run ahead.
   void Skip(int64_t count) {
     Take(count * static_cast<int64_t>(sizeof(float)), [](Byte*, int64_t) {});
   }

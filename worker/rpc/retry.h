@@ -28,12 +28,12 @@ struct RetryPolicy {
   bool (*may_help)(absl::StatusCode code);
 };
 
-// Of calls to a server. It refuses for the moment with ABORTED and RESOURCE_EXHAUSTED, and cuts off a reader whose
-// network stands still with CANCELLED.
+// The policy of calls to a server, which refuses for the moment with ABORTED and RESOURCE_EXHAUSTED, and cuts off a
+// reader whose network stands still with CANCELLED.
 RetryPolicy ServerRetry(absl::Duration time);
-// Of calls to a worker that trains other layers, which does not answer before it has all that it waits for.
+// The policy of calls to a worker that trains other layers, which does not answer before it has all that it waits for.
 RetryPolicy LayerWorkerRetry(absl::Duration time);
-// Of calls to the coordinator, which are short: it is looked for often.
+// The policy of calls to the coordinator, which are short: it is looked for often.
 RetryPolicy CoordinatorRetry(absl::Duration time);
 
 // One call's attempts. Decides and does not wait: whoever calls waits until due(), and may be woken sooner. Time
@@ -53,7 +53,7 @@ class Retry {
   Verdict OnFailure(absl::StatusCode code, absl::Time now);
   // When the next attempt may begin; before the first failure: at once.
   absl::Time due() const { return due_; }
-  // In a row.
+  // Failures in a row.
   int failures() const { return failures_; }
   const RetryPolicy& policy() const { return policy_; }
 

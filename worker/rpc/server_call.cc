@@ -36,20 +36,24 @@ const std::string& FetchMethod() {
 
 void ServerCall::OnDone(const grpc::Status& status) {
   end_time_ = SteadyNow();
+  // Behind this the waiting thread may read all that the call has.
   status_ = Conclude(FromGrpc(status));
   memory_.reset();
+  // Release: whoever sees `answered` sees what was written before.
   answered_.store(true, std::memory_order_release);
   DropHolder();
 }
 
 void ServerCall::HoldMemory() {
   holders_.fetch_add(1, std::memory_order_relaxed);
+  // Each slice that gRPC holds has a copy of the pointer. Its deleter runs with the last one.
   memory_ = std::shared_ptr<const void>(this, [](ServerCall* call) { call->DropHolder(); });
 }
 
 void ServerCall::DropHolder() {
   // Once the last holder is gone, the waiting thread may delete this at any moment, and then the board.
   Wakeup* const board = board_;
+  // The board's lock is held while the count goes down.
   board->NotifyAfter([this] { holders_.fetch_sub(1, std::memory_order_acq_rel); });
 }
 
@@ -68,6 +72,7 @@ void PushToServer::Start(grpc::GenericStub* stub) {
 }
 
 void PushToServer::WriteNext() {
+  // Bytes are counted as they are handed to gRPC, not when they are acknowledged.
   const int64_t left_before = payload_->left();
   message_ = WriteChunk(head_, payload_->Next(kChunkBytes, memory()));
   head_.Clear();
@@ -81,6 +86,7 @@ void PushToServer::WriteNext() {
 }
 
 void PushToServer::OnWriteDone(bool ok) {
+  // Where a write fails gRPC ends the call, and OnDone has the reason.
   if (ok && payload_->left() > 0) WriteNext();
 }
 
@@ -90,6 +96,7 @@ absl::Status PushToServer::Conclude(absl::Status status) {
   message_.Clear();
   if (!status.ok()) return status;
   v1::PushReply reply;
+  // OK without a reply comes from something that is no parameter server.
   if (!replied_) return absl::InternalError("push: the server sent no reply, want one");
   TESSERA_RETURN_IF_ERROR(ReadMessage(reply_, &reply));
   need_keys_ = reply.need_keys();
@@ -125,10 +132,12 @@ void PullFromServer::Start(grpc::GenericStub* stub) {
 
 void PullFromServer::OnReadDone(bool ok) {
   if (!ok) return;
+  // The first byte tells how long the server waited for other workers.
   if (first_byte_time_ == absl::InfinitePast()) first_byte_time_ = SteadyNow();
   broken_ = TakeChunk();
   message_.Clear();
   if (!broken_.ok()) return context_->TryCancel();
+  // Behind the write: who reads the number finds the values.
   written_.store(values_.bytes() - values_.left(), std::memory_order_release);
   if (tells_written_) Moved();
   StartRead(&message_);
@@ -144,6 +153,7 @@ absl::Status PullFromServer::TakeChunk() {
                                    : "pull: answer has no header, want it in the first chunk");
   }
   if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
+  // Values in place of which the header says something else.
   if (!answer_.has_values() && payload.size() > 0) {
     return absl::InternalError(absl::StrCat("pull: answer has ", payload.size(), " bytes of ",
                                             answer_.is_whole
@@ -152,6 +162,7 @@ absl::Status PullFromServer::TakeChunk() {
                                                                 : "another cut than was asked for",
                                             ", want none"));
   }
+  // Before it is written: the replica has no room for more.
   if (payload.size() > values_.left()) {
     return absl::InternalError(absl::StrCat("pull: answer is at least ",
                                             values_.bytes() - values_.left() + payload.size(),
@@ -190,6 +201,7 @@ absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
     return absl::InternalError("pull: answer has no subnet, want how the round is cut");
   }
   TESSERA_ASSIGN_OR_RETURN(const SubnetPlace place, PlaceOf(header.subnet()));
+  // Another round's subnet has other columns.
   if (place.round != asked_->round || place.seed != asked_->seed) {
     return absl::InternalError(absl::StrCat("pull: answer is of round ", place.round, " (seed ",
                                             place.seed, "), want round ", asked_->round, " (seed ",
@@ -202,6 +214,7 @@ absl::Status PullFromServer::TakeCut(const v1::ChunkHeader& header) {
 absl::Status PullFromServer::Conclude(absl::Status status) {
   if (!broken_.ok()) return broken_;
   if (!status.ok()) return status;
+  // A stream may be cut off between chunks without an error.
   if (has_header_ && (values_.left() == 0 || !answer_.has_values())) return status;
   return absl::InternalError(absl::StrCat("pull: answer ended after ",
                                           values_.bytes() - values_.left(), " of ", values_.bytes(),

@@ -31,7 +31,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   // `board` is told whenever the call has moved on.
   explicit ServerCall(Wakeup* board) : board_(board) {}
 
-  // The starting thread's, as LetGo.
+  // Ends the call before its time. Called by the thread that started it, as LetGo is.
   void Cancel() {
     if (context_ != nullptr) context_->TryCancel();
   }
@@ -39,7 +39,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   void LetGo() { context_.reset(); }
   // The server's answer is known. What follows is valid from then on.
   bool answered() const { return answered_.load(std::memory_order_acquire); }
-  // Also: gRPC needs none of the caller's memory any more.
+  // Whether the call is over and gRPC needs none of the caller's memory any more.
   bool ended() const { return holders_.load(std::memory_order_acquire) == 0; }
 
   const absl::Status& status() const { return status_; }
@@ -82,7 +82,7 @@ class PushToServer final : public ServerCall {
   PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload);
   void Start(grpc::GenericStub* stub);
 
-  // Of a successful push: nothing was accepted, the core's keys are wanted with it.
+  // Whether a successful push was not accepted because the core's keys are wanted with it.
   bool need_keys() const { return need_keys_; }
 
   void OnWriteDone(bool ok) override;
@@ -107,7 +107,7 @@ class PullFromServer final : public ServerCall {
   // of another layout is refused, and one in place of values that was not asked for.
   PullFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
                  ValueWriter values);
-  // The fetch of `asked`.
+  // Fetches the subnet that is at `asked`.
   PullFromServer(Wakeup* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
                  uint64_t layout_hash, ValueWriter values);
   void Start(grpc::GenericStub* stub);
@@ -115,8 +115,8 @@ class PullFromServer final : public ServerCall {
   void TellWritten() { tells_written_ = true; }
   // Bytes of values that are where they belong. Any thread.
   int64_t written() const { return written_.load(std::memory_order_acquire); }
-  // Of a successful call. A subnet's fetch may say that the round is cut otherwise than was asked for, or that
-  // exchanges are of the whole model by now; a pull of a core's entries that the core is not known.
+  // The answer to a successful call. A subnet's fetch may say that the round is cut otherwise than was asked for, or
+  // that exchanges are of the whole model by now; a pull of a core's entries that the core is not known.
   const ServerAnswer& answer() const { return answer_; }
 
   void OnReadDone(bool ok) override;

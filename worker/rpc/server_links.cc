@@ -12,6 +12,7 @@ namespace {
 std::vector<const v1::ServerEntry*> ByRank(const v1::ServerList& list, size_t ranks_least) {
   std::vector<const v1::ServerEntry*> by_rank(ranks_least);
   for (const v1::ServerEntry& entry : list.servers()) {
+    // A rank beyond the limit would be used as an index.
     if (entry.rank() >= kServersMax) continue;
     if (entry.rank() >= by_rank.size()) by_rank.resize(entry.rank() + 1);
     by_rank[entry.rank()] = &entry;
@@ -34,6 +35,7 @@ ServerLinks::ServerLinks(Options options)
 void ServerLinks::Reconnect(size_t server) {
   Server& to = servers_[server];
   to.stubs.clear();
+  // A connection for each direction, where there are two, so that large pushes do not hold up pulls.
   for (int i = 0; i < options_.channels_per_server; ++i) {
     to.stubs.push_back(std::make_unique<grpc::GenericStub>(OpenChannel(to.address)));
   }
@@ -41,12 +43,14 @@ void ServerLinks::Reconnect(size_t server) {
 
 void ServerLinks::Name(size_t server, v1::Caller* caller) const {
   if (options_.has_standbys) caller->set_shard(static_cast<uint32_t>(server));
+  // With replicated placement a server that was started anew has another number, and refuses calls for the one before.
   if (is_replicated()) caller->set_life(servers_[server].life);
 }
 
 bool ServerLinks::Set(const v1::ServerList& list) {
   {
     absl::MutexLock lock(&mutex_);
+    // Lists may overtake each other on their way.
     if (list.generation() <= wanted_.generation()) return false;
     wanted_ = list;
   }
@@ -60,15 +64,18 @@ v1::ServerList ServerLinks::wanted() const {
 }
 
 void ServerLinks::TakeUp() {
+  // Only between exchanges: tasks are numbered by server.
   if (!is_replicated() || !changed_.exchange(false, std::memory_order_acquire)) return;
   const v1::ServerList list = wanted();
   const std::vector<const v1::ServerEntry*> by_rank = ByRank(list, servers_.size());
   servers_.resize(by_rank.size());
   for (size_t s = 0; s < servers_.size(); ++s) {
     Server& server = servers_[s];
+    // The server is the same process as before.
     if (server.life == LifeOf(by_rank[s])) continue;
     server.life = LifeOf(by_rank[s]);
     server.stubs.clear();
+    // Nobody has this rank now.
     if (server.life == 0) continue;
     server.address = by_rank[s]->address();
     Reconnect(s);
@@ -80,6 +87,7 @@ std::vector<size_t> ServerLinks::Gone() {
   if (!is_replicated() || !changed_.load(std::memory_order_acquire)) return gone;
   const v1::ServerList list = wanted();
   const std::vector<const v1::ServerEntry*> by_rank = ByRank(list, servers_.size());
+  // Their calls are given up. TakeUp goes on without them at the next exchange.
   for (size_t s = 0; s < servers_.size(); ++s) {
     if (servers_[s].life != LifeOf(by_rank[s])) gone.push_back(s);
   }
@@ -94,6 +102,7 @@ std::vector<size_t> ServerLinks::Move() {
     if (entry.rank() >= servers_.size()) continue;
     Server& server = servers_[entry.rank()];
     if (server.life == entry.life()) continue;
+    // The first list names the servers that the job file named: nothing has moved.
     const bool is_other = server.life != 0 || server.address != entry.address();
     server.life = entry.life();
     if (!is_other) continue;

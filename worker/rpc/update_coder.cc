@@ -13,6 +13,7 @@ namespace tessera {
 
 namespace {
 
+// Payloads are copied in pieces of so many bytes.
 constexpr int64_t kRoom = int64_t{1} << 20;
 
 std::shared_ptr<const std::vector<char>> BytesOf(UpdatePayload* payload) {
@@ -35,6 +36,7 @@ TESSERA_VECTOR_CLONES void AddEach(int64_t count, const float* from, float* to) 
 UpdateCoder::UpdateCoder(Options options) : options_(std::move(options)) {
   const CodecChoice& codecs = options_.codecs;
   const ParameterRange all = {0, static_cast<int>(options_.shape.parameters.size())};
+  // A worker that trains some layers holds nothing back for the others.
   if (codecs.holds_back()) residual_.emplace(options_.shape, options_.layers.value_or(all));
   const SelectiveCodec* const selective = codecs.push->selective();
   if (selective != nullptr) selector_ = selective->NewSelector();
@@ -51,6 +53,7 @@ int64_t UpdateCoder::MemoryNeeded(const CodecChoice& codecs, int64_t entries) {
 absl::Status UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
                                 const ConstParameterArrays& update) {
   TESSERA_CHECK(!residual_ || !keys.subnet.has_value());
+  // A worker of some layers pushes these, or nothing.
   TESSERA_CHECK(!options_.layers ||
                 (keys.layers && (keys.layers->empty() || keys.layers == options_.layers)));
   flushes_ = residual_.has_value() && push.flush;
@@ -66,6 +69,7 @@ absl::Status UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
 void UpdateCoder::LearnOfUpdate() {
   const int64_t wanted = selector_->sample_size();
   if (wanted == 0) return;
+  // All entries of the push, though each server encodes its own: one threshold for all.
   const ParameterRange pushed =
       keys_->layers.value_or(ParameterRange{0, static_cast<int>(update_->size())});
   int64_t size = 0;
@@ -83,6 +87,7 @@ void UpdateCoder::LearnOfUpdate() {
 
 std::unique_ptr<UpdatePayload> UpdateCoder::Make(size_t server, UpdateRuns* runs) {
   if (options_.placement == Placement::kSharded || !residual_) return MakeOnce(server, runs);
+  // The residual gives up what was sent once, though all servers get it.
   if (made_ == nullptr) made_ = BytesOf(MakeOnce(server, runs).get());
   return MadeUpdate(made_);
 }
@@ -90,6 +95,7 @@ std::unique_ptr<UpdatePayload> UpdateCoder::Make(size_t server, UpdateRuns* runs
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* runs) {
   const ShardSlices& slices = keys_->slices[server];
   if (keys_->is_sparse()) return MakeSparse(server, runs);
+  // A server that owns none of the layers gets a push without bytes.
   if (keys_->layers.has_value() && slices.size == 0) return MadeUpdate(std::vector<char>());
   // Entries that no exchange moved may be held back where the codec itself loses nothing.
   if (flushes_ || (residual_ && codec_ == Codec())) return MakeFlush(slices);
@@ -116,6 +122,7 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns
     const float* all = (*update_)[slice.parameter].data() + begin;
     if (residual_) {
       float* const held = residual_->of(slice.parameter).data() + begin;
+      // The residual takes the whole update, and gives up what is sent.
       AddEach(slice.size(), all, held);
       all = held;
     }
@@ -132,7 +139,8 @@ std::unique_ptr<UpdatePayload> UpdateCoder::MakeSparse(size_t server, UpdateRuns
   if (!residual_) {
     return codec_ == Codec() ? PlainUpdate(runs) : CodedUpdate(*forms.Find(codec_), random, runs);
   }
-  // Of what is sent the codec's own losses stay, and all of what is not.
+  // What the codec loses of the entries that are sent stays in the residual, and so does all that is not sent. Coding
+  // is done here, as the losses go back to their places below.
   Residual lost(VectorShape(done));
   std::unique_ptr<UpdatePayload> payload;
   if (codec_ == Codec()) {

@@ -55,7 +55,7 @@ class UpdateCoder final : public PushCoder {
   Exchange exchange_;
   const KeySet* keys_ = nullptr;
   const ConstParameterArrays* update_ = nullptr;
-  // Of all servers, where something is held back: what was sent is taken from that once.
+  // The payload for all servers, where something is held back: what was sent is taken from the residual once.
   std::shared_ptr<const std::vector<char>> made_;
   std::vector<std::vector<float>> sparse_;  // by server
 };

@@ -9,7 +9,8 @@
 namespace tessera {
 namespace {
 
-// Entries that are coded at a time where buckets have no headers: they stay in the first-level cache.
+// Entries that are coded at a time where buckets have no headers: 16 KiB of floats, which stay in the first-level
+// cache.
 constexpr int64_t kTileEntries = 4096;
 
 class Plain final : public UpdatePayload {
@@ -21,6 +22,7 @@ class Plain final : public UpdatePayload {
   void Rewind() override { runs_.Rewind(); }
   std::vector<grpc::Slice> Next(int64_t room, const std::shared_ptr<const void>& memory) override {
     std::vector<grpc::Slice> slices;
+    // Slices borrow the update's own memory: nothing is copied.
     runs_.Take(std::min(room, runs_.left()), [&](const char* data, int64_t size) {
       slices.push_back(BorrowSlice(data, size, memory));
     });
@@ -39,11 +41,13 @@ int64_t EncodeRuns(AnyEncoder* encoder, UpdateRuns* runs, char* out, int64_t roo
   while (encoder->left() > 0) {
     const Encoder::Ahead ahead = encoder->ahead();
     const int64_t wanted = ahead.whole ? ahead.entries : std::min(ahead.entries, kTileEntries);
+    // A bucket with a header is encoded whole, since its header comes first and needs all of it.
     const auto [entries, run] = runs->Ahead();
     const int64_t count = std::min(wanted, run);
     const Encoder::Step step = encoder->Encode(entries, count, out + written, room - written);
     runs->Skip(step.entries);
     written += step.bytes;
+    // The room is full: the next chunk goes on with this run.
     if (step.entries < count) break;
   }
   return written;
@@ -63,6 +67,7 @@ class Coded final : public UpdatePayload {
 
   int64_t bytes() const override { return keys_.bytes(); }
   int64_t left() const override { return encoder_->left(); }
+  // Coded once more, with the same random numbers, to the same bytes.
   void Rewind() override {
     runs_.Rewind();
     encoder_.emplace(keys_, random_);
@@ -94,11 +99,13 @@ class Feedback final : public UpdatePayload {
 
   int64_t bytes() const override { return keys_.bytes(); }
   int64_t left() const override { return left_; }
+  // What was made is sent again as it is: a second encoding would take from the residual twice.
   void Rewind() override {
     left_ = keys_.bytes();
     next_ = 0;
   }
   std::vector<grpc::Slice> Next(int64_t room, const std::shared_ptr<const void>&) override {
+    // Made when it is first asked for, so that coding goes beside sending.
     if (next_ == made_.size()) {
       room = std::min(room, encoder_.left());
       const std::shared_ptr<char> bytes = NewBytes(room);

@@ -20,7 +20,7 @@ namespace tessera {
 class UpdatePayload {
  public:
   virtual ~UpdatePayload() = default;
-  // Of all of it, and of what is left.
+  // The bytes of the whole payload, and those that are left.
   virtual int64_t bytes() const = 0;
   virtual int64_t left() const = 0;
   virtual void Rewind() = 0;
@@ -30,24 +30,24 @@ class UpdatePayload {
                                         const std::shared_ptr<const void>& memory) = 0;
 };
 
-// f32, from where the entries lie. `runs` must outlive it.
+// The payload in f32, sent from where the entries lie. `runs` must outlive it.
 std::unique_ptr<UpdatePayload> PlainUpdate(UpdateRuns* runs);
-// As `keys` say, made as it is sent, and made again when it is sent again. `runs` must outlive it, and
-// bytes that were taken stay while a slice of them does.
+// The payload that `keys` describe: made as it is sent, and made again when it is sent again. `runs` must outlive it.
+// Bytes that were taken live for as long as a slice of them does.
 std::unique_ptr<UpdatePayload> CodedUpdate(CodedKeys keys, const PayloadRandom& random,
                                            UpdateRuns* runs);
-// The same with error feedback: made once, and kept to be sent again. `residual` stands where the
-// entries of `runs` begin; what it refers to must outlive this, too.
+// An update's payload with error feedback: made once, and kept to be sent again. `residual` stands where the entries of
+// `runs` begin; what it refers to must outlive the payload.
 std::unique_ptr<UpdatePayload> FeedbackUpdate(CodedKeys keys, const PayloadRandom& random,
                                               UpdateRuns* runs, const ResidualCursor& residual);
-// Bytes that are there.
+// A payload of bytes that are there, which it owns.
 std::unique_ptr<UpdatePayload> MadeUpdate(std::vector<char> bytes);
 std::unique_ptr<UpdatePayload> MadeUpdate(std::shared_ptr<const std::vector<char>> bytes);
 
-// Bytes that are there, where they lie.
+// A payload of bytes that are there, which somebody else owns and which must outlive it.
 std::unique_ptr<UpdatePayload> BorrowedUpdate(const char* bytes, int64_t size);
 
-// Other bytes, and then `rest`.
+// A payload that begins with other bytes and goes on with `rest`.
 std::unique_ptr<UpdatePayload> PrefixedUpdate(std::string bytes,
                                               std::unique_ptr<UpdatePayload> rest);
 

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// Of answers in f32, in which each server's values are in the order of the parameters. One thread.
+// Watches answers in f32, in which each server's values are in the order of the parameters. One thread.
 class ValueWatch {
  public:
   // From now on `sink` is told, of parameter `first` and those behind it; nullptr: nobody. `parts` are what the
@@ -40,7 +40,7 @@ class ValueWatch {
 
   // An answer begins anew, with values that may be others.
   void Restart() { told_ = first_; }
-  // So many bytes of each part are there.
+  // Tells how many bytes of each part are there.
   void Tell(absl::Span<const int64_t> written) {
     while (!ends_.empty() && told_ < ends_.front().size()) {
       for (size_t part = 0; part < ends_.size(); ++part) {

@@ -22,14 +22,14 @@ class ValueWriter {
     if (keys != nullptr && !(keys->codec() == Codec())) decoder_.emplace(*keys);
   }
 
-  // As they come, to be read by somebody else. `to` must outlive this.
+  // Writes the bytes to `to` as they come, to be decoded by somebody else. `to` must outlive this.
   ValueWriter(char* to, int64_t bytes) : to_(to), bytes_(bytes), left_(bytes) {}
 
   // Bytes of the whole payload, and those that are still to come.
   int64_t bytes() const { return bytes_; }
   int64_t left() const { return left_; }
 
-  // The next bytes, at most left().
+  // Takes the next bytes, at most left().
   void Write(const char* data, int64_t size) {
     TESSERA_CHECK(size <= left_);
     left_ -= size;

@@ -70,7 +70,7 @@ TESSERA_HOST_DEVICE inline double NormSum(const double* lanes) {
   return sum;
 }
 
-// Of buckets that are longer than a tile: a block for each finds its scale, and writes its header.
+// A block for each bucket that is longer than a tile: it finds the bucket's scale and writes its header.
 struct ScaleBuckets {
   static constexpr int kThreads = 256;
   static constexpr int kPhases = 2;
@@ -192,7 +192,7 @@ struct EncodeBuckets {
   }
 
  private:
-  // In the tile, of entry k of a thread's.
+  // Returns the place in the tile of a thread's entry k.
   TESSERA_HOST_DEVICE static int Place(int thread, int k) {
     constexpr int kLanes = static_cast<int>(kRandomLanes);
     return thread / kLanes * static_cast<int>(kRandomGroup) + thread % kLanes + kLanes * k;
@@ -274,7 +274,7 @@ struct DecodeBuckets {
   }
 
  private:
-  // In the tile.
+  // Returns the place in the tile of the first entry of a thread's f-th four.
   TESSERA_HOST_DEVICE static int Place(int thread, int f) { return 4 * (f * kThreads + thread); }
 };
 

@@ -10,11 +10,13 @@ namespace {
 
 using cuda::BucketGrid;
 
+// Asks the stretch itself for the bytes of a row and of a bucket, so that the payload's format is written down once.
 BucketGrid GridOf(const Stretch& s) {
   BucketGrid grid;
   grid.entries = s.entries;
   grid.row = s.row;
   grid.bucket = s.bucket;
+  // A row's bytes are those of a stretch of one row.
   Stretch part = s;
   part.entries = s.row;
   grid.row_buckets = part.buckets();
@@ -41,6 +43,7 @@ void EncodeTiles(const DeviceCoding& coding, const BucketGrid& grid, const float
 template <bool kRandom>
 void EncodeLong(const DeviceCoding& coding, const BucketGrid& grid, const float* entries,
                 float* residual, char* out) {
+  // The first kernel leaves a scale for each bucket, which the second one reads.
   auto* const scales = static_cast<BucketScale*>(
       coding.scratch.Of(grid.buckets * static_cast<int64_t>(sizeof(BucketScale))));
   if (scales == nullptr) return;
@@ -56,6 +59,7 @@ void EncodeLong(const DeviceCoding& coding, const BucketGrid& grid, const float*
 template <int kSteps>
 bool EncodeShortRows(const DeviceCoding& coding, const BucketGrid& grid, const float* entries,
                      float* residual, char* out) {
+  // A stretch shorter than a bucket has one short bucket.
   if (std::min(grid.bucket, grid.entries) > cuda::EncodeRows<kSteps>::kEntriesMax) return false;
   coding.device.Launch(grid.buckets, cuda::EncodeRows<kSteps>{grid, entries, residual, out});
   return true;
@@ -66,6 +70,7 @@ bool EncodeShortRows(const DeviceCoding& coding, const BucketGrid& grid, const f
 void EncodeInt8OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
                         char* out) {
   const BucketGrid grid = GridOf(coding.stretch);
+  // The cheapest kernel comes first: one tile per bucket, then rows that fit a block's registers, else two passes.
   if (grid.tiles() == 1) return EncodeTiles<false>(coding, grid, entries, residual, out);
   if (EncodeShortRows<2>(coding, grid, entries, residual, out)) return;
   if (EncodeShortRows<4>(coding, grid, entries, residual, out)) return;

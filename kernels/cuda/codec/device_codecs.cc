@@ -12,6 +12,7 @@
 namespace tessera {
 namespace {
 
+// Each form of entries with its kernels: a codec whose payload a GPU can code has its row here.
 constexpr DeviceCodec kDeviceCodecs[] = {
     {&kF32Form, EncodeF32OnDevice, DecodeF32OnDevice},
     {&kBf16Form, EncodeBf16OnDevice, DecodeBf16OnDevice},

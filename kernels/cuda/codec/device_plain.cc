@@ -22,6 +22,7 @@ void DecodeEach(cuda::Device* device, const Stretch& stretch, const char* in, fl
 // Entries that are sent as they lie are a copy.
 void EncodeF32OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
                        char* out) {
+  // With a residual the sum of both is sent, and nothing is left.
   if (residual != nullptr) return EncodeEach<AsF32>(coding, entries, residual, out);
   coding.device.Copy(cuda::Stream::kCompute, entries, 0, 1, coding.stretch.bytes(), out, 0);
 }

@@ -84,6 +84,7 @@ bool CoreExchange::Knows(const CoreName& name) const {
   return std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 
+// The signature of an empty set is known without its keys: a server may own nothing of a core.
 bool CoreExchange::WantsKeysOf(const CoreName& name) const {
   return !Knows(name) && name.signature != SignatureOf(options_.layout_hash, name.number,
                                                        EntrySet(options_.slices->size));
@@ -96,6 +97,7 @@ std::shared_ptr<const Core> CoreExchange::Find(const CoreName& name) const {
   return nullptr;
 }
 
+// The highest number counts as latest, whatever the order in which cores become known.
 void CoreExchange::Remember(std::shared_ptr<const Core> core) {
   if (latest_ == nullptr || core->name.number > latest_->name.number) latest_ = core;
   known_.push_back(std::move(core));
@@ -106,6 +108,7 @@ void CoreExchange::Remember(std::shared_ptr<const Core> core) {
   for (const std::shared_ptr<const Core>& known : known_) names_.push_back(known->name);
 }
 
+// A core is its number and its keys. A second one of a number known here would be another job's or a stale worker's.
 absl::StatusOr<std::shared_ptr<const Core>> CoreExchange::Read(absl::string_view where,
                                                                const NamedCore& named) const {
   for (const std::shared_ptr<const Core>& core : known_) {
@@ -134,6 +137,7 @@ absl::StatusOr<CoreExchange::Found> CoreExchange::PlaceOfPush(
                      options_.share.every, "th pushes all entries"));
   }
   const uint64_t number = named->name.number;
+  // In lockstep everybody uses the core of this exchange; otherwise a worker may be some cores behind, but not ahead.
   const uint64_t wanted =
       options_.lockstep ? CoreOf(options_.share, exchange.value()) : cores() - 1;
   if (options_.lockstep ? number != wanted : number >= cores()) {
@@ -168,6 +172,7 @@ std::shared_ptr<const SparsePlace> CoreExchange::PlaceOfPull(const PlanMember& m
 bool CoreExchange::IsDrawn(MemberId member, Exchange exchange, uint64_t core) const {
   const auto found = drawn_.find(member);
   if (found == drawn_.end()) return false;
+  // A member has at most two exchanges under way: the one pushed and the one pulled, at places of their own.
   const Drawn& drawn = found->second[exchange.value() % 2];
   return drawn.place != nullptr && drawn.exchange == exchange &&
          drawn.place->keys().core->name.number == core;
@@ -180,6 +185,7 @@ std::shared_ptr<const SparsePlace> CoreExchange::Place(const PlanMember& member,
       drawn.place->keys().core->name == core->name) {
     return drawn.place;
   }
+  // Drawing the explorer takes as long as a pass over the model; a place is drawn once and kept for push and pull.
   SparseKeys keys =
       DrawKeys(options_.share, ExplorerOf(member, exchange), options_.shape->size, std::move(core));
   CodedForms forms = CodedForms::OfEntries(options_.codecs, keys.entries.count(), keys.on_all);
@@ -220,6 +226,7 @@ void CoreExchange::Fold(const SparsePlace* place, const CodedKeys& keys, const P
   }
   const EntrySet& entries = place->keys().entries;
   float tile[kTileEntries];
+  // Entries of the push are decoded in tiles and added where they belong.
   for (EntryWalk walk(entries); walk.left() > 0;) {
     const EntryWalk::Run run = walk.Next(entries.size(), kTileEntries);
     reader.Assign(run.count, weight, tile);
@@ -240,6 +247,7 @@ void CoreExchange::Commit(const Update& update, const UpdateRule& rule, BlockSto
 
 void CoreExchange::CommitAll(const Update& update, const UpdateRule& rule, BlockStore* store) {
   gradient_.resize(sums_.size());
+  // Sums of magnitudes and the gradient are those of this exchange, from which the next core follows.
   magnitudes_ = {};
   moved_since_ = false;
   for (int i = 0; i < store->block_count(); ++i) {
@@ -269,11 +277,13 @@ void CoreExchange::CommitTouched(const Update& update, const UpdateRule& rule, B
     const int64_t begin = store->offset(i);
     const int64_t end = begin + store->block(i).size();
     if (touched.CountIn(begin, end) == 0) continue;
+    // Brings the walk to the block's first entry without taking any.
     walk.Next(begin, 0);
     float* const values = store->BeginEdit(i);
     while (walk.place() < end) {
       const EntryWalk::Run run = walk.Next(end, kTileEntries);
       float* const all = values + (run.begin - begin);
+      // The entries that were pushed are gathered, the rule is applied to them side by side, and they are put back.
       float* const sums = sums_.data() + run.begin;
       GatherEntries(touched, run.begin, run.end, sums, u);
       GatherEntries(touched, run.begin, run.end, all, w);
@@ -294,6 +304,7 @@ void CoreExchange::MaybeSelect(const absl::flat_hash_set<MemberId>& begun, Excha
     if (wanted > last) BeginSelection(wanted, store);
     return;
   }
+  // One selection at a time, and only once each member that has begun has pushed all its entries since the last one.
   if (search_.has_value() || pushed_all_.empty()) return;
   for (const MemberId member : begun) {
     if (!pushed_all_.contains(member)) return;
@@ -345,6 +356,7 @@ void CoreExchange::Search(uint64_t number, std::vector<SignificanceRun> runs, Ma
 
 bool CoreExchange::AdvanceSelection() {
   if (!search_.has_value() || !search_->Advance()) return false;
+  // A report is what the coordinator adds up over all servers; its number says that there is a new one.
   if (search_->report().has_value()) ++report_number_;
   if (search_->core().has_value()) EndSelection();
   return true;
@@ -360,6 +372,8 @@ void CoreExchange::EndSelection() {
 
 void CoreExchange::Save(Exchange exchange, std::vector<float>* saved) const {
   saved->assign(options_.slices->size, 0.0f);
+  // After a push of all entries what a restart needs is the gradient that the next core follows from; otherwise it is
+  // the core itself, as ones.
   if (PushesAll(options_.share, exchange.value())) {
     // A copy is made before anything else is done, and a selection takes an answer from all servers.
     const bool has_gradient = searched_gradient_ != nullptr && !searched_gradient_->empty();
@@ -376,10 +390,12 @@ void CoreExchange::Load(Exchange exchange, uint64_t saved_every, std::vector<flo
   searched_gradient_.reset();
   if (!options_.lockstep) return BeginSelection(0, store);
   const uint64_t number = CoreOf(options_.share, exchange.Next().value());
+  // The exchange between cores may have been another one when the checkpoint was made.
   CoreShare share = options_.share;
   if (saved_every > 0) share.every = saved_every;
   if (!PushesAll(share, exchange.value())) {
     std::vector<uint64_t> words((saved.size() + 63) / 64);
+    // The core was saved as ones.
     for (size_t i = 0; i < saved.size(); ++i) {
       words[i / 64] |= static_cast<uint64_t>(saved[i] != 0) << i % 64;
     }
@@ -409,6 +425,7 @@ std::optional<CoreReport> CoreExchange::report() const {
 // A core is known from its last question on, not from when the work for it was done: among the others it has
 // the same place on a standby.
 void CoreExchange::Ask(const CoreQuestion& question) {
+  // The selection's pieces are finished first, so that the answer is to what it has found.
   while (AdvanceSelection()) {
   }
   if (!search_.has_value() || !search_->Ask(question)) return;
@@ -440,6 +457,7 @@ CoresImage CoreExchange::TakeImage(const Snapshot& now, Payload* values) const {
     selection.sums = from.sums;
     selection.questions = questions_;
     for (size_t i = 0; i < from.runs.size(); ++i) {
+      // Blocks that were not rewritten since are in the values that the image has already.
       selection.has_values |= from.runs[i].w != now.blocks()[i]->data();
       selection.has_gradient |= from.runs[i].g != nullptr;
     }
@@ -463,6 +481,7 @@ CoresImage CoreExchange::TakeImage(const Snapshot& now, Payload* values) const {
 absl::Status CoreExchange::SetImage(const CoresImage& image, ImageReader* values,
                                     BlockStore* store) {
   const int64_t size = options_.slices->size;
+  // Sizes are checked before any array is allocated: the image comes from another process.
   if (values->left() < image.arrays() * size * kFloat) return Contradicts("values are missing");
   if (image.known.size() > kKnownMax) return Contradicts("has too many cores");
   search_.reset();
@@ -496,6 +515,7 @@ absl::Status CoreExchange::SetImage(const CoresImage& image, ImageReader* values
   }
   questions_.clear();
   if (!image.selection.has_value()) return absl::OkStatus();
+  // The selection of a core that is known here already would end with two of the same number.
   if (image.selection->core < cores()) return Contradicts("selects a core that was selected");
   std::vector<SignificanceRun> runs;
   const float* w = searched->values.empty() ? nullptr : searched->values.data();
@@ -508,6 +528,8 @@ absl::Status CoreExchange::SetImage(const CoresImage& image, ImageReader* values
   }
   searched_gradient_ = searched->gradient;
   Search(image.selection->core, std::move(runs), image.selection->sums, searched);
+  // The questions that the leader was asked are asked again in their order; the answers follow from values and
+  // questions.
   for (const CoreQuestion& question : image.selection->questions) {
     const size_t asked = questions_.size();
     Ask(question);

@@ -146,7 +146,7 @@ class CoreExchange {
   const std::vector<CoreQuestion>& questions() const { return questions_; }
   // The latest core; nullptr: none yet.
   const std::shared_ptr<const Core>& core() const { return latest_; }
-  // Cores that there were.
+  // The number of cores so far.
   uint64_t cores() const { return latest_ == nullptr ? 0 : latest_->name.number + 1; }
 
   // --- checkpoints ---

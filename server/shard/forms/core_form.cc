@@ -10,8 +10,10 @@ namespace {
 
 using Entries = std::shared_ptr<const ExchangedEntries>;
 
+// nullptr means keys of another kind.
 const NamedCore* CoreIn(const NamedKeys& keys) { return std::get_if<NamedCore>(&keys); }
 
+// The policy collects an exchange only where all members make the same ones: in lockstep.
 CoreExchange::Options OptionsOf(const FormContext& context, const CoreShare& share) {
   const ShardTraits& traits = *context.traits;
   return {&traits.shape,
@@ -27,16 +29,19 @@ CoreExchange::Options OptionsOf(const FormContext& context, const CoreShare& sha
 
 absl::StatusOr<Entries> CoreJobKeys::OfPush(const NamedKeys& keys, uint64_t summed) const {
   if (CoreIn(keys) == nullptr) return JobKeys::OfPush(keys, summed);
+  // Which entries a core means follows from the selection, so no form is found here.
   TESSERA_RETURN_IF_ERROR(CheckSummed(keys, summed));
   return Entries();
 }
 
+// Core and explorer together have at most all entries, and no codec here writes more than f32 does.
 int64_t CoreJobKeys::coded_bytes_max(const CodedKeys& all) const {
   return all.entries() * static_cast<int64_t>(sizeof(float));
 }
 
 CoreForm::CoreForm(const FormContext& context, const CoreShare& share)
     : ExchangeForm(context), cores_(OptionsOf(context, share), context.store) {
+  // A rule with state would have to apply to all entries, whether they were pushed or not.
   TESSERA_CHECK(context.rule->state_count() == 0);
 }
 
@@ -57,6 +62,7 @@ void CoreForm::OnAccepted(const ReceivedPush& push, const ExchangedEntries& entr
   if (CoreIn(push.keys) != nullptr) cores_.OnAccepted(static_cast<const SparsePlace&>(entries));
 }
 
+// A null place means that the push has all entries.
 void CoreForm::Fold(const StagedPush& push, float weight) {
   const bool is_sparse = CoreIn(push.keys) != nullptr;
   cores_.Fold(is_sparse ? static_cast<const SparsePlace*>(push.entries.get()) : nullptr,
@@ -102,6 +108,7 @@ absl::Status CoreForm::SetImage(const ImageEvent& image, ImageReader* values) {
   return cores_.SetImage(*image.cores, values, context().store);
 }
 
+// Whoever begins with an image knows only the cores in it, and could not decode a push of another one.
 bool CoreForm::IsSendable(const ReceivedPush& push) const {
   const NamedCore* const core = CoreIn(push.keys);
   return core == nullptr || cores_.Knows(core->name);

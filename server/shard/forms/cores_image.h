@@ -26,7 +26,7 @@ struct SelectionImage {
   MagnitudeSums sums;
   bool has_values = false;
   bool has_gradient = false;
-  // Those that were asked so far, and are answered or being answered.
+  // The questions that were asked so far, and are answered or being answered.
   std::vector<CoreQuestion> questions;
 };
 
@@ -37,7 +37,7 @@ struct CoresImage {
     int64_t keys_bytes = 0;
   };
 
-  // In the order in which they became known.
+  // The cores that are known, in the order in which they became so.
   std::vector<Known> known;
   std::vector<MemberId> pushed_all;
   bool has_gradient = false;

@@ -16,6 +16,7 @@ constexpr int64_t kSentShare = 16;
 
 }  // namespace
 
+// The tail of a job of subnets applies deltas, which need no state of the rule.
 DenseForm::DenseForm(FormContext context, bool is_tail)
     : ExchangeForm(std::move(context)),
       is_tail_(is_tail),
@@ -39,6 +40,7 @@ bool DenseForm::AppliesSent(const StagedPush& push) const {
 
 void DenseForm::Fold(const StagedPush& push, float weight) {
   UpdateReader reader(push.codec, push.coded, push.payload);
+  // The first push of an update assigns, so that the sum need not be zeroed before.
   FoldRun(all(), count_++ == 0, weight, &reader, sum());
 }
 
@@ -53,6 +55,7 @@ void DenseForm::FoldAndCommit(const StagedPush& push, float weight, const Update
     return ApplySent(update, weight, reader.get(), *context().rule, context().store);
   }
   UpdateReader reader(push.codec, push.coded, push.payload);
+  // The last push of an update is added and applied block by block, while its values are in the cache.
   FoldAndApplyRun(all(), count_ == 0, weight, &reader, update, &sum_, target());
   count_ = 0;
 }
@@ -68,6 +71,7 @@ std::vector<std::vector<float>*> DenseForm::BeginLoad() {
 }
 
 void DenseForm::EndLoad(const SavedShard& saved) {
+  // States that hold a sum over several updates, such as a buffer, are scaled to the divisor of this job's rule.
   for (size_t s = 0; s < states_.size() && s < saved.divisors.size(); ++s) {
     const float factor = context().rule->divisor(static_cast<int>(s)) / saved.divisors[s];
     if (factor == 1) continue;
@@ -77,6 +81,7 @@ void DenseForm::EndLoad(const SavedShard& saved) {
 }
 
 void DenseForm::TakeImage(const Snapshot&, ImageEvent* image) const {
+  // The image is sent while updates go on, so that states are copied first.
   for (const std::vector<float>& state : states_) {
     const auto copy = std::make_shared<const std::vector<float>>(state);
     image->values.Append({reinterpret_cast<const char*>(copy->data()), traits().slices.bytes()},

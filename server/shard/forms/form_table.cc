@@ -55,6 +55,7 @@ constexpr Entry kForms[] = {
 };
 
 const Entry& FormOf(const ShardOptions& options) {
+  // A cut into halves goes with neither subnets nor a core: the table would take the first that fits.
   TESSERA_CHECK(!options.cut || (!options.groups && !options.core));
   return *std::find_if(std::begin(kForms), std::end(kForms),
                        [&](const Entry& entry) { return entry.is_for(options); });

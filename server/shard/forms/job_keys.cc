@@ -37,6 +37,7 @@ absl::Status JobKeys::Differ(const NamedKeys& keys, const NamedKeys& wanted) {
 }
 
 absl::Status JobKeys::CheckSummed(const NamedKeys& keys, uint64_t summed) {
+  // Only halves of the model may send one sum for several workers; elsewhere a push is one worker's.
   if (summed == 1 || std::holds_alternative<ParameterRange>(keys)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("summed is ", summed, ", want 1 where keys are ", KeysWord(keys)));

@@ -15,7 +15,8 @@
 
 namespace tessera {
 
-// That of a job whose exchanges are of all entries; others derive from it. Constant after construction; any thread.
+// The keys that a job's pushes and reads may have. This class is for exchanges of all entries; others derive from it.
+// Constant after construction; any thread.
 class JobKeys {
  public:
   JobKeys(const ModelShape& shape, const ShardSlices& slices, const CodecChoice& codecs);

@@ -20,6 +20,7 @@ LayerForm::LayerForm(FormContext context, const LayerParts& parts)
   back_.run = *parts.back().run();
 }
 
+// Finds the half that a push is of; nullptr where this server owns nothing of it.
 LayerForm::Half* LayerForm::Of(const StagedPush& push) {
   if (push.entries->count() == 0) return nullptr;
   return push.entries->run()->end <= front_.run.end ? &front_ : &back_;
@@ -33,6 +34,7 @@ void LayerForm::Fold(const StagedPush& push, float) {
   half->summed += push.summed;
 }
 
+// Each half is a mean over its own pushes: workers with data and linear workers differ in number.
 void LayerForm::Commit(const Update& update) {
   for (Half* const half : {&front_, &back_}) {
     if (half->summed == 0) continue;
@@ -50,6 +52,7 @@ void LayerForm::FoldAndCommit(const StagedPush& push, float, const Update& updat
     UpdateReader reader(push.codec, push.coded, push.payload);
     FoldAndApplyRun(half->run, before == 0, /*weight=*/1, &reader, own, sum(), target());
   }
+  // The half that this push is not of is committed, too: an update is of both.
   Commit(update);
 }
 

@@ -31,6 +31,7 @@ LayerParts::LayerParts(const LayerCut& cut, const ShardSlices& slices, const Mod
       front_(PartOf(cut.front(), 0, slices, shape, codecs)),
       back_(PartOf(cut.back(), front_->count(), slices, shape, codecs)),
       nothing_(PartOf({}, 0, slices, shape, codecs)) {
+  // The parts in front and behind lie one after the other in the shard's entries.
   TESSERA_CHECK(cut.parameters == static_cast<int>(shape.parameters.size()));
   TESSERA_CHECK(back_->run()->end == slices.size);
 }

@@ -18,6 +18,7 @@ class SubnetSource final : public EntrySource {
       : gather_(std::move(site), std::move(snapshot)) {}
 
   const float* Next(int64_t count, float* scratch) override {
+    // The entries of a subnet lie scattered, so there is no place to point into.
     gather_.Next(count, scratch);
     return scratch;
   }
@@ -45,6 +46,7 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
       columns_(groups.widths.size() + subnet_.index_lists.size()) {
   const ShardSlices own = SubnetSlices(subnet_, slices);
   for (const Slice& slice : own.slices) {
+    // A subnet has slices only of parameters of which this server has rows.
     const auto whole = std::find_if(slices.slices.begin(), slices.slices.end(),
                                     [&](const Slice& s) { return s.parameter == slice.parameter; });
     Part part;
@@ -52,11 +54,13 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
     part.rows = subnet_.rows(slice.parameter).data() + slice.row_begin;
     part.row_count = slice.row_end - slice.row_begin;
     part.width = whole->columns;
+    // The position of row r is base + r * width, though the server's rows do not begin with row 0.
     part.base = whole->offset - whole->row_begin * whole->columns;
     const int group = groups.uses[slice.parameter].columns;
     if (group >= 0) {
       const int list = subnet_.column_list_of[slice.parameter];
       const std::vector<int32_t>& own_columns = subnet_.columns(slice.parameter);
+      // Parameters that are cut alike share one set of columns, which takes memory by the width of the model.
       std::unique_ptr<ColumnSet>& set =
           columns_[list < 0 ? group : static_cast<int>(groups.widths.size()) + list];
       if (set == nullptr) set = std::make_unique<ColumnSet>(own_columns, whole->columns);
@@ -64,6 +68,7 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
       part.column_list = own_columns.data();
       part.row_size = set->size();
     }
+    // Parameters that are not cut are trained by every site, and their sum is kept to take the mean.
     if (subnet_.is_shared(slice.parameter)) {
       part.shared_offset = shared_size_;
       shared_size_ += part.size();
@@ -71,10 +76,12 @@ SiteSubnet::SiteSubnet(const ModelShape& full, const NeuronGroups& groups, Subne
     parts_.push_back(part);
   }
   size_ = own.size;
+  // Whether a parameter is small is asked of the whole one, so that all sites code it alike.
   forms_ = std::make_unique<const CodedForms>(codecs, own, full);
 }
 
 std::string SiteSubnet::Describe(const ModelShape& full, const ShardSlices&, int64_t entry) const {
+  // The entry's number counts the site's own entries, part after part.
   for (const Part& part : parts_) {
     if (entry >= part.size()) {
       entry -= part.size();
@@ -110,6 +117,7 @@ void SubnetGather::Next(int64_t count, float* out) {
   TESSERA_CHECK(count <= left_);
   left_ -= count;
   while (count > 0) {
+    // A row is gathered in pieces where a caller asks for less than it has.
     const SiteSubnet::Part& part = site_->parts()[part_];
     const float* const row = RowAt(part.position(row_));
     const int64_t taken = std::min(count, part.row_size - column_);
@@ -121,6 +129,7 @@ void SubnetGather::Next(int64_t count, float* out) {
     out += taken;
     count -= taken;
     column_ += taken;
+    // The next row, and after the last one the next parameter.
     if (column_ < part.row_size) continue;
     column_ = 0;
     if (++row_ < part.row_count) continue;

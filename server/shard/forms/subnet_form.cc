@@ -18,6 +18,7 @@ const SubnetPlace* PlaceOf(const ReceivedPush& push) {
 }
 
 WholeTail::Push TailPushOf(const ReceivedPush& push) {
+  // After a whole push the next one is whole, too: the job does not return to subnets.
   const bool is_whole = PlaceOf(push) == nullptr;
   return {push.exchange, is_whole, is_whole || push.whole_next};
 }
@@ -26,6 +27,7 @@ WholeTail::Push TailPushOf(const ReceivedPush& push) {
 
 absl::StatusOr<Entries> SubnetJobKeys::OfPush(const NamedKeys& keys, uint64_t summed) const {
   TESSERA_RETURN_IF_ERROR(CheckSummed(keys, summed));
+  // Which entries a place means is known only once its round is open, so no form is found here.
   if (std::holds_alternative<SubnetPlace>(keys)) return Entries();
   if (takes_whole_ && std::holds_alternative<AllEntries>(keys)) return Entries(dense());
   return Differ(keys, SubnetPlace());
@@ -34,6 +36,7 @@ absl::StatusOr<Entries> SubnetJobKeys::OfPush(const NamedKeys& keys, uint64_t su
 SubnetForm::SubnetForm(const FormContext& context, NeuronGroups groups)
     : ExchangeForm(context),
       rounds_(traits().shape, traits().slices, std::move(groups), traits().seed, traits().codecs) {
+  // Subnets have rounds, which need a barrier, and no residual: an entry goes to another site in the next round.
   TESSERA_CHECK(context.collecting() != Exchange(0) && !traits().codecs.holds_back());
   if (context.whole_kind) tail_.emplace(context);
 }
@@ -41,6 +44,7 @@ SubnetForm::SubnetForm(const FormContext& context, NeuronGroups groups)
 void SubnetForm::OpenRound() {
   const Plan& plan = *context().plan;
   const Exchange round = context().collecting();
+  // A newer plan may have changed the open round's sites or shares, in which case its subnets are cut anew.
   if (round == opened_round_ && plan.generation == opened_plan_) return;
   opened_round_ = round;
   opened_plan_ = plan.generation;
@@ -49,6 +53,7 @@ void SubnetForm::OpenRound() {
 }
 
 absl::StatusOr<ExchangeForm::Found> SubnetForm::EntriesOf(const ReceivedPush& push) {
+  // Pushes of the whole model are found by their keys, others by their site.
   TESSERA_ASSIGN_OR_RETURN(Found found, ExchangeForm::EntriesOf(push));
   if (found.entries != nullptr) {
     found.kind = *context().whole_kind;
@@ -58,9 +63,11 @@ absl::StatusOr<ExchangeForm::Found> SubnetForm::EntriesOf(const ReceivedPush& pu
   return found;
 }
 
+// Rounds are numbered as the exchange that collects them.
 absl::StatusOr<std::shared_ptr<const SiteSubnet>> SubnetForm::SiteOf(const ReceivedPush& push,
                                                                      const SubnetPlace& place) {
   const Exchange open = context().collecting();
+  // A push of another round is refused and not kept: its subnet was cut from other values.
   if (place.round != push.exchange.value() || push.exchange != open) {
     return absl::FailedPreconditionError(absl::StrCat(Where(push), ": subnet is of round ",
                                                       place.round, ", want round ", open.value(),
@@ -96,6 +103,7 @@ void SubnetForm::Fold(const StagedPush& push, float weight) {
 }
 
 void SubnetForm::Commit(const Update& update) {
+  // A round collects one kind only: either the tail's sum of whole pushes or the sites' subnets.
   if (holds_sum()) return tail_->Commit(update);
   rounds_.Commit(context().store);
 }
@@ -106,6 +114,7 @@ void SubnetForm::FoldAndCommit(const StagedPush& push, float weight, const Updat
   Commit(update);
 }
 
+// Reads of the whole model may come at any time.
 absl::Status SubnetForm::CheckReadTime(Exchange after, Exchange first,
                                        const NamedKeys& keys) const {
   if (!std::holds_alternative<SubnetPlace>(keys)) return absl::OkStatus();
@@ -123,7 +132,9 @@ absl::StatusOr<std::optional<Entries>> SubnetForm::EntriesOfRead(const PlanMembe
     return ExchangeForm::EntriesOfRead(member, after, keys);
   }
   const Exchange round = after.Next();
+  // The round after the open one is not cut yet: the read waits.
   if (round != context().collecting()) return std::optional<Entries>();
+  // The last rounds are of the whole model; the answer has no subnet and says so.
   if (tail_ && tail_->exchanges.IsWhole(round)) return std::make_optional(Entries());
   OpenRound();
   std::shared_ptr<const SiteSubnet> site = rounds_.Of(member.member);
@@ -137,6 +148,7 @@ bool SubnetForm::is_whole_next() const {
 }
 
 void SubnetForm::EndLoad(const SavedShard& saved) {
+  // A checkpoint whose next exchange was to be whole goes on with that one.
   if (!tail_ || !saved.whole_next) return;
   tail_->exchanges.Take({saved.exchange, /*is_whole=*/false, /*is_whole_next=*/true});
 }
@@ -146,6 +158,7 @@ void SubnetForm::TakeImage(const Snapshot&, ImageEvent* image) const {
 }
 
 absl::Status SubnetForm::SetImage(const ImageEvent& image, ImageReader*) {
+  // Subnets follow from seed, round and plan, so an image need not have any.
   if (tail_) tail_->exchanges.SetWholeFrom(image.whole_from);
   return absl::OkStatus();
 }

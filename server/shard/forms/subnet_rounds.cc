@@ -19,12 +19,14 @@ class Editor {
 
   // Valid until the next call. A row lies in one block.
   float* At(int64_t position) {
+    // Places ascend, so that blocks are passed over and never looked for.
     while (position >= end_) {
       ++block_;
       begin_ = store_->offset(block_);
       end_ = begin_ + store_->block(block_).size();
       data_ = nullptr;
     }
+    // A block is opened for editing only when a place in it is written.
     if (data_ == nullptr) data_ = store_->BeginEdit(block_);
     return data_ + (position - begin_);
   }
@@ -57,6 +59,7 @@ SubnetRounds::SubnetRounds(const ModelShape& shape, const ShardSlices& slices, N
 
 void SubnetRounds::Open(Exchange round, const std::vector<MemberId>& sites,
                         const std::vector<uint32_t>& shares) {
+  // With equal sites and shares the subnets that were cut stay valid.
   if (round == round_ && sites == sites_ && shares == shares_) return;
   TESSERA_CHECK(shares.size() == sites.size());
   round_ = round;
@@ -69,6 +72,7 @@ std::shared_ptr<const SiteSubnet> SubnetRounds::Of(MemberId member) {
   const auto found = std::find(sites_.begin(), sites_.end(), member);
   if (found == sites_.end()) return nullptr;
   const size_t site = found - sites_.begin();
+  // A site's subnet is cut when it is first asked for, as a server may have hundreds of sites.
   if (subnets_[site] == nullptr) {
     SubnetPlace place;
     place.seed = seed_;
@@ -89,6 +93,7 @@ void SubnetRounds::Fold(const SiteSubnet& site, const CodedKeys& keys, const Pay
   float* const scratch = scratch_.data();
   for (const SiteSubnet::Part& part : site.parts()) {
     if (part.shared_offset >= 0) {
+      // Shared parameters are summed in f64 and averaged when the round ends; others have one owner and are assigned.
       double* sum = shared_.data() + part.shared_offset;
       for (int64_t left = part.size(); left > 0;) {
         const int64_t count = std::min(left, kTileEntries);
@@ -102,6 +107,7 @@ void SubnetRounds::Fold(const SiteSubnet& site, const CodedKeys& keys, const Pay
       }
     } else if (part.columns == nullptr) {
       for (int64_t row = 0; row < part.row_count;) {
+        // Entries of a vector lie apart; each is written by itself.
         const int64_t count = std::min(part.row_count - row, kTileEntries);
         reader.Assign(count, 1.0f, scratch);
         for (int64_t i = 0; i < count; ++i, ++row) *editor.At(part.position(row)) = scratch[i];
@@ -109,6 +115,7 @@ void SubnetRounds::Fold(const SiteSubnet& site, const CodedKeys& keys, const Pay
     } else {
       for (int64_t row = 0; row < part.row_count; ++row) {
         float* const out = editor.At(part.position(row));
+        // A part with all columns is decoded into its row, without a detour.
         if (part.columns->is_whole()) {
           reader.Assign(part.row_size, 1.0f, out);
           continue;
@@ -129,6 +136,7 @@ void SubnetRounds::Commit(BlockStore* store) {
     for (int64_t done = 0; done < run.size;) {
       float* const out = editor.At(run.position + done);
       const int64_t count = std::min(run.size - done, editor.Room(run.position + done));
+      // Divided by the weights that came, so that a member which left in mid-round does not count.
       for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(sum[i] / shared_weight_);
       sum += count;
       done += count;

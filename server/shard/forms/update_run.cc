@@ -18,6 +18,7 @@ template <typename Write>
 void RewriteRun(const EntryRun& run, BlockStore* store, Write write) {
   for (int i = 0; i < store->block_count(); ++i) {
     const int64_t at = store->offset(i);
+    // A run begins and ends with a block; blocks in front of it are another half's.
     if (at < run.begin) continue;
     if (at >= run.end) return;
     const BlockStore::Rewrite block = store->BeginRewrite(i);
@@ -31,6 +32,7 @@ void RewriteRun(const EntryRun& run, BlockStore* store, Write write) {
 void FoldRun(const EntryRun& run, bool is_first, float weight, UpdateReader* push,
              std::vector<float>* pending) {
   float* const sum = pending->data() + run.begin;
+  // The first push assigns, so that the sum need not be zeroed.
   if (is_first) {
     push->Assign(run.end - run.begin, weight, sum);
   } else {
@@ -78,6 +80,7 @@ void ApplySent(const Update& update, float weight, SelectedReader* push, const U
   for (int i = 0; i < store->block_count(); ++i) {
     const int64_t begin = store->offset(i);
     const int64_t end = begin + store->block(i).size();
+    // The reader says where its next entry is, so that blocks without any are neither copied nor touched.
     const std::optional<int64_t> next = push->NextPlace();
     if (!next.has_value()) return;
     if (*next >= end) continue;

@@ -13,6 +13,7 @@ const char* Word(bool is_whole) {
 }  // namespace
 
 absl::Status WholeTail::Check(absl::string_view where, const Push& push) const {
+  // The first push of an exchange decides for all others of it.
   const bool is_first = last_.exchange != push.exchange;
   const bool wants_whole = is_first ? IsWhole(push.exchange) : last_.is_whole;
   // The first one may be of all entries before this server has heard of it: then those who said so
@@ -32,6 +33,7 @@ absl::Status WholeTail::Check(absl::string_view where, const Push& push) const {
 
 void WholeTail::Take(const Push& push) {
   last_ = push;
+  // Only the first word about the tail counts: it never moves.
   if (whole_from_ != Exchange(0)) return;
   if (push.is_whole) {
     whole_from_ = push.exchange;

@@ -17,14 +17,14 @@ class WholeTail {
   struct Push {
     Exchange exchange;
     bool is_whole = false;
-    // Its sender's next one is.
+    // The sender's next exchange is of the whole model.
     bool is_whole_next = false;
   };
 
   // A push, `where` in words, of the exchange that is being collected. kFailedPrecondition: others say
   // otherwise.
   absl::Status Check(absl::string_view where, const Push& push) const;
-  // It was accepted.
+  // Notes a push that was accepted.
   void Take(const Push& push);
   // It is known that `exchange` is of all entries.
   bool IsWhole(Exchange exchange) const {

@@ -13,8 +13,8 @@ namespace tessera {
 class LogSink {
  public:
   virtual ~LogSink() = default;
-  // Before the first Add. `copies`: the first event is an image; otherwise the standby begins with the
-  // initial values, as the shard does.
+  // Called before the first Add. `copies`: the first event is an image; otherwise the standby begins with the initial
+  // values, as the shard does.
   virtual void Begin(bool copies) = 0;
   // Positions count from 1. `version` is the shard's after the event.
   virtual void Add(uint64_t position, Version version, ShardEvent event) = 0;

@@ -81,6 +81,7 @@ absl::Status ShardFollower::Follow(const PlanEvent& plan) {
 
 absl::Status ShardFollower::Follow(const ProposeEvent& proposal) {
   // The promise was the leader's to make: it is taken as it is, and not worked out again.
+  // The leader's log is believed in what it decided, and bounded in what it can make this process hold.
   if (state_.members.proposals().size() >= kOpenProposalsMax) {
     return Contradicts("has too many proposals");
   }
@@ -118,12 +119,14 @@ absl::Status ShardFollower::Follow(const FoldEvent& fold) {
   if (!state_.CombinesPushes() || member == nullptr ||
       fold.exchange != state_.policy->Collecting() || state_.policy->NextInOrder() != fold.member ||
       fold.base > now || scale_) {
+    // Anything but the next fold in order means that this copy and the leader have parted.
     return Contradicts(absl::StrCat("has a fold of member ", fold.member.value(), " exchange ",
                                     fold.exchange.value(), ", want another"));
   }
   const Verdict verdict = state_.BeginFold(
       {fold.member, fold.exchange, fold.base, now, fold.examples, fold.time}, /*has_base=*/true);
   ++state_.counters.pushes;
+  // The push was checked and counted by the leader; here its member's place moves as if it had been folded.
   state_.members.OnAccepted(fold.member, fold.exchange, member);
   member->folded = fold.exchange;
   state_.members.RestIfDue(fold.member, *member);
@@ -151,6 +154,7 @@ absl::Status ShardFollower::Follow(const CommitEvent& commit) {
 }
 
 absl::Status ShardFollower::Follow(const ImageEvent& image) {
+  // An image replaces everything, so it may only come first.
   if (state_.is_replica || !state_.IsAsMade()) {
     return Contradicts("has an image, want it at the beginning");
   }
@@ -160,6 +164,7 @@ absl::Status ShardFollower::Follow(const ImageEvent& image) {
   }
   for (const ImageEvent::Member& m : image.members) {
     const PlanMember* const planned = image.plan.Find(m.member);
+    // A member has folded at least what was before its first exchange.
     if (planned == nullptr || m.folded.Next() < planned->first_exchange || m.folded >= end) {
       return Contradicts(absl::StrCat("has an image in which member ", m.member.value(),
                                       " has made exchange ", m.folded.value()));
@@ -168,6 +173,7 @@ absl::Status ShardFollower::Follow(const ImageEvent& image) {
   const bool has_cores = state_.form->cores() != nullptr;
   if (has_cores != image.cores.has_value()) return Contradicts("has an image of another method");
   ImageReader values(image.values);
+  // Dense forms say the size of their image; with cores the rest is keys, whose size the image says.
   const int64_t bytes = state_.traits.slices.bytes() *
                         (has_cores ? 1 : 1 + static_cast<int64_t>(state_.form->saved_arrays()));
   const int64_t more = image.values.size() - bytes;
@@ -175,6 +181,7 @@ absl::Status ShardFollower::Follow(const ImageEvent& image) {
     return Contradicts(
         absl::StrCat("has an image of ", image.values.size(), " bytes, want ", bytes));
   }
+  // Values come block by block, in the order in which they lie.
   for (int i = 0; i < state_.store.block_count(); ++i) {
     const BlockStore::Rewrite block = state_.store.BeginRewrite(i);
     values.Read(block.size, block.out);

@@ -22,6 +22,7 @@ void ShardRecorder::OnFold(const FoldEvent& fold) {
 void ShardRecorder::OnCommit(absl::Time now) {
   if (!CombinesPushes(shard_)) return;
   std::shared_ptr<std::vector<float>> sent;
+  // The sum's memory goes round: one that no connection holds any more takes the next sum.
   for (std::shared_ptr<std::vector<float>>& kept : sums_) {
     if (kept.use_count() == 1) sent = kept;
   }
@@ -51,6 +52,7 @@ std::optional<ImageEvent> ShardRecorder::ImageOf(Shard* shard) {
   ShardState& state = shard->state_;
   // Replicas are each other's standbys.
   TESSERA_CHECK(!state.is_replica);
+  // A sum that is half collected cannot be sent; the image waits for the commit.
   if (state.open_folds > 0) return std::nullopt;
   // Who follows would ask for the keys; it is folded in a moment.
   for (const StagedPush& push : state.stage.pushes()) {

@@ -21,7 +21,7 @@ class ShardRecorder final : public UpdateLog {
   // `shard` outlives its recordings.
   explicit ShardRecorder(Shard* shard) : shard_(*shard) {}
 
-  // From now on what the shard does is kept for TakeRecords, or no longer. When an update begins.
+  // Has what the shard does kept for TakeRecords from now on, or no longer. To be called when an update begins.
   void Record(bool records);
   std::vector<ShardEvent> TakeRecords() { return std::exchange(recorded_, {}); }
   // No member's push of `exchange` can change the parameters any more.

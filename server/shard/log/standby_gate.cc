@@ -8,6 +8,7 @@
 namespace tessera {
 
 void StandbyGate::Watch(Shard* shard) {
+  // A standby copies one shard's history; another shard needs another copy from its beginning.
   if (sink_ != nullptr) sink_->Break("the shard was replaced, and its standby has the old one");
   begun_ = false;
   shard_ = shard;
@@ -40,6 +41,7 @@ void StandbyGate::Detach() {
 void StandbyGate::TryBegin() {
   if (sink_ == nullptr || begun_ || state_ != State::kCopying) return;
   // As it began, but for what it was asked of its first core.
+  // A shard that is as it was made can be rebuilt from the job alone, so that nothing is sent but what follows.
   const bool copies = !ShardRecorder::IsAsMade(*shard_);
   std::optional<ImageEvent> image;
   if (copies) {
@@ -58,10 +60,12 @@ void StandbyGate::TryBegin() {
     Append(*std::move(image));
     for (ShardEvent& push : ShardRecorder::StagedPushesOf(*shard_)) Append(std::move(push));
   }
+  // From here on the standby has everything once it has acknowledged this position.
   image_position_ = position_;
 }
 
 void StandbyGate::OnAcknowledged(const LogSink* from, uint64_t position) {
+  // The connection of a standby that was replaced may still deliver an acknowledgement.
   if (from != sink_.get()) return;
   acknowledged_ = std::max(acknowledged_, position);
   if (begun_ && state_ == State::kCopying && acknowledged_ >= image_position_) {
@@ -74,6 +78,7 @@ void StandbyGate::OnAcknowledged(const LogSink* from, uint64_t position) {
 // Where pushes are combined, one that was acknowledged early is with the standby when its update is.
 void StandbyGate::TryFinish() {
   if (state_ != State::kClosing) return;
+  // The pushes acknowledged before there was a standby are safe only once the exchange they were of is over.
   if (!early_is_over_) {
     if (combines_ && !recorder_->IsOver(said_early_)) return;
     early_is_over_ = true;
@@ -95,12 +100,14 @@ void StandbyGate::Settle() {
   TryFinish();
   // In the order of their arrival: updates are committed one after the other.
   for (size_t i = 0; i < pushes_.size();) {
+    // A push that is part of a sum is safe when the sum is logged, which is when its exchange is over.
     if (waits() && !recorder_->IsOver(pushes_[i].exchange)) {
       ++i;
       continue;
     }
     Say([this, member = pushes_[i].member, exchange = pushes_[i].exchange,
          answer = std::move(pushes_[i].answer)](const absl::Status& status) {
+      // The member may read its own exchange only after its push was answered (see SayTo).
       if (unsaid_[member] == exchange) unsaid_.erase(member);
       answer(status);
     });
@@ -109,12 +116,14 @@ void StandbyGate::Settle() {
 }
 
 void StandbyGate::Say(std::function<void(absl::Status)> answer) {
+  // With a standby in sync an answer is given only when the standby has all that led to it.
   if (!waits() || acknowledged_ >= position_) return answer(absl::OkStatus());
   if (!abdicated_.ok()) return answer(abdicated_);
   waiting_.push_back({position_, std::move(answer)});
 }
 
 void StandbyGate::SayTo(MemberId member, Exchange after, std::function<void(absl::Status)> answer) {
+  // The member has not had the answer to its push yet; that answer is what waits for the standby.
   const auto unsaid = unsaid_.find(member);
   if (unsaid != unsaid_.end() && unsaid->second == after) return answer(absl::OkStatus());
   Say(std::move(answer));
@@ -123,6 +132,7 @@ void StandbyGate::SayTo(MemberId member, Exchange after, std::function<void(absl
 void StandbyGate::SayAccepted(MemberId member, Exchange exchange,
                               std::function<void(absl::Status)> answer) {
   if (!waits()) {
+    // Without a standby answers are given at once, and the latest exchange answered so is remembered for the next one.
     said_early_ = std::max(said_early_, exchange);
     return answer(absl::OkStatus());
   }
@@ -137,6 +147,7 @@ void StandbyGate::SayAccepted(MemberId member, Exchange exchange,
 
 void StandbyGate::OnMembers() {
   for (size_t i = 0; i < pushes_.size();) {
+    // A member that is no more in the plan gets its answer at once: its exchange may never be over.
     if (shard_->plan().Find(pushes_[i].member) != nullptr) {
       ++i;
       continue;
@@ -150,6 +161,7 @@ void StandbyGate::OnMembers() {
 }
 
 void StandbyGate::Release() {
+  // Answers are released in their order, as far as the standby has acknowledged.
   while (!waiting_.empty() && (!waits() || waiting_.front().position <= acknowledged_)) {
     const auto answer = std::move(waiting_.front().answer);
     waiting_.pop_front();
@@ -171,6 +183,7 @@ void StandbyGate::Refuse(const absl::Status& why) {
 }
 
 void StandbyGate::Abdicate(const absl::Status& why) {
+  // A shard that has lost its place refuses everything that waits: another one leads and has not heard of it.
   if (!waits()) return;
   abdicated_ = why;
   unsaid_.clear();

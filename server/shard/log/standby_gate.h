@@ -37,8 +37,8 @@ class StandbyGate {
 
   // --- the standby ---
 
-  // From now on events go to `sink`, or to nobody where that is nullptr. Replaces another one, and lets go of what
-  // waited for that.
+  // Has events go to `sink` from now on, or to nobody where that is nullptr. What waited for another sink waits no
+  // more.
   void SetStandby(std::shared_ptr<LogSink> sink);
   // The standby has all events up to `position`. Of another sink than the present one: no effect.
   void OnAcknowledged(const LogSink* from, uint64_t position);
@@ -48,7 +48,7 @@ class StandbyGate {
   bool records() const { return begun_; }
   bool records_pushes() const { return begun_ && !combines_; }
   void Append(ShardEvent event);
-  // After every event, and after every piece of the shard's work.
+  // To be called after every event, and after every piece of the shard's work.
   void Settle();
 
   // --- answers ---

@@ -8,6 +8,7 @@
 namespace tessera {
 namespace {
 
+// TIFF 6.0 and EXIF 2.3: a tag with one number of 16 bits, in an entry of 12 bytes.
 constexpr uint32_t kOrientationTag = 0x0112;
 constexpr uint32_t kShortType = 3;
 constexpr size_t kEntryBytes = 12;
@@ -18,6 +19,7 @@ class Tiff {
   Tiff(absl::Span<const uint8_t> bytes, bool big_endian) : bytes_(bytes), big_endian_(big_endian) {}
 
   uint32_t Number(size_t at, int count) const {
+    // A file's offsets are not to be trusted, and 0 says nothing that would be taken.
     if (at > bytes_.size() || bytes_.size() - at < static_cast<size_t>(count)) return 0;
     uint32_t number = 0;
     for (int i = 0; i < count; ++i) {
@@ -34,8 +36,10 @@ class Tiff {
 }  // namespace
 
 int ExifOrientation(absl::Span<const uint8_t> tiff) {
+  // "II" is little-endian, "MM" big-endian.
   if (tiff.size() < 8 || tiff[0] != tiff[1] || (tiff[0] != 'I' && tiff[0] != 'M')) return 1;
   const Tiff numbers(tiff, tiff[0] == 'M');
+  // TIFF's magic number.
   if (numbers.Number(2, 2) != 42) return 1;
   const size_t directory = numbers.Number(4, 4);
   const uint32_t entries = numbers.Number(directory, 2);
@@ -44,6 +48,7 @@ int ExifOrientation(absl::Span<const uint8_t> tiff) {
     if (entry + kEntryBytes > tiff.size()) return 1;
     if (numbers.Number(entry, 2) != kOrientationTag) continue;
     const uint32_t value = numbers.Number(entry + 8, 2);
+    // A value that is wrong is taken as none.
     const bool is_one = numbers.Number(entry + 2, 2) == kShortType && value >= 1 && value <= 8;
     return is_one ? static_cast<int>(value) : 1;
   }
@@ -58,6 +63,7 @@ void SetUpright(int orientation, Picture* picture) {
   const bool down = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool left = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   Picture upright;
+  // Orientations from 5 on exchange rows and columns.
   upright.height = turns ? w : h;
   upright.width = turns ? h : w;
   upright.pixels.resize(picture->pixels.size());

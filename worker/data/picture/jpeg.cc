@@ -44,7 +44,7 @@ Decoder& DecoderOf(j_common_ptr jpeg) { return *static_cast<Decoder*>(jpeg->clie
   std::longjmp(decoder.failed, 1);
 }
 
-// Of warnings, these mean that pixels are missing. All others leave the picture what it is.
+// These warnings mean that pixels are missing; any other one leaves the picture what it is.
 void Emit(j_common_ptr jpeg, int level) {
   if (level >= 0) return;
   switch (jpeg->err->msg_code) {
@@ -73,11 +73,13 @@ void Begin(absl::Span<const uint8_t> file, Decoder* decoder) {
   jpeg_create_decompress(&decoder->jpeg);
   decoder->jpeg.progress = &decoder->progress;
   jpeg_mem_src(&decoder->jpeg, file.data(), file.size());
+  // EXIF lies in APP1.
   jpeg_save_markers(&decoder->jpeg, JPEG_APP0 + 1, kMarkerBytesMax);
   jpeg_read_header(&decoder->jpeg, TRUE);
 }
 
 void Init(Decoder* decoder) {
+  // What the library has not made is null, so that jpeg_destroy_decompress may be called in any case.
   std::memset(decoder, 0, sizeof *decoder);
   decoder->jpeg.err = jpeg_std_error(&decoder->errors);
   decoder->jpeg.client_data = decoder;
@@ -140,9 +142,11 @@ absl::Status DecodeJpeg(absl::Span<const uint8_t> file, int reduction, const Rec
   if (setjmp(decoder.failed) != 0) return Failure(&decoder);
   Begin(file, &decoder);
   jpeg_decompress_struct& jpeg = decoder.jpeg;
+  // Four bytes for each pixel, as resampling reads four values at once.
   jpeg.out_color_space = JCS_EXT_RGBX;
   jpeg.scale_num = 8 / static_cast<unsigned>(reduction);
   jpeg.scale_denom = 8;
+  // What the library says counts, as it rounds up.
   jpeg_calc_output_dimensions(&jpeg);
   out->height = jpeg.output_height;
   out->width = jpeg.output_width;
@@ -163,6 +167,7 @@ absl::Status DecodeJpeg(absl::Span<const uint8_t> file, int reduction, const Rec
   const int64_t bottom = is_cut ? part.top + part.height : out->height;
   TESSERA_CHECK(top >= 0 && top < bottom && bottom <= out->height && left < right);
   auto first = static_cast<JDIMENSION>(left), width = static_cast<JDIMENSION>(right - left);
+  // The library moves the left edge to a block's, and widens the row.
   if (right - left < out->width) jpeg_crop_scanline(&jpeg, &first, &width);
   if (top > 0) jpeg_skip_scanlines(&jpeg, static_cast<JDIMENSION>(top));
   const auto read_until = [&](int64_t end) {
@@ -175,6 +180,7 @@ absl::Status DecodeJpeg(absl::Span<const uint8_t> file, int reduction, const Rec
   read_until(bottom);
   // Where the last row is skipped, too, the library leaves the rest of the file unread.
   if (bottom + 1 < out->height) {
+    // The rest is skipped to its end, as warnings about missing data come when it is read.
     jpeg_skip_scanlines(&jpeg, static_cast<JDIMENSION>(out->height - 1 - bottom));
   }
   read_until(out->height);

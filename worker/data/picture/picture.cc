@@ -51,6 +51,7 @@ absl::Status NoPicture(absl::string_view file) {
 }
 
 absl::Status CheckSize(int64_t height, int64_t width) {
+  // Each side first: their product might not fit.
   if (height <= kPictureSideMax && width <= kPictureSideMax &&
       height * width <= kPicturePixelsMax) {
     return absl::OkStatus();
@@ -64,6 +65,7 @@ TESSERA_VECTOR_CLONES
 void Grey(const uint8_t* __restrict pixels, int64_t count, uint8_t* __restrict out) {
   for (int64_t i = 0; i < count; ++i) {
     const uint8_t* const x = pixels + 4 * i;
+    // The weights 0.299, 0.587 and 0.114 of ITU-R BT.601, times 2^16, as Pillow and torchvision have them.
     out[i] = static_cast<uint8_t>((19595u * x[0] + 38470u * x[1] + 7471u * x[2] + 0x8000u) >> 16);
   }
 }
@@ -81,6 +83,7 @@ absl::StatusOr<PictureHeader> ReadPictureHeader(absl::Span<const uint8_t> file) 
     return NoPicture(text);
   }
   TESSERA_RETURN_IF_ERROR(CheckSize(header.height, header.width));
+  // Sizes are those of the picture as it is seen.
   if (TurnsSides(header.orientation)) std::swap(header.height, header.width);
   return header;
 }
@@ -103,6 +106,7 @@ absl::Status DecodePicture(absl::Span<const uint8_t> file, const PictureHeader& 
     }
     TESSERA_RETURN_IF_ERROR(DecodeJpeg(file, reduction, lying, out));
   } else {
+    // PNG has no reduced decoding.
     TESSERA_CHECK(reduction == 1);
     TESSERA_RETURN_IF_ERROR(DecodePng(file, out));
   }

@@ -43,6 +43,7 @@ void Ignore(png_structp, png_const_charp) {}
 
 void ReadBytes(png_structp png, png_bytep out, size_t count) {
   auto* const decoder = static_cast<Decoder*>(png_get_io_ptr(png));
+  // The library's read function cannot return less than it was asked for: png_error jumps.
   if (count > decoder->left) png_error(png, "the file was cut off");
   std::memcpy(out, decoder->next, count);
   decoder->next += count;
@@ -66,6 +67,7 @@ void Begin(Decoder* decoder) {
   }
   decoder->info = png_create_info_struct(decoder->png);
   if (decoder->info == nullptr) png_error(decoder->png, "no memory for a decoder");
+  // Sides are checked by the caller (CheckSize).
   png_set_user_limits(decoder->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_set_chunk_malloc_max(decoder->png, kChunkBytesMax);
   png_set_chunk_cache_max(decoder->png, kChunksMax);
@@ -120,6 +122,7 @@ absl::Status DecodePng(absl::Span<const uint8_t> file, Picture* out) {
   const png_structp png = decoder.png;
   out->height = png_get_image_height(png, decoder.info);
   out->width = png_get_image_width(png, decoder.info);
+  // From here on the library is told to make 8-bit RGB of all kinds, and then a fourth byte.
   png_set_scale_16(png);
   png_set_palette_to_rgb(png);
   png_set_expand_gray_1_2_4_to_8(png);
@@ -136,11 +139,13 @@ absl::Status DecodePng(absl::Span<const uint8_t> file, Picture* out) {
     Destroy(&decoder);
     throw;
   }
+  // An interlaced picture comes in seven passes, which all go to the same rows.
   for (int pass = 0; pass < passes; ++pass) {
     for (int64_t y = 0; y < out->height; ++y) {
       png_read_row(png, out->pixels.data() + y * row_bytes, nullptr);
     }
   }
+  // Behind the pixels a checksum may still be wrong.
   png_read_end(png, nullptr);
   Destroy(&decoder);
   return absl::OkStatus();
