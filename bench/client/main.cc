@@ -2,9 +2,9 @@
 //
 //   bazel-bin/bench/client/client [--sizes 16777216 268435456] [--seconds 5] [--tiny]
 //
-// Per size: two servers, each with one worker in this process. One worker has a learner without arithmetic, the other the
-// library's, and a C program answers it. Gradients are pushed and values pulled, in turns; medians. The last row has the
-// bytes of the first size in a thousand tensors, as a transformer's parameters are.
+// Per size: two servers, each with one worker in this process. One worker has a learner without arithmetic, the other
+// the library's, which a C program answers. Gradients are pushed and values pulled, in turns; medians. The last row has
+// the bytes of the first size in a thousand tensors, as a transformer's parameters are.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
