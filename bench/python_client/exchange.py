@@ -3,10 +3,10 @@
 
   bench/python_client/exchange.py [--sizes 16777216 268435456] [--seconds 5] [--tiny]
 
-Per size: for each candidate one server and one worker, all workers in this process, which take turns. A worker says that
-a minibatch is done, pushes gradients and pulls values. "bare" has its pointers ready and makes the two calls of C that
-this is; NumPy is tessera.Trainer, PyTorch tessera.torch.attach. Medians, and shares of the bare calls' rate. The last row
-has 16 MiB in 1,024 tensors, as a transformer's parameters are. Values are compared before times are told.
+Per size: for each candidate one server and one worker, all workers in this process, which take turns. A worker says
+that a minibatch is done, pushes gradients and pulls values. "bare" has its pointers ready and makes the two calls of C
+that this is; NumPy is tessera.Trainer, PyTorch tessera.torch.attach. Medians, and shares of the bare calls' rate. The
+last row has 16 MiB in 1,024 tensors, as a transformer's parameters are. Values are compared before times are told.
 """
 import argparse
 import ctypes
