@@ -3,7 +3,7 @@ import os
 import sys
 import unittest
 
-from checkpoint_folders import keeping
+from checkpoint_folders import UNHURRIED, keeping, restoring, sameness, step_folder, steps_in
 from cluster import DIGITS, ROOT, Process, Test, tessera, write_job
 from own_workers import PACKAGE, OwnCluster, exported, load_tensors
 
@@ -36,11 +36,11 @@ class OwnModels(Test):
         Process(self, "init", [sys.executable, *command],
                 {"PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1"}).expect_exit(0, within=60)
 
-    def train(self, job, program, *flags, within=120):
+    def train(self, job, program, *flags, env=None, within=120):
         """Two workers train; the report."""
         cluster = OwnCluster(self, job, workers=0)
         for rank in range(2):
-            cluster.start_own(rank, program, *flags)
+            cluster.start_own(rank, program, *flags, env=env)
         report = cluster.finish(within=within)
         self.assertEqual((report["outcome"], report["steps"]), ("finished", job["train"]["steps"]))
         return report
@@ -72,16 +72,36 @@ class OwnModels(Test):
                                    env={"PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1"})
         self.assertEqual(code, 0, out + error)
 
-    def test_a_resnet_and_a_gpt(self):
+    def programs(self):
+        """(a ResNet, a GPT), each with data that it can learn."""
         random = np.random.default_rng(1)
         labels = np.arange(64) % 2
         pictures = random.integers(0, 100, (64, 3, 32, 32)) + 100 * labels[:, None, None, None]
         np.save(self.path("x.npy"), pictures.astype(np.uint8))
         np.save(self.path("y.npy"), labels)
-        resnet = ["example_resnet", self.path("x.npy"), self.path("y.npy"), "--batch", "8", "--width", "4"]
         with open(self.path("text"), "w") as file:
             file.write("to be or not to be, that is the question; " * 50)
-        gpt = ["example_gpt", self.path("text"), "--context", "16", "--units", "16", "--layers", "1", "--heads", "2"]
+        return (["example_resnet", self.path("x.npy"), self.path("y.npy"), "--batch", "8", "--width", "4"],
+                ["example_gpt", self.path("text"), "--context", "16", "--units", "16", "--layers", "1", "--heads", "2"])
+
+    def test_a_job_that_is_resumed_ends_with_the_same_bits(self):
+        resnet, gpt = self.programs()
+        for name, program, method in (("gpt", gpt, {"local_sgd": {"local_steps": 4}}),
+                                      ("averaged", gpt, {"local_sgd": {"local_steps": 4, "average_state": True}}),
+                                      ("resnet", resnet, {"data_parallel": {}})):
+            with self.case(name):
+                self.own("-m", "tessera." + program[0], *program[1:], "--init", self.init)
+                job = job_of(self.init, method, 48, {"adamw": {"learning_rate": 0.005}})
+                folder = self.path("ckpt-" + name)
+                flags = program[1:] + ["--learning-rate", "0.005"]
+                whole = self.train(keeping(job, folder, 16), program[0], *flags, env=UNHURRIED)
+                steps = steps_in(folder)
+                self.assertGreaterEqual(len(steps), 2, steps)
+                again = self.train(restoring(job, step_folder(folder, steps[0])), program[0], *flags)
+                self.assertEqual(sameness(again), sameness(whole))
+
+    def test_a_resnet_and_a_gpt(self):
+        resnet, gpt = self.programs()
         adamw = {"adamw": {"learning_rate": 0.005}}
         for name, program, method, model in (
                 ("resnet changes", resnet, {"diloco": {"local_steps": 5}}, {}),

@@ -86,6 +86,9 @@ class TorchTrainer(Trainer):
         places = _places(model)
         # (the dict of a module, the key there) of each name; None: a module names its tensors in a way of its own.
         self._places = [places.get(name, (_NOWHERE, None) if name is None else None) for name in self._names]
+        # Those of the last exchange, or of the one that is being made.
+        self._found: list[torch.Tensor | None] = []
+        self._has_sparse = any(getattr(module, "sparse", False) for module in model.modules())
         self._is_gathered = False
         self._pulls = 0
         self._states = OptimizerStates(optimizer, job.tensors, [None if name is None else state[name]
@@ -107,7 +110,7 @@ class TorchTrainer(Trainer):
 
     def _find_values(self) -> None:
         """Takes the addresses anew, as model and optimizer may have moved their tensors."""
-        parameters = self._parameters()
+        parameters = self._found = self._parameters()
         found = list(parameters)
         for tensor in self.job.tensors[len(parameters):]:
             found.append(self._states.tensor_of(tensor.index, parameters[tensor.parameter]))
@@ -117,10 +120,11 @@ class TorchTrainer(Trainer):
         self._values.use(found)
 
     def _find_gradients(self) -> None:
-        found = [None if value is None else value.grad for value in self._parameters()]
-        # Those of an embedding may be sparse.
-        self._gradients.use([grad.to_dense() if grad is not None and grad.layout != torch.strided else grad
-                             for grad in found])
+        """The gradients of what `_find_values` has found."""
+        found = [None if value is None else value.grad for value in self._found]
+        if self._has_sparse:
+            found = [grad if grad is None else grad.to_dense() if grad.is_sparse else grad for grad in found]
+        self._gradients.use(found)
         self._gradients.each_copy(TensorMemory.gather_gradient)
 
     def _gather(self) -> None:
