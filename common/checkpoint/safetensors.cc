@@ -190,7 +190,7 @@ absl::StatusOr<TensorHeader> ParseTensorHeader(absl::string_view path, absl::str
   // Empty ones first where several begin at the same place.
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorSpec& a, const TensorSpec& b) {
-              return std::make_pair(a.begin, a.bytes()) < std::make_pair(b.begin, b.bytes());
+              return a.begin != b.begin ? a.begin < b.begin : a.bytes() < b.bytes();
             });
   // The format forbids holes and overlaps; the sorted tensors must follow each other without either.
   int64_t end = 0;

@@ -2,12 +2,14 @@
 
 Each step pulls the values, pushes gradients towards a target of this worker, or changes of its own, and its evaluations
 report the mean distance as score. What it computes follows from rank, step and values, so that a job is repeatable.
-usage: tensor_worker.py PROTO_ROOT DIGEST [--kind gradient|delta] [--pause SECONDS] [--exit CODE]; the environment says
-what to join, as `tessera run --worker` sets it.
+usage: tensor_worker.py PROTO_ROOT DIGEST [--steps N] [--kind gradient|delta] [--pause SECONDS] [--checkpoints FOLDER]
+[--exit CODE]; the environment says what to join, as `tessera run --worker` sets it.
 """
 import argparse
+import ctypes
 import os
 import random
+import struct
 import sys
 import time
 
@@ -30,6 +32,7 @@ class TensorWorker(Worker):
         self.member, self.rank, self.generation = reply.member, reply.rank, reply.generation
         self.layout_hash, self.exchange = reply.layout_hash, reply.first_exchange - 1
         self.servers = [connect(address) for address in reply.servers]
+        self.evaluation = 0
         return reply
 
     def push_as(self, updates, kind):
@@ -45,9 +48,33 @@ class TensorWorker(Worker):
     def progress(self, step, epoch):
         return {"step": step, "exchange": self.exchange, "epoch": epoch}
 
+    def save_last(self, folder):
+        """Writes this worker's file of the last checkpoint, which has nothing in it, where there is one."""
+        saved = 0
+        while True:
+            reply = self.coordinator("Saved", self.co.SavedRequest(member=self.member, writes_again=True),
+                                     self.co.SavedReply)
+            if reply.HasField("mark") and reply.mark.number > saved:
+                saved = reply.mark.number
+                header = b"{}" + b" " * 54
+                text = struct.pack("<Q", len(header)) + header
+                xxh3 = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
+                xxh3.restype, xxh3.argtypes = ctypes.c_uint64, (ctypes.c_char_p, ctypes.c_size_t)
+                total, name = xxh3(text, len(text)), "worker-%d.safetensors" % self.rank
+                place = os.path.join(folder, "partial-step-%012d" % reply.mark.folder_step)
+                with open(os.path.join(place, "%s.%016x" % (name, total)), "wb") as file:
+                    file.write(text)
+                request = self.co.SavedRequest(member=self.member, number=saved,
+                                               progress=self.progress(self.step, self.epoch))
+                request.file.name, request.file.bytes, request.file.sum = name, len(text), total
+                self.coordinator("Saved", request, self.co.SavedReply)
+            elif not reply.wait and not reply.HasField("mark"):
+                return
+            time.sleep(0.02)
+
     def evaluate(self, step, epoch, last, values):
         """Whether training ends here."""
-        number, attempt, stage = 0, 0, "ARRIVE"
+        number, attempt, stage = self.evaluation + 1 if self.evaluation else 0, 0, "ARRIVE"
         while True:
             request = self.co.EvaluateRequest(member=self.member, evaluation=number, attempt=attempt,
                                               stage=self.co.EvaluateStage.Value(stage),
@@ -59,8 +86,12 @@ class TensorWorker(Worker):
                 request.scores.CopyFrom(self.co.Scores(loss_sum=2.0, rows=1 + self.rank, score_sum=distance))
             reply = self.coordinator("Evaluate", request, self.co.EvaluateReply)
             number, attempt = reply.evaluation, reply.attempt
-            if reply.finished or stage == "SCORE":
+            if reply.finished or stage == "SCORE" and not reply.restart:
+                self.evaluation = reply.evaluation
                 return reply.stop
+            if reply.restart:
+                stage = "ARRIVE"
+                continue
             stage = "SCORE"
 
 
@@ -72,6 +103,7 @@ def main():
     parser.add_argument("--kind", default="gradient")
     parser.add_argument("--pause", type=float, default=0)
     parser.add_argument("--exit", type=int)
+    parser.add_argument("--checkpoints")
     arguments = parser.parse_args()
     print("worker", os.environ["TESSERA_RANK"], "of", os.environ["TESSERA_JOB"], flush=True)
     if arguments.exit is not None:
@@ -100,6 +132,9 @@ def main():
         drains = 0 < renewed.drain_exchange <= worker.exchange
         if step == end or last or drains:
             done = worker.evaluate(step, epoch, last, worker.pull()) or drains
+    worker.step, worker.epoch = step, epoch
+    if arguments.checkpoints:
+        worker.save_last(arguments.checkpoints)
     worker.leave(step, 4 * step)
 
 

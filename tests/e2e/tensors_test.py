@@ -58,7 +58,9 @@ class Tensors(Test):
         code, out, error = tessera("check", path)
         self.assertEqual(code, 0, out + error)
         digest = re.search(r"^# digest +(\S+)", out, re.M).group(1)
-        return " ".join([sys.executable, CLIENT, ROOT, digest] + list(extra))
+        folder = re.search(r"^checkpoint:\n +directory: (\S+)", out, re.M).group(1)
+        checkpoints = [] if folder == '""' else ["--checkpoints", folder]
+        return " ".join([sys.executable, CLIENT, ROOT, digest] + checkpoints + list(extra))
 
     def exported(self, folder):
         out = self.path("out.safetensors")
@@ -192,7 +194,7 @@ class Tensors(Test):
         self.contains(out, "# parameters  87 in 5 tensors", "tensors: " + self.file, "evaluation: maximise")
         code, out, _ = tessera("doctor", path)
         self.assertEqual(code, 0, out)
-        self.contains(out, "model.tensors: \"%s\"" % self.file, "87 parameters", "2 servers with")
+        self.contains("".join(out.split()), "model.tensors:\"%s\"" % self.file, "87parameters", "2serverswith")
 
     def test_what_wants_layers_says_that_there_are_none(self):
         folder = self.path("checkpoints")
@@ -222,6 +224,25 @@ class Tensors(Test):
                                             "1", "--listen", "127.0.0.1:0", "--coordinator", cluster.coordinator])
         self.assertNotEqual(server.exit_code(), 0)
         self.contains(server.output(), "model.tensor_layout.sum")
+
+    def test_a_server_without_the_file_fetches_it(self):
+        job = job_of(self.file, workers=1)
+        cluster = Cluster(self, job, start=False)
+        elsewhere = write_job(self, job_of(self.path("none.safetensors"), workers=1), "elsewhere.yaml")
+        cluster.start_server(0)
+        cluster.path = elsewhere
+        server = cluster.start_server(1)
+        self.assertIn("fetched the coordinator's tensors", server.output())
+        worker = Process(self, "worker", ["sh", "-c", self.command(job)],
+                         env={"TESSERA_JOB": cluster.path, "TESSERA_RANK": "0",
+                              "TESSERA_COORDINATOR": cluster.coordinator})
+        worker.expect_exit(0)
+        report = cluster.finish()
+        self.assertEqual(report["outcome"], "finished")
+        # Server 0 has nobody to ask.
+        first = Process(self, "server 0", [SERVER, "--job", elsewhere, "--rank", "0", "--listen", "127.0.0.1:0"])
+        self.contains(first.expect_exit(2), "model.tensors: got", "want a safetensors file that can be read",
+                      "No such file or directory")
 
     def test_the_values_are_those_of_half_precision_too(self):
         halves = {name: values.astype(np.float16).astype(np.float32) for name, values in initial().items()}

@@ -97,8 +97,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
 
 ChildProcess::~ChildProcess() {
   if (pid_ < 0 || Poll().has_value()) return;
-  // It leads a group of its own since before it became the program, and a shell may have started others.
-  kill(-pid_, SIGKILL);
+  Kill();
   waitpid(pid_, nullptr, 0);
 }
 
@@ -119,6 +118,12 @@ std::optional<ChildProcess::Exit> ChildProcess::Poll() {
 
 void ChildProcess::Signal(int signal) {
   if (pid_ > 0 && !Poll().has_value()) kill(pid_, signal);
+}
+
+void ChildProcess::Kill() {
+  // It leads a group of its own since before it became the program, and a shell may have started others. Once it has
+  // ended its number may be another's.
+  if (pid_ > 0 && !Poll().has_value()) kill(-pid_, SIGKILL);
 }
 
 std::string ChildProcess::Exit::ToString() const {

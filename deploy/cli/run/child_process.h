@@ -54,6 +54,8 @@ class ChildProcess {
   };
   std::optional<Exit> Poll();
   void Signal(int signal);
+  // Ends it at once, and what it has started in its process group.
+  void Kill();
   // The last lines of its log, for an error message.
   std::string LogTail(int lines) const;
   const std::string& log_path() const { return options_.log_path; }

@@ -239,8 +239,8 @@ std::string JobChildren::NamesOfRunning() {
 }
 
 void JobChildren::Kill() {
-  for (ChildProcess& child : workers_) child.Signal(SIGKILL);
-  for (ChildProcess& child : servers_) child.Signal(SIGKILL);
+  for (ChildProcess& child : workers_) child.Kill();
+  for (ChildProcess& child : servers_) child.Kill();
 }
 
 }  // namespace tessera
