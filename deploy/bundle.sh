@@ -38,6 +38,9 @@ done
 mkdir "$part/client"
 install -m 755 bazel-bin/worker/client/libtessera_client.so "$part/client/libtessera_client.so.1"
 install -m 644 worker/client/tessera_client.{h,hpp,pc} "$part/client/"
+# The package looks for the library where it lies here.
+mkdir -p "$part/python/tessera"
+install -m 644 worker/python/tessera/*.py "$part/python/tessera/"
 strip --strip-debug "$part"/tessera* "$part/client/libtessera_client.so.1"
 glibc=$(deploy/pack_libraries.sh "$part/lib" "$part"/tessera* "$part/client/libtessera_client.so.1")
 ln -s libtessera_client.so.1 "$part/client/libtessera_client.so"

@@ -45,6 +45,7 @@ class Bundle(unittest.TestCase):
             shutil.copy(os.path.join(HERE, program), os.path.join(tree, "bazel-bin", program))
         for file in ("h", "hpp", "pc"):
             shutil.copy(os.path.join(HERE, "worker/client/tessera_client." + file), os.path.join(tree, "worker/client"))
+        shutil.copytree(os.path.join(HERE, "worker/python"), os.path.join(tree, "worker/python"))
         shutil.copy(os.path.join(HERE, "LICENSE"), tree)
         os.mkdir(tools)
         self.put(os.path.join(tools, "bazel"), "#!/bin/sh\nexit 0\n")
@@ -61,7 +62,8 @@ class Bundle(unittest.TestCase):
         there = os.path.join(there, "tessera")
         shutil.rmtree(tree)
         self.assertEqual(sorted(os.listdir(there)), ["LICENSE", "bundle.sha256", "client", "dashboards",
-                                                     "data", "fetch_data.sh", "jobs", "lib", "manifests", "tessera",
+                                                     "data", "fetch_data.sh", "jobs", "lib", "manifests", "python",
+                                                     "tessera",
                                                      "tessera-server", "tessera-worker", "units"])
         subprocess.run(["sha256sum", "--check", "--quiet", "bundle.sha256"], cwd=there, check=True)
         with tarfile.open(archive) as packed:
@@ -116,6 +118,12 @@ class Bundle(unittest.TestCase):
                                check=True, stdout=subprocess.PIPE).stdout.split()
         version = subprocess.run(["pkg-config", "--modversion", "tessera_client"], env=environment, text=True,
                                  check=True, stdout=subprocess.PIPE).stdout
+        with_numpy = subprocess.run(["/usr/bin/python3", "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0
+        if with_numpy:
+            told = subprocess.run(["/usr/bin/python3", "-c", "import tessera; print(tessera.version())"], text=True,
+                                  env={"PATH": "/usr/bin:/bin", "PYTHONPATH": os.path.join(folder, "../python")},
+                                  check=True, stdout=subprocess.PIPE).stdout
+            self.assertEqual(told, version)
         subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", source, *flags, "-o", program], check=True)
         self.assertEqual(subprocess.run([program], text=True, check=True, stdout=subprocess.PIPE).stdout, version)
 
