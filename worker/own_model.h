@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Methods are called on the thread that runs WorkerProcess::Train, but for Cancel.
+// Methods are called on the thread that runs WorkerProcess::Train, but for OnStalled and Cancel.
 class OwnModel {
  public:
   virtual ~OwnModel() = default;
@@ -29,6 +29,9 @@ class OwnModel {
   //   kUnimplemented  models of callers are not trained by the job's method
   virtual absl::StatusOr<std::unique_ptr<Learner>> MakeLearner(const PreparedWorker& worker,
                                                                const v1::JoinReply& admission) = 0;
+  // The membership is lost, for `why`, and the thread that runs WorkerProcess::Train has not come back from it for as
+  // long as anybody waits: whoever waits for it need not. Any thread.
+  virtual void OnStalled(const absl::Status& why) = 0;
   // Nothing more is learned in this membership: a learner that waits for its caller, and the next one that is made,
   // returns `why`. Any thread.
   virtual void Cancel(absl::Status why) = 0;

@@ -359,18 +359,22 @@ void WorkerMembership::OnLost(absl::Status why) {
 
 // Called once this worker is no member any more, on the thread that renewed its lease.
 void WorkerMembership::EndStalled() {
-  // The process of a caller's model is the caller's, whose next call hears of it.
-  if (!is_training() || options_.own_model != nullptr) return;
+  if (!is_training()) return;
   const absl::Duration patience = std::max(kLoopPatience, LeaseOf(admission_));
   if (loop_over_.WaitFor(patience)) return;
-  std::string why;
+  absl::Status why;
   {
     absl::MutexLock lock(&mutex_);
-    why = std::string(lost_.message());
+    why = lost_;
   }
-  Log(LogLevel::kError,
-      absl::StrCat("worker: ended error=\"", why, "; its train loop has not come back for ",
-                   absl::FormatDuration(patience), "\""));
+  const std::string message = absl::StrCat(why.message(), "; its train loop has not come back for ",
+                                           absl::FormatDuration(patience));
+  // The process of a caller's model is the caller's, who hears of it.
+  if (options_.own_model != nullptr) {
+    options_.own_model->OnStalled(absl::Status(why.code(), message));
+    return;
+  }
+  Log(LogLevel::kError, absl::StrCat("worker: ended error=\"", message, "\""));
   _exit(1);
 }
 

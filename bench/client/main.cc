@@ -212,6 +212,7 @@ class IdleModel final : public OwnModel {
                                                        const v1::JoinReply&) override {
     return std::make_unique<IdleLearner>(worker.shape, 1, &baton_, &seconds);
   }
+  void OnStalled(const absl::Status&) override {}
   void Cancel(absl::Status) override {}
 
   std::vector<double> seconds;

@@ -6,6 +6,10 @@ import unittest
 from cluster import ENDLESS, SOON, TEST_MAX, Cluster, Test, digits, lost, members, run_to_end, tessera
 
 LEASE = "1500ms"
+# What a worker says that ends because it is no member any more.
+ENDED = "ended error="
+# And one that was asked to leave.
+LEFT = ("leaving after this exchange", "worker: ended")
 
 
 def endless(**keys):
@@ -66,7 +70,7 @@ class WorkerFaults(Test):
                 cluster.await_further()
                 frozen.thaw()
                 output = frozen.expect_exit(1)
-                self.assertIn("ended error=", output)
+                self.assertIn(ENDED, output)
                 # Told so, or by itself: a renewal that was under way when it was frozen is late.
                 if "not reached for" not in output:
                     self.contains(output, "worker 1", "no longer a member", "lease")
@@ -143,7 +147,7 @@ class WorkerFaults(Test):
                 leaver = cluster.workers[1]
                 for number in numbers:
                     leaver.signal(number)
-                self.contains(leaver.expect_exit(0), "leaving after this exchange", "worker: ended")
+                self.contains(leaver.expect_exit(0), *LEFT)
                 cluster.await_further()
                 cluster.drain()
                 report = cluster.finish()

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/log.h"
+#include "common/base/steady_clock.h"
 #include "common/config/job_reader.h"
 #include "common/rpc/rpc_needs.h"
 
@@ -17,6 +17,8 @@ namespace {
 
 // How long a worker that leaves may take for its last exchange before it is ended without.
 constexpr absl::Duration kLeavePatience = absl::Seconds(10);
+// And then until it is left to itself.
+constexpr absl::Duration kEndPatience = absl::Seconds(30);
 
 }  // namespace
 
@@ -66,8 +68,13 @@ void ClientJob::Start() {
   turns_.SetWaitingFor("the coordinator");
   thread_ = std::thread([this] {
     const absl::Status status = process_->Train();
-    turns_.End(process_->has_left(status) ? absl::OkStatus() : status);
+    if (!stalled_) turns_.End(process_->has_left(status) ? absl::OkStatus() : status);
   });
+}
+
+void ClientJob::OnStalled(const absl::Status& why) {
+  stalled_ = true;
+  turns_.End(why);
 }
 
 void ClientJob::BeginMembership() { turns_.BeginAgain(); }
@@ -168,13 +175,27 @@ absl::Status ClientJob::SaveState(absl::string_view bytes) {
 
 absl::Status ClientJob::Close() {
   if (!thread_.joinable()) return turns_.end();
+  if (stalled_) {
+    thread_.detach();
+    return turns_.end();
+  }
   process_->Leave();
   Want want = Want::kNothing;
   // A question may still come to the caller that leaves: its answers are not waited for any more.
   if (!turns_.Await(kLeavePatience, &want).ok() || want != Want::kEnd) {
     process_->Abandon(absl::CancelledError("the program has closed the job"));
   }
-  thread_.join();
+  // Questions are over by now: its thread comes back, or hangs, as on a disk.
+  const absl::Time limit = SteadyNow() + kEndPatience;
+  while (want != Want::kEnd && SteadyNow() < limit) {
+    turns_.Await(limit - SteadyNow(), &want).IgnoreError();
+  }
+  if (want != Want::kEnd) OnStalled(absl::DeadlineExceededError("its thread has not come back"));
+  if (stalled_) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
   return turns_.end();
 }
 

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -57,8 +58,10 @@ class ClientJob final : public OwnModel {
 
   // Any thread: it leaves its job.
   void Leave() { process_->Leave(); }
-  // Leaves, ends what does not end by itself, and returns what it has come to.
+  // Leaves, ends what does not end by itself, and returns what it has come to. Where its thread hangs it is left to
+  // itself, and this object has to stay for it: has_stalled.
   absl::Status Close();
+  bool has_stalled() const { return stalled_; }
 
   const WorkerOptions& options() const { return options_; }
   const v1::Job& job() const { return process_->prepared().job; }
@@ -81,6 +84,7 @@ class ClientJob final : public OwnModel {
   void WaitsFor(absl::string_view whom) override { turns_.SetWaitingFor(whom); }
   absl::StatusOr<std::unique_ptr<Learner>> MakeLearner(const PreparedWorker& worker,
                                                        const v1::JoinReply& admission) override;
+  void OnStalled(const absl::Status& why) override;
   void Cancel(absl::Status why) override { turns_.Cancel(why); }
 
  private:
@@ -104,6 +108,7 @@ class ClientJob final : public OwnModel {
   uint64_t rank_ = 0;
   uint64_t member_ = 0;
   std::thread thread_;
+  std::atomic<bool> stalled_{false};
 };
 
 }  // namespace tessera

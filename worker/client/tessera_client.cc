@@ -208,7 +208,10 @@ void CloseAll() {
     absl::MutexLock lock(&handles.mutex);
     open.swap(handles.open);
   }
-  for (const auto& [address, handle] : open) handle->job->Close().IgnoreError();
+  for (const auto& [address, handle] : open) {
+    handle->job->Close().IgnoreError();
+    if (handle->job->has_stalled()) static_cast<void>(handle->job.release());
+  }
 }
 
 absl::Status Join(const tessera_options* given, tessera_job** handle) {
@@ -453,6 +456,8 @@ tessera_status tessera_close(tessera_job* job) {
           "tessera_close: another thread is in a call of this job; tessera_leave ends that call");
     }
     const absl::Status status = held->job->Close();
+    // A thread that hangs still uses it.
+    if (held->job->has_stalled()) static_cast<void>(held->job.release());
     held->in_call.Unlock();
     tessera::Handles& handles = tessera::OpenHandles();
     absl::MutexLock lock(&handles.mutex);

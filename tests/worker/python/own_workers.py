@@ -19,9 +19,10 @@ class OwnCluster(Cluster):
     def start_script(self, rank, *arguments, env=None):
         """python3 ARGUMENTS as worker `rank`."""
         environment = {"PYTHONPATH": PACKAGE, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1",
-                       "OPENBLAS_NUM_THREADS": "1", "TESSERA_JOB": self.path, "TESSERA_RANK": str(rank),
-                       "TESSERA_COORDINATOR": self.coordinator}
-        worker = Process(self.test, "worker %d" % rank, [sys.executable, *arguments], dict(environment, **(env or {})))
+                       "OPENBLAS_NUM_THREADS": "1", "TESSERA_JOB": self.path, "TESSERA_COORDINATOR": self.coordinator}
+        if rank is not None:
+            environment["TESSERA_RANK"] = str(rank)
+        worker = Process(self.test, "worker %s" % ("any" if rank is None else rank), [sys.executable, *arguments], dict(environment, **(env or {})))
         self.workers.append(worker)
         return worker
 

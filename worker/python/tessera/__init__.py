@@ -8,12 +8,13 @@ docs/own_models.md has a tutorial. Needs NumPy and the library libtessera_client
 from tessera.errors import CallTimeout, JobLost, LibraryNotFound, Status, TesseraError
 from tessera.job import Job, join
 from tessera.library import version
+from tessera.signals import leave_on_signals
 from tessera.tensor import Minibatch, Tensor, Verdict
 from tessera.tensor_file import load_tensors, save_tensors
 from tessera.trainer import Trainer
 
 __all__ = ["CallTimeout", "Job", "JobLost", "LibraryNotFound", "Minibatch", "Status", "Tensor", "TesseraError",
-           "Trainer", "Verdict", "join", "load_tensors", "save_tensors", "version"]
+           "Trainer", "Verdict", "join", "leave_on_signals", "load_tensors", "save_tensors", "version"]
 
 
 def __getattr__(name: str):

@@ -65,6 +65,7 @@ def main() -> int:
     test_x, test_labels = read_digits(data_folder(arguments), "test")
     random = np.random.default_rng(1)
     with tessera.join(arguments.job, arguments.rank, arguments.coordinator) as job:
+        tessera.leave_on_signals(job)
         arrays = arrays_of(job)
         network = DigitsNetwork([arrays[tensor.name] for tensor in job.parameters])
         optimizer = None if job.pushes_gradient else LocalSgd(network, arguments.learning_rate, arguments.momentum)

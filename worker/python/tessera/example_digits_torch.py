@@ -34,6 +34,7 @@ def main() -> int:
     x, labels = map(torch.from_numpy, read_digits(data_folder(arguments), "train"))
     test = tuple(map(torch.from_numpy, read_digits(data_folder(arguments), "test")))
     job = tessera.join(arguments.job, arguments.rank, arguments.coordinator)
+    tessera.leave_on_signals(job)
     # As workers do: each scores the rows i of which i mod workers is its rank, and the scores add up.
     test = tuple(tensor[job.rank % job.workers::job.workers] for tensor in test)
     model, optimizer = model_of(job), None

@@ -33,6 +33,7 @@ def train(arguments: argparse.Namespace, model: torch.nn.Module, draw: Callable[
         tessera.torch.save_initial(model, arguments.init)
         return 0
     job = tessera.join(arguments.job, arguments.rank, arguments.coordinator)
+    tessera.leave_on_signals(job)
     generator = torch.Generator().manual_seed(arguments.seed + job.rank)
     model.to(arguments.device)
     optimizer = None if job.pushes_gradient else torch.optim.AdamW(model.parameters(), arguments.learning_rate)

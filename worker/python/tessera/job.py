@@ -56,7 +56,8 @@ def join(job_file: str | os.PathLike | None = None, rank: int | None = None, coo
     overrides    changes of the job file: {"train.steps": 10}, or "train.steps=10" as after --set
     description  of what computes, for status and report, such as "ResNet-18 on a laptop"
     timeout      seconds, of this call and of later ones; None: as long as it takes. Job.timeout changes it
-    log_level    "debug", "info", "warning" or "error", of what the library writes to stderr; None: warning
+    log_level    "debug", "info", "warning" or "error", of what the library writes to stderr; else TESSERA_LOG_LEVEL,
+                 else warning
 
     Raises TesseraError (the job file is wrong, the servers cannot be reached or run another job), LibraryNotFound,
     CallTimeout (nobody admitted this worker in time; it takes no part then).
@@ -74,6 +75,7 @@ def join(job_file: str | os.PathLike | None = None, rank: int | None = None, coo
     coordinator = coordinator or os.environ.get("TESSERA_COORDINATOR") or None
     if isinstance(overrides, Mapping):
         overrides = ["%s=%s" % item for item in overrides.items()]
+    log_level = log_level or os.environ.get("TESSERA_LOG_LEVEL") or None
     return Job(job_file, rank, coordinator, list(overrides), description or _describe(), timeout, log_level)
 
 
