@@ -5,7 +5,8 @@
 
 One linear layer of units x units (67 MB at 4096), 8 rows, two workers of one thread, data_parallel over two servers;
 DDP with the same network, rows and threads; in turns, medians over all steps but the first tenth. Needs Debian's
-python3-torch, and what bazel builds: //deploy/cli:tessera, //server:tessera-server, //worker/client:libtessera_client.so.
+python3-torch, and what bazel builds: //deploy/cli:tessera, //server:tessera-server and
+//worker/client:libtessera_client.so.
 """
 import argparse
 import json

@@ -118,9 +118,9 @@ class Bundle(unittest.TestCase):
                                check=True, stdout=subprocess.PIPE).stdout.split()
         version = subprocess.run(["pkg-config", "--modversion", "tessera_client"], env=environment, text=True,
                                  check=True, stdout=subprocess.PIPE).stdout
-        with_numpy = subprocess.run(["/usr/bin/python3", "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0
-        if with_numpy:
-            told = subprocess.run(["/usr/bin/python3", "-c", "import tessera; print(tessera.version())"], text=True,
+        python = "/usr/bin/python3"
+        if subprocess.run([python, "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0:
+            told = subprocess.run([python, "-c", "import tessera; print(tessera.version())"], text=True,
                                   env={"PATH": "/usr/bin:/bin", "PYTHONPATH": os.path.join(folder, "../python")},
                                   check=True, stdout=subprocess.PIPE).stdout
             self.assertEqual(told, version)

@@ -1,4 +1,4 @@
-"""Processes that die, freeze, come late or come back: the tests of tessera-worker, with programs of one's own as workers."""
+"""Workers that die, freeze, come late or come back: tessera-worker's tests, with programs of one's own."""
 import functools
 import unittest
 
@@ -14,7 +14,8 @@ class ProgramCluster(OwnCluster):
         flags = ["--data", DIGITS, "--learning-rate", "0.05"]
         if coordinator is not None:
             flags += ["--coordinator", coordinator]
-        return self.start_own(rank, "example_digits", *flags, *extra, env=dict({"TESSERA_LOG_LEVEL": "info"}, **(env or {})))
+        environment = dict({"TESSERA_LOG_LEVEL": "info"}, **(env or {}))
+        return self.start_own(rank, "example_digits", *flags, *extra, env=environment)
 
 
 faults_test.Cluster = ProgramCluster

@@ -22,7 +22,8 @@ class OwnCluster(Cluster):
                        "OPENBLAS_NUM_THREADS": "1", "TESSERA_JOB": self.path, "TESSERA_COORDINATOR": self.coordinator}
         if rank is not None:
             environment["TESSERA_RANK"] = str(rank)
-        worker = Process(self.test, "worker %s" % ("any" if rank is None else rank), [sys.executable, *arguments], dict(environment, **(env or {})))
+        name = "worker %s" % ("any" if rank is None else rank)
+        worker = Process(self.test, name, [sys.executable, *arguments], dict(environment, **(env or {})))
         self.workers.append(worker)
         return worker
 
