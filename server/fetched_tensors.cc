@@ -27,8 +27,10 @@ namespace {
 constexpr std::chrono::seconds kCallMax{30};
 constexpr absl::Duration kPause = absl::Milliseconds(250);
 
+// Whether the same call may succeed later: the coordinator is away, or has too many others to answer.
 bool MayBeBack(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsResourceExhausted(status);
 }
 
 absl::StatusOr<v1::TensorFilePiece> ReadPiece(v1::TensorFile::Stub* stub, uint64_t offset) {

@@ -128,6 +128,9 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
                                      [](const Seat& s, Rank rank) { return s.rank < rank; });
   if (seat != cut.seats.end() && seat->rank == asker.rank) {
     reply.set_part(seat - cut.seats.begin());
+  } else if (facts_.is_of_tensors) {
+    // No rows were dealt out: whoever joins in the midst of an epoch, which may be the whole job, trains at once.
+    reply.set_part(asker.rank.value() % cut.seats.size());
   }
   asked_[asker.member] = epoch;
   // Once an epoch: it looks at every member.

@@ -35,8 +35,9 @@ class Epochs {
   explicit Epochs(const JobFacts& facts) : facts_(facts) {}
 
   // The cut of `epoch` for `asker`, an admitted member that begins it at `step`. A worker that joined after the
-  // cut was made gets the part of the lost member whose rank it took over, or none (part = parts). Earlier cuts
-  // that all members are past are forgotten, unless somebody may have saved that it is there (`keeps_all`).
+  // cut was made gets the part of the lost member whose rank it took over, or none (part = parts); in a job of
+  // tensors, where no rows were dealt out, it gets any. Earlier cuts that all members are past are forgotten, unless
+  // somebody may have saved that it is there (`keeps_all`).
   //   kInvalidArgument     an epoch after the next one, or one that all have finished; the next one, which begins
   //                        after `step`
   //   kFailedPrecondition  fewer rows than one minibatch for each

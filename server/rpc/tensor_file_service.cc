@@ -12,6 +12,23 @@
 #include "common/rpc/status.h"
 
 namespace tessera {
+namespace {
+
+// One call, which counts until its reply has left. It deletes itself then.
+class ReadCall final : public grpc::ServerUnaryReactor {
+ public:
+  explicit ReadCall(std::atomic<int>* reads) : reads_(*reads), place_(reads_.fetch_add(1)) {}
+  ~ReadCall() override { reads_.fetch_sub(1); }
+
+  bool is_one_too_many() const { return place_ >= kTensorReadsMax; }
+  void OnDone() override { delete this; }
+
+ private:
+  std::atomic<int>& reads_;
+  const int place_;  // those that were on their way before it
+};
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<TensorFileService>> TensorFileService::Open(
     const std::string& path) {
@@ -34,12 +51,16 @@ TensorFileService::~TensorFileService() {
 grpc::ServerUnaryReactor* TensorFileService::Read(grpc::CallbackServerContext* context,
                                                   const v1::TensorFileRequest* request,
                                                   v1::TensorFilePiece* piece) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(Read(request->offset(), piece)));
-  return reactor;
+  auto* const call = new ReadCall(&reads_);
+  call->Finish(ToGrpc(call->is_one_too_many()
+                          ? absl::ResourceExhaustedError(
+                                absl::StrCat("tensor file: ", kTensorReadsMax,
+                                             " pieces are on their way, want this one again later"))
+                          : ReadPiece(request->offset(), piece)));
+  return call;
 }
 
-absl::Status TensorFileService::Read(uint64_t offset, v1::TensorFilePiece* piece) const {
+absl::Status TensorFileService::ReadPiece(uint64_t offset, v1::TensorFilePiece* piece) const {
   if (fd_ < 0) {
     return absl::FailedPreconditionError(
         "tensor file: the job is none of tensors, want one with model.tensors");

@@ -42,6 +42,7 @@ NOT_RUN = {
     "git ls-files ": "changes the sources; tests/deploy/tidy_test.py looks at them",
     "tessera run job.yaml --set cluster.device=cuda": "wants a GPU; tests/e2e/device_test.py",
     "tessera-worker --job job.yaml --set cluster.device=cuda:1": "wants a GPU; tests/e2e/device_test.py",
+    "tessera run job.yaml --worker ": "wants a program of the reader's own; tests/e2e/tensors_test.py",
     "tessera sample ckpt ": "wants a checkpoint of a model of tokens; tests/e2e/text_test.py",
     "tessera run deploy/jobs/speech_ist.yaml ": "wants data that has no public address",
     "tessera run deploy/jobs/fashion_mnist.yaml ": "wants data that are downloaded, and takes minutes",

@@ -39,6 +39,24 @@ TEST_CASE("numbers within the job's length have no note", "[length_notes]") {
             .empty());
 }
 
+TEST_CASE("a job of tensors has epochs of its own, and examples that nobody knows",
+          "[length_notes]") {
+  v1::Job job;
+  job.mutable_model()->mutable_tensor_layout();
+  job.mutable_train()->set_steps(100);
+  job.mutable_train()->set_evaluate_every(3);
+  job.mutable_train()->mutable_schedule()->set_warmup(int64_t{1} << 50);
+  job.mutable_cluster()->set_workers(2);
+  job.mutable_method()->mutable_data_parallel();
+  const auto notes = [&job] { return LengthNotesOn(job, *RecipeFor(job), std::nullopt); };
+  CHECK(notes() == Said{"train.evaluate_every: is 3, and the job has 1 epoch: the model is "
+                        "evaluated at the end alone"});
+  job.mutable_train()->set_steps_per_epoch(40);
+  CHECK(notes().empty());
+  job.mutable_train()->set_steps_per_epoch(50);
+  CHECK(notes().size() == 1);
+}
+
 TEST_CASE("an exchange that never comes before the end is noted", "[length_notes]") {
   CHECK(
       InSteps(19, {}) ==

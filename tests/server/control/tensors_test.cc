@@ -109,6 +109,20 @@ TEST_CASE("an epoch of a job of tensors has the steps that the job says", "[cont
   CHECK(Begin(&control, 2, 3, 90)->first_step() == 90);
 }
 
+TEST_CASE("who joins in the midst of an epoch of a job of tensors trains at once",
+          "[control][tensors]") {
+  ControlFixture control(TensorFacts(2, 100, 0));
+  StartWithoutRows(&control, 2);
+  REQUIRE(Begin(&control, 1, 0, 0).ok());
+  const uint64_t late = control.Join()->member();
+  control.StepAll();
+  const auto admitted = control.Join(late);
+  REQUIRE(admitted->admitted());
+  const auto cut = Begin(&control, late, 0, admitted->first_step());
+  REQUIRE(cut.ok());
+  CHECK((cut->parts() == 2 && cut->part() < 2));
+}
+
 TEST_CASE("without steps of an epoch the whole job is one", "[control][tensors]") {
   ControlFixture control(TensorFacts(1, 100, 0));
   StartWithoutRows(&control, 1);
