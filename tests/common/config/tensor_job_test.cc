@@ -144,7 +144,7 @@ TEST_CASE("keys that are the workers' business have no line in the digest", "[te
   const v1::Job job = Good(JobOf(Write("lines.safetensors", kTensors)));
   const std::string text = CanonicalJobText(job);
   for (const char* key : {"data.", "model.loss", "model.label_smoothing", "train.batch_size",
-                          "train.micro_batch", "train.precision"}) {
+                          "train.micro_batch", "train.precision", "train.clip_norm"}) {
     INFO(key);
     CHECK(text.find(absl::StrCat("\n", key)) == std::string::npos);
   }
