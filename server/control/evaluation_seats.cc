@@ -40,6 +40,8 @@ v1::HistoryEntry EntryOf(const EvaluationSeats& seats) {
   double train_sum = 0, test_sum = 0;
   uint64_t train_count = 0, correct = 0, rows = 0;
   std::vector<double> hits(kPrecisionsShown);
+  // A program with a model of its own counts no hits among its rows, so that of all rows none are known.
+  bool counts_hits = true;
   for (const auto& [rank, seat] : seats) {
     entry.set_step(std::max<uint64_t>(entry.step(), seat.arrival.progress().step()));
     entry.set_round(std::max<uint64_t>(entry.round(), seat.arrival.round()));
@@ -49,6 +51,7 @@ v1::HistoryEntry EntryOf(const EvaluationSeats& seats) {
     correct += seat.scores.correct();
     rows += seat.scores.rows();
     const int depths = seat.scores.precision_hits_size();
+    counts_hits = counts_hits && (depths > 0 || seat.scores.rows() == 0);
     if (depths > static_cast<int>(hits.size())) hits.resize(depths);
     for (int i = 0; i < depths; ++i) {
       hits[i] += seat.scores.precision_hits(i);
@@ -57,7 +60,7 @@ v1::HistoryEntry EntryOf(const EvaluationSeats& seats) {
   entry.set_train_loss(train_sum / train_count);
   entry.set_test_loss(test_sum / rows);
   entry.set_test_accuracy(static_cast<double>(correct) / rows);
-  for (size_t i = 0; i < hits.size(); ++i) {
+  for (size_t i = 0; counts_hits && i < hits.size(); ++i) {
     entry.add_precision_at(hits[i] / (static_cast<double>(kPrecisionAt[i]) * rows));
   }
   return entry;

@@ -89,6 +89,8 @@ class Examples(Test):
         report = self.check_same(job, [program])
         self.assertGreater(report["final"]["test_accuracy"], 0.85)
         self.assertEqual(report["build"]["backend"], "C")
+        # It tells its accuracy and no more: what is not known is not 0.
+        self.assertEqual(report["final"]["precision_at"], {"1": None, "3": None, "5": None})
 
     @unittest.skipUnless(os.path.isdir(TORCH), "libtorch-dev is not installed")
     def test_a_network_of_libtorch_is_a_whole_worker(self):

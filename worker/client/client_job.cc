@@ -158,6 +158,7 @@ absl::Status ClientJob::Evaluate(double loss, double score, uint64_t rows) {
   }
   return turns_.Answer(Want::kScores, [&] {
     exchange_.scores = Scores();
+    exchange_.scores.counts_hits = false;
     if (rows == 0) return;
     exchange_.scores.rows = static_cast<int64_t>(rows);
     exchange_.scores.loss_sum = loss * static_cast<double>(rows);

@@ -77,6 +77,8 @@ struct Scores {
   std::array<int64_t, 3> precision_hits = {};
   // Rows whose label is among the first 10 predictions, where rows have one label each.
   int64_t top_hits = 0;
+  // Whether the hits were counted; a caller's own model tells no more than its score.
+  bool counts_hits = true;
   // Over the rows, of what a caller's own model calls its score, in place of `correct` and hits.
   std::optional<double> score_sum = std::nullopt;
 

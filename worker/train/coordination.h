@@ -76,6 +76,8 @@ struct EvaluationScores {
   double precision_hits[3] = {};
   // Rows whose label is among the first 10, where there are more than 10 outputs.
   std::optional<double> top_hits;
+  // Whether the hits above were counted.
+  bool counts_hits = true;
   // Over `rows`, of what a caller's own model calls its score, in place of `correct` and hits.
   std::optional<double> score_sum;
 };

@@ -152,7 +152,9 @@ absl::StatusOr<std::optional<EvaluationResult>> MessageCoordination::Score(
   sums.set_correct(scores.correct);
   sums.set_rows(scores.rows);
   if (scores.score_sum) sums.set_score_sum(*scores.score_sum);
-  for (const double hits : scores.precision_hits) sums.add_precision_hits(hits);
+  if (scores.counts_hits) {
+    for (const double hits : scores.precision_hits) sums.add_precision_hits(hits);
+  }
   if (scores.top_hits) sums.add_precision_hits(*scores.top_hits);
   TESSERA_ASSIGN_OR_RETURN(const v1::EvaluateReply reply, AskEvaluation(std::move(request)));
   attempt_ = reply.restart() ? reply.attempt() : 0;

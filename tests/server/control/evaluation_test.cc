@@ -135,6 +135,32 @@ TEST_CASE("where rows have one label the status has how often the first predicti
   if (ten) CHECK(entry.top_k_accuracy(3) == 1);
 }
 
+TEST_CASE("where a worker counts no hits none are shown, and its accuracy counts", "[control]") {
+  const bool counts = GENERATE(true, false);
+  JobFacts facts = Fixture::Facts(1, 1);
+  facts.single_labels = true;
+  Fixture f(facts);
+  f.Start(1);
+  for (const v1::EvaluateStage stage : {v1::ARRIVE, v1::CALIBRATE, v1::SCORE}) {
+    v1::EvaluateRequest request;
+    request.set_member(1);
+    request.set_stage(stage);
+    request.set_evaluation(1);
+    request.set_attempt(1);
+    request.mutable_scores()->set_rows(8);
+    request.mutable_scores()->set_correct(6);
+    for (int i = 0; counts && i < 3; ++i) request.mutable_scores()->add_precision_hits(8);
+    REQUIRE(f.Evaluate(request).ok());
+  }
+  const v1::JobStatus status = f.coordinator->Status(f.now);
+  REQUIRE(status.history_size() == 1);
+  CHECK(status.history(0).test_accuracy() == 0.75);
+  CHECK(status.history(0).precision_at_size() == (counts ? 3 : 0));
+  CHECK(status.history(0).top_k_accuracy_size() == (counts ? 3 : 0));
+  const auto report = nlohmann::json::parse(ReportJson(status));
+  CHECK(report["final"]["precision_at"]["1"].is_null() != counts);
+}
+
 TEST_CASE("where the output is a number an evaluation has a loss, and nothing is right or wrong",
           "[control]") {
   JobFacts facts = Fixture::Facts(1, 1);
