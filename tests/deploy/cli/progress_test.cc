@@ -150,7 +150,7 @@ TEST_CASE("the status line has a bar as wide as there is room, where the end is 
         "training  [###############...............] 50%  epoch 3.2  step 1234 of 2468, 13s left  "
         "34,556 examples/s  12.3 s  2 workers");
   CHECK(Progress::StatusLine(status, 79, false) ==
-        "training  [#####.....] 50%  step 1234 of 2468, 13s left  34,556 examples/s");
+        "training  [#######.......] 50%  step 1234 of 2468, 13s left  34,556 examples/s");
   CHECK(Progress::StatusLine(status, 60, false) ==
         "training  step 1234 of 2468, 13s left  34,556 examples/s");
   status.set_step(2468);
