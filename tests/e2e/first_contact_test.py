@@ -1,5 +1,5 @@
-"""What a person meets first: a job file for data that is there, words for data that is not, a bar, pages, and curves that
-other programs read."""
+"""What a person meets first: a job file for data that is there, words for data that is not, a bar, pages, and curves
+that other programs read."""
 import csv
 import fcntl
 import glob
@@ -252,8 +252,8 @@ class Curves(Test):
         with open(plot) as file:
             self.contains(file.read(), "digits-test (data_parallel) " + first, "prefers-color-scheme: dark")
         self.assertIn(">one</text>", tessera("plot", first, "--label", "one")[1])
-        for arguments, words in (((first, "--y", "perplexity"), "has no perplexity"), ((first, "--x", "hours"), "want seconds"),
-                                 (("nowhere",), "No such file"), ((write_job(self, digits()),), "it is no report"),
+        for arguments, words in (((first, "--y", "perplexity"), "has no perplexity"),
+                                 ((first, "--x", "hours"), "want seconds"), (("nowhere",), "No such file"), ((write_job(self, digits()),), "it is no report"),
                                  ((first, "--out", first), "--out")):
             code, out, error = tessera("plot", *arguments)
             self.assertEqual((code, out), (2, ""))

@@ -66,7 +66,8 @@ def literal(text):
 
 
 def main(paths):
-    print('#include "deploy/cli/help/pages.h"\n\nnamespace tessera {\n\nstd::vector<HelpPage> HelpPages() {\n  return {')
+    print('#include "deploy/cli/help/pages.h"\n\nnamespace tessera {\n')
+    print("std::vector<HelpPage> HelpPages() {\n  return {")
     for path in sorted(paths, key=topic):
         with open(path, encoding="utf-8") as file:
             lines = lines_of(file.read())

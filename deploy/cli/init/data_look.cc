@@ -70,8 +70,9 @@ std::vector<int64_t> InputOf(const std::vector<int64_t>& sizes) {
     return {1, sizes[0], sizes[1]};
   }
   // The channels may be last, which the reader refuses with the words that help.
-  if (sizes.size() == 3)
+  if (sizes.size() == 3) {
     return sizes[2] <= 4 ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
+  }
   return {values};
 }
 
