@@ -253,7 +253,8 @@ class Curves(Test):
             self.contains(file.read(), "digits-test (data_parallel) " + first, "prefers-color-scheme: dark")
         self.assertIn(">one</text>", tessera("plot", first, "--label", "one")[1])
         for arguments, words in (((first, "--y", "perplexity"), "has no perplexity"),
-                                 ((first, "--x", "hours"), "want seconds"), (("nowhere",), "No such file"), ((write_job(self, digits()),), "it is no report"),
+                                 ((first, "--x", "hours"), "want seconds"), (("nowhere",), "No such file"),
+                                 ((write_job(self, digits()),), "it is no report"),
                                  ((first, "--out", first), "--out")):
             code, out, error = tessera("plot", *arguments)
             self.assertEqual((code, out), (2, ""))

@@ -152,10 +152,13 @@ absl::Status EventWriter::Append(absl::string_view records) {
   const double now = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
   std::string bytes;
   if (path_.empty()) {
-    path_ = absl::StrCat(directory_, "/events.out.tfevents.", static_cast<int64_t>(now), ".",
-                         HostName(), ".", getpid());
-    // A name that is taken is that of an earlier writer of this process, whose file goes on after it.
-    if (access(path_.c_str(), F_OK) != 0) bytes = VersionEvent(now);
+    const std::string name =
+        absl::StrCat(directory_, "/events.out.tfevents.", static_cast<int64_t>(now), ".",
+                     HostName(), ".", getpid());
+    path_ = name;
+    // A process may have written another file within the second.
+    for (int i = 1; access(path_.c_str(), F_OK) == 0; ++i) path_ = absl::StrCat(name, ".", i);
+    bytes = VersionEvent(now);
   }
   bytes.append(records.data(), records.size());
   FILE* const file = std::fopen(path_.c_str(), "ab");

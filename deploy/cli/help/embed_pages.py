@@ -4,7 +4,8 @@
   embed_pages.py PAGE.md ... > pages.cc
 
 Each page is a text of lines. A line's first character says what it is: h heading, p paragraph, l item of a list,
-t row of a table, c code as it stands, or nothing, where a blank line was. Links are their words, pictures are left out.
+t row of a table, c code as it stands, or nothing, where a blank line was. Links are their words; pictures and
+comments are left out.
 """
 import re
 import sys
@@ -70,7 +71,7 @@ def main(paths):
     print("std::vector<HelpPage> HelpPages() {\n  return {")
     for path in sorted(paths, key=topic):
         with open(path, encoding="utf-8") as file:
-            lines = lines_of(file.read())
+            lines = lines_of(re.sub(r"<!--.*?-->", "", file.read(), flags=re.S).strip())
         print("      {%s," % literal(topic(path)))
         print("\n".join("       %s" % literal(line)[:-1] + '\\n"' for line in lines) + "},")
     print("  };\n}\n\n}  // namespace tessera")

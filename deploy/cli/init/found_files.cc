@@ -210,12 +210,22 @@ FoundFiles SetsOf(absl::string_view format, const std::vector<Found>& found) {
   FoundFiles files;
   files.format = std::string(format);
   const bool has_labels = DataFormatOf(format).labels_apart;
+  const auto kind_of = [](const Found& each) {
+    return KindOfName(fs::path(each.path).filename().string());
+  };
+  const auto has = [&](RowsKind kind) {
+    return std::any_of(found.begin(), found.end(), [&](const Found& each) {
+      return each.format == format && kind_of(each) == kind;
+    });
+  };
+  // Beside files that say what they are, others are about something else, as the means of features are.
+  const bool takes_unknown = !has(RowsKind::kTraining), takes_validation = !has(RowsKind::kTest);
   for (const Found& each : found) {
     if (each.format != format) continue;
-    const std::string name = fs::path(each.path).filename().string();
-    if (IsTestName(name)) {
+    const RowsKind kind = kind_of(each);
+    if (kind == RowsKind::kTest || (kind == RowsKind::kValidation && takes_validation)) {
       Add(each.path, has_labels, &files.test, &files.test_labels);
-    } else {
+    } else if (kind == RowsKind::kTraining || (kind == RowsKind::kUnknown && takes_unknown)) {
       Add(each.path, has_labels, &files.train, &files.train_labels);
     }
   }
@@ -256,15 +266,21 @@ absl::StatusOr<std::string> FormatOfFile(const std::string& path) {
                  : FormatOfBytes(path, name);
 }
 
-bool IsTestName(absl::string_view name) {
-  static constexpr absl::string_view kWords[] = {"test",       "t10k", "val", "valid",
-                                                 "validation", "eval", "dev"};
+RowsKind KindOfName(absl::string_view name) {
+  static constexpr std::pair<absl::string_view, RowsKind> kWords[] = {
+      {"train", RowsKind::kTraining},   {"training", RowsKind::kTraining},
+      {"test", RowsKind::kTest},        {"t10k", RowsKind::kTest},
+      {"eval", RowsKind::kTest},        {"val", RowsKind::kValidation},
+      {"valid", RowsKind::kValidation}, {"validation", RowsKind::kValidation},
+      {"dev", RowsKind::kValidation}};
   const std::string lower = LowerStem(name);
-  if (absl::EndsWith(lower, ".t")) return true;
-  for (const absl::string_view word : absl::StrSplit(lower, absl::ByAnyChar("-_. "))) {
-    if (std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords)) return true;
+  if (absl::EndsWith(lower, ".t")) return RowsKind::kTest;
+  for (const absl::string_view part : absl::StrSplit(lower, absl::ByAnyChar("-_. "))) {
+    for (const auto& [word, kind] : kWords) {
+      if (part == word) return kind;
+    }
   }
-  return false;
+  return RowsKind::kUnknown;
 }
 
 absl::StatusOr<FoundFiles> FindDataFiles(const std::vector<std::string>& paths) {

@@ -25,12 +25,14 @@ struct FoundFiles {
 // is none. Pictures are "images".
 absl::StatusOr<std::string> FormatOfFile(const std::string& path);
 
-// Whether a file or folder is of test rows by its name: one of its words is test, t10k, val, valid, validation, eval or
-// dev, or it ends in ".t" as those of the LIBSVM collection do.
-bool IsTestName(absl::string_view name);
+// Which rows a file or folder has by a word of its name. Test rows: test, t10k, eval, or ".t" at the end as in the LIBSVM
+// collection; validation rows: val, valid, validation or dev; training rows: train or training.
+enum class RowsKind { kUnknown, kTraining, kTest, kValidation };
+RowsKind KindOfName(absl::string_view name);
 
 // Looks at files, or at what lies in folders. Where these have data of several formats it takes the first one in the
-// order of data.format that has training and test files, and else the first.
+// order of data.format that has training and test files, and else the first. Files whose names do not tell are training
+// files, unless others are called so; validation files are test files where there are no others.
 //   kNotFound, ...    a path is not there, or cannot be read
 //   kInvalidArgument  there is no data in it: what was seen, and which formats there are
 absl::StatusOr<FoundFiles> FindDataFiles(const std::vector<std::string>& paths);

@@ -2,11 +2,11 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/output_file.h"
@@ -64,9 +64,10 @@ absl::Status WriteJob(const InitOptions& options) {
   TESSERA_RETURN_IF_ERROR(CheckIsNoInput("--out", options.out_path, inputs));
   TESSERA_ASSIGN_OR_RETURN(const DataLook look, LookAtData(files));
   const fs::path folder = FolderOf(options);
-  fs::path written = folder.lexically_relative(out.parent_path());
   // A path that climbs to the root says less than one that begins there.
-  if (written.empty() || absl::StrContains(written.string(), "../../..")) written = folder;
+  fs::path written = folder.lexically_relative(out.parent_path());
+  const bool has_common = *std::next(folder.begin()) == *std::next(out.begin());
+  if (written.empty() || !has_common) written = folder;
   const std::string name = folder.filename().empty() ? "job" : folder.filename().string();
   FoundFiles absolute = files;
   for (auto* paths :
@@ -75,7 +76,8 @@ absl::Status WriteJob(const InitOptions& options) {
   }
   DataLook named = look;
   named.files = absolute;
-  std::string text = DraftJob(named, name, folder.string(), written.string());
+  std::string text =
+      DraftJob(named, {name, out.filename().string(), folder.string(), written.string()});
   std::vector<std::string> notes;
   TESSERA_RETURN_IF_ERROR(TryJob(text, options.out_path, &notes));
   text.pop_back();  // WriteOutput ends the file with a line break of its own.

@@ -236,22 +236,21 @@ std::string DescribeLook(const DataLook& look) {
                                             : absl::StrCat(look.classes, " classes"));
 }
 
-std::string DraftJob(const DataLook& look, const std::string& name, const std::string& directory,
-                     const std::string& written_directory) {
-  std::string text = absl::StrCat(
-      "# ", DescribeLook(look), "\n",
-      "# Try it with: tessera check FILE, then: tessera run FILE --report report.json\n",
-      "name: ", Yaml(name),
-      "\nseed: 1                 # All randomness follows from it.\ndata:\n  format: ",
-      look.files.format, "\n  directory: ", Yaml(written_directory),
-      "    # from this file's folder on\n  train: ",
-      SetText(look.files.train, look.files.train_labels, directory), "\n");
+std::string DraftJob(const DataLook& look, const DraftNames& names) {
+  std::string text =
+      absl::StrCat("# ", DescribeLook(look), "\n", "# Try it with: tessera run ", names.file,
+                   " --report report.json\n", "name: ", Yaml(names.job),
+                   "\nseed: 1                 # All randomness follows from it.\ndata:\n  format: ",
+                   look.files.format, "\n  directory: ", Yaml(names.written_directory),
+                   "    # from this file's folder on\n  train: ",
+                   SetText(look.files.train, look.files.train_labels, names.directory), "\n");
   if (look.files.has_no_test) {
     absl::StrAppend(&text,
                     "  # No file is called test or validation: the training rows are evaluated, "
                     "which says nothing of other rows.\n");
   }
-  absl::StrAppend(&text, "  test: ", SetText(look.files.test, look.files.test_labels, directory),
+  absl::StrAppend(&text,
+                  "  test: ", SetText(look.files.test, look.files.test_labels, names.directory),
                   "\n", FormatKeys(look), NormalizeText(look), "model:\n", ModelText(look));
   absl::StrAppend(
       &text, "train:\n  batch_size: ", BatchOf(look),

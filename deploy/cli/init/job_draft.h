@@ -8,10 +8,20 @@
 
 namespace tessera {
 
-// The text of the job file. Files are named as in `look`, from `directory` on where they lie in it, which is written as
-// `written_directory`, and else by their whole paths. Pure: the same look gives the same text.
-std::string DraftJob(const DataLook& look, const std::string& name, const std::string& directory,
-                     const std::string& written_directory);
+// How the draft names things.
+struct DraftNames {
+  // The job's name.
+  std::string job;
+  // The job file's, for the command that runs it.
+  std::string file;
+  // The folder that most of the data lies in, and what data.directory says of it.
+  std::string directory;
+  std::string written_directory;
+};
+
+// The text of the job file. Data files are named from the folder on where they lie in it, and else by their whole
+// paths. Pure: the same look gives the same text.
+std::string DraftJob(const DataLook& look, const DraftNames& names);
 
 // What was seen, in a line: "idx: 1797 training rows of [1, 8, 8], 450 test rows, 10 classes".
 std::string DescribeLook(const DataLook& look);

@@ -154,9 +154,9 @@ TEST_CASE("the status line has a bar as wide as there is room, where the end is 
   CHECK(Progress::StatusLine(status, 60, false) ==
         "training  step 1234 of 2468, 13s left  34,556 examples/s");
   status.set_step(2468);
-  CHECK_THAT(Progress::StatusLine(status, 79, false), Catch::Contains("[##########] 100%  step"));
+  CHECK_THAT(Progress::StatusLine(status, 79, false), Catch::Contains("#] 100%  epoch 3.2  step 2468 of 2468  "));
   status.set_step(2467);
-  CHECK_THAT(Progress::StatusLine(status, 79, false), Catch::Contains(" 99%  step"));
+  CHECK_THAT(Progress::StatusLine(status, 79, false), Catch::Contains(".] 99%  step 2467 of 2468"));
 }
 
 TEST_CASE("the summary of a job that was stopped says where and by whom", "[cli][progress]") {

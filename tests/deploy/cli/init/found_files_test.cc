@@ -47,14 +47,27 @@ TEST_CASE("a file's format is told by what it begins with", "[cli][init]") {
   CHECK(format("other", std::string("\x01\x00\xff\xfe", 4)).empty());
 }
 
-TEST_CASE("files of test rows are told by a word of their names", "[cli][init]") {
+TEST_CASE("which rows a file has is told by a word of its name", "[cli][init]") {
   for (const char* name : {"test.csv", "t10k-images-idx3-ubyte.gz", "x_test.npy", "a9a.t",
-                           "a9a.t.gz", "val", "test_batch.bin", "digits.validation.csv"}) {
-    CHECK(IsTestName(name));
+                           "a9a.t.gz", "test_batch.bin"}) {
+    CHECK(KindOfName(name) == RowsKind::kTest);
   }
-  for (const char* name : {"train.csv", "contest.csv", "values.csv", "latest"}) {
-    CHECK_FALSE(IsTestName(name));
+  CHECK(KindOfName("val") == RowsKind::kValidation);
+  CHECK(KindOfName("digits.validation.csv") == RowsKind::kValidation);
+  CHECK(KindOfName("x_train.npy") == RowsKind::kTraining);
+  for (const char* name : {"contest.csv", "values.csv", "latest", "data_batch_1.bin"}) {
+    CHECK(KindOfName(name) == RowsKind::kUnknown);
   }
+}
+
+TEST_CASE("beside files that say which rows they have others are left out", "[cli][init]") {
+  const std::string table = "1,2,0\n3,4,1\n";
+  const std::string folder = FolderOf(
+      "many",
+      {{"train.csv", table}, {"val.csv", table}, {"test.csv", table}, {"means.csv", table}});
+  const FoundFiles found = FindDataFiles({folder}).value();
+  CHECK(found.train == std::vector<std::string>{folder + "/train.csv"});
+  CHECK(found.test == std::vector<std::string>{folder + "/test.csv"});
 }
 
 TEST_CASE("a folder's files are dealt to training and test, features and labels", "[cli][init]") {
