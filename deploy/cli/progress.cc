@@ -41,17 +41,17 @@ std::string TimeLeft(const v1::JobStatus& status) {
   return absl::StrCat(", ", absl::FormatDuration(absl::Ceil(left, unit)), " left");
 }
 
-// "[###.......] 30%" in so many columns beside the share that is done.
+// "[###.......]  30%" in so many columns beside the share that is done.
 constexpr int kBarMin = 10, kBarMax = 30;
 std::string Bar(double share, int cells) {
   const int done = std::clamp(static_cast<int>(share * cells), 0, cells);
   // 100 % is said of a job that has made all of its steps.
-  return absl::StrFormat("[%s%s] %d%%", std::string(done, '#'), std::string(cells - done, '.'),
+  return absl::StrFormat("[%s%s] %3d%%", std::string(done, '#'), std::string(cells - done, '.'),
                          static_cast<int>(share * 100));
 }
 
-// The columns that a bar takes beside its cells: brackets, the share, and the blanks behind it.
-constexpr int kBarRest = 9;
+// The columns that a bar takes beside its cells: brackets, a blank, and the share.
+constexpr int kBarRest = 7;
 
 // The line of a job that trains. What does not fit is left out, the least needed first.
 std::string TrainingLine(const v1::JobStatus& status, int width, bool stalled) {
@@ -66,7 +66,7 @@ std::string TrainingLine(const v1::JobStatus& status, int width, bool stalled) {
   const uint64_t planned = status.steps_planned();
   enum Part { kState, kBar, kEpoch, kFar, kRate, kSeconds, kWorkers, kEnd, kParts };
   std::string parts[kParts] = {status.state(),
-                               planned > 0 ? std::string(kBarMin + kBarRest - 2, ' ') : "",
+                               planned > 0 ? std::string(kBarMin + kBarRest, ' ') : "",
                                absl::StrFormat("epoch %.1f", status.epoch()),
                                HowFar(status) + TimeLeft(status),
                                Thousands(status.examples_per_second()) + " examples/s",

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/printable.h"
+#include "common/base/utf8.h"
 
 namespace tessera {
 namespace {
@@ -19,6 +20,8 @@ constexpr double kWidth = 720, kPlotHeight = 340, kLeft = 76, kRight = 24, kTop 
 constexpr double kLegendRow = 22, kLegendDash = 26, kLegendGap = 24, kTextSize = 13;
 // The width of a character, of the widest of usual fonts.
 constexpr double kCharacter = 7.4;
+// Longer names, as those of files, are cut in the legend; whoever points at a line sees them whole.
+constexpr size_t kLabelMax = 76;
 // Longer curves are drawn without a mark at each point, which would hide the line.
 constexpr int kMarksMax = 40;
 constexpr int kColors = 8;
@@ -247,9 +250,9 @@ class Picture {
     std::string text;
     double x = kLeft, y = kBottom + kBelow + kLegendRow / 2;
     for (size_t i = 0; i < lines_.size(); ++i) {
-      const std::string label = Escape(lines_[i].label);
-      const double width =
-          kLegendDash + 6 + kCharacter * static_cast<double>(lines_[i].label.size());
+      const std::string name = CutText(lines_[i].label, kLabelMax);
+      const std::string label = Escape(name);
+      const double width = kLegendDash + 6 + kCharacter * static_cast<double>(name.size());
       if (x > kLeft && x + width > kWidth - kRight) {
         x = kLeft;
         y += kLegendRow;

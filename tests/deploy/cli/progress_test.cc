@@ -147,16 +147,18 @@ TEST_CASE("the status line has a bar as wide as there is room, where the end is 
   CHECK(Progress::StatusLine(status, 200, false).find('[') == std::string::npos);
   status.set_steps_planned(2468);
   CHECK(Progress::StatusLine(status, 200, false) ==
-        "training  [###############...............] 50%  epoch 3.2  step 1234 of 2468, 13s left  "
+        "training  [###############...............]  50%  epoch 3.2  step 1234 of 2468, 13s left  "
         "34,556 examples/s  12.3 s  2 workers");
   CHECK(Progress::StatusLine(status, 79, false) ==
-        "training  [#######.......] 50%  step 1234 of 2468, 13s left  34,556 examples/s");
+        "training  [#######.......]  50%  step 1234 of 2468, 13s left  34,556 examples/s");
   CHECK(Progress::StatusLine(status, 60, false) ==
         "training  step 1234 of 2468, 13s left  34,556 examples/s");
   status.set_step(2468);
-  CHECK_THAT(Progress::StatusLine(status, 79, false), Catch::Contains("#] 100%  epoch 3.2  step 2468 of 2468  "));
+  CHECK_THAT(Progress::StatusLine(status, 79, false),
+             Catch::Contains("#] 100%  epoch 3.2  step 2468 of 2468  "));
   status.set_step(2467);
-  CHECK_THAT(Progress::StatusLine(status, 79, false), Catch::Contains(".] 99%  step 2467 of 2468"));
+  CHECK_THAT(Progress::StatusLine(status, 79, false),
+             Catch::Contains(".]  99%  step 2467 of 2468"));
 }
 
 TEST_CASE("the summary of a job that was stopped says where and by whom", "[cli][progress]") {

@@ -45,6 +45,14 @@ TEST_CASE("a plot has a line, a colour and a name for each report", "[cli][plot]
   CHECK(CountOf(*svg, "http") == 1);  // The namespace is a name.
 }
 
+TEST_CASE("a long name is cut in the legend and whole at its line", "[cli][plot]") {
+  const std::string name(300, 'x');
+  const auto svg = PlotSvg({LineOf(name, {0.5})}, PlotAxesX()[0], PlotAxesY()[0]);
+  REQUIRE(svg.ok());
+  CHECK(CountOf(*svg, name) == 1);
+  CHECK_THAT(*svg, Catch::Contains("x...</text>"));
+}
+
 TEST_CASE("the same reports give the same picture", "[cli][plot]") {
   const std::vector<PlotLine> lines = {LineOf("one", {0.5, 0.8, 0.9})};
   CHECK(*PlotSvg(lines, PlotAxesX()[0], PlotAxesY()[1]) ==
