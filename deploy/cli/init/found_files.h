@@ -25,8 +25,8 @@ struct FoundFiles {
 // is none. Pictures are "images".
 absl::StatusOr<std::string> FormatOfFile(const std::string& path);
 
-// Which rows a file or folder has by a word of its name. Test rows: test, t10k, eval, or ".t" at the end as in the LIBSVM
-// collection; validation rows: val, valid, validation or dev; training rows: train or training.
+// Which rows a file or folder has by a word of its name. Test rows: test, t10k, eval, or ".t" at the end as in the
+// LIBSVM collection; validation rows: val, valid, validation or dev; training rows: train or training.
 enum class RowsKind { kUnknown, kTraining, kTest, kValidation };
 RowsKind KindOfName(absl::string_view name);
 
