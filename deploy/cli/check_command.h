@@ -12,6 +12,8 @@ namespace tessera {
 struct CheckOptions {
   std::string job_path;
   std::vector<std::string> overrides;
+  // All of it as one JSON object on stdout, errors included.
+  bool json = false;
 };
 
 // Prints the resolved job on stdout, with its digest, size and traffic as comments; returns 0. Or

@@ -74,7 +74,12 @@ int RequestCheckpoint(const CheckpointOptions& options) {
     const v1::CheckpointStatus& checkpoint = status.checkpoint();
     if (checkpoint.failed_number() >= reply.number()) return Fail(options, checkpoint.failure());
     if (checkpoint.number() >= reply.number()) {
-      if (!options.quiet) {
+      if (options.json) {
+        std::printf("{\"number\": %" PRIu64 ", \"step\": %" PRIu64 ", \"bytes\": %" PRIu64
+                    ", \"write_seconds\": %.6f}\n",
+                    checkpoint.number(), checkpoint.step(), checkpoint.bytes(),
+                    checkpoint.write_seconds());
+      } else if (!options.quiet) {
         std::printf("step %" PRIu64 ": %" PRIu64 " bytes in %.3f s\n", checkpoint.step(),
                     checkpoint.bytes(), checkpoint.write_seconds());
       }

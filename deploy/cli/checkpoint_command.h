@@ -12,6 +12,8 @@ struct CheckpointOptions {
   // The address of server 0.
   std::string address;
   bool quiet = false;
+  // What became of it as one JSON object.
+  bool json = false;
   SecurityFiles security;
 };
 

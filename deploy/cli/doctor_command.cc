@@ -33,6 +33,7 @@
 #include "common/rpc/status.h"
 #include "deploy/cli/check_notes.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
 #include "deploy/doctor/checkpoint_check.h"
@@ -49,6 +50,7 @@
 #include "deploy/doctor/security_check.h"
 #include "deploy/doctor/server_check.h"
 #include "kernels/devices.h"
+#include "nlohmann/json.hpp"
 #include "proto/status.grpc.pb.h"
 #include "server/control/job_facts.h"
 #include "server/shard/stored_values.h"
@@ -59,9 +61,12 @@ namespace {
 constexpr absl::Duration kConnectMax = absl::Seconds(3);
 constexpr std::chrono::seconds kAnswerMax{10};
 
-// Prints a finding in the terminal's width, with what to do about it below.
+// Prints a finding in the terminal's width, with what to do about it below. Where there are colours, what is good is
+// green, a note yellow and a problem red.
 void Print(const Finding& finding) {
   static constexpr const char* kMarks[] = {"ok       ", "note     ", "PROBLEM  "};
+  static constexpr const char* kColored[] = {"\x1b[32mok\x1b[0m       ", "\x1b[33mnote\x1b[0m     ",
+                                             "\x1b[1;31mPROBLEM\x1b[0m  "};
   constexpr int kIndent = 9;
   const int width = std::max(30, TerminalWidth() - kIndent);
   const auto print = [&](const char* lead, const std::string& text) {
@@ -70,7 +75,7 @@ void Print(const Finding& finding) {
       lead = "         ";
     }
   };
-  print(kMarks[static_cast<int>(finding.kind)], finding.what);
+  print((UsesColor() ? kColored : kMarks)[static_cast<int>(finding.kind)], finding.what);
   if (!finding.advice.empty()) print("      -> ", finding.advice);
   std::fflush(stdout);  // The next one may take long.
 }
@@ -105,7 +110,20 @@ Call CallServer(int rank, const std::string& address) {
   return call;
 }
 
-// Prints what it finds as it goes.
+// The findings as one JSON object.
+std::string FindingsJson(const Findings& findings, int problems) {
+  static constexpr const char* kKinds[] = {"ok", "note", "problem"};
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"kind", kKinds[static_cast<int>(finding.kind)]},
+                    {"what", finding.what},
+                    {"advice", finding.advice}});
+  }
+  const nlohmann::ordered_json json = {{"problems", problems}, {"findings", list}};
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+// Prints what it finds as it goes, or keeps it for JSON.
 class Examination {
  public:
   Examination(const DoctorOptions& options, v1::Job job, Recipe recipe, ModelShape shape)
@@ -145,12 +163,17 @@ class Examination {
     // Reading a checkpoint takes as long as its bytes do.
     const JobFacts facts = FactsOf(job_, recipe_, shape_, JobDigest(job_));
     Add(CheckCheckpoints(job_.checkpoint(), facts, is_running_));
+    if (options_.json) std::printf("%s\n", FindingsJson(kept_, problems_).c_str());
     return problems_;
   }
 
  private:
   void Tell(const Finding& finding) {
-    Print(finding);
+    if (options_.json) {
+      kept_.push_back(finding);
+    } else {
+      Print(finding);
+    }
     problems_ += finding.kind == Finding::Kind::kProblem;
   }
   void Add(const Findings& findings) {
@@ -181,9 +204,12 @@ class Examination {
 
   void Data() {
     const JobReading reading = ReadJobFile(options_.job_path, options_.overrides, kDataFilesAlone);
+    const std::string fetch = FetchAdvice(reading.job);
     for (const JobError& error : reading.errors) {
       Problem(absl::StrCat(error.key, ": ", error.message),
-              "workers need the data; on a machine that has servers only, use --no-data");
+              absl::StrCat(fetch, fetch.empty() ? "" : "; ",
+                           "workers need the data; on a machine that has servers only, use "
+                           "--no-data"));
     }
     if (!reading.ok()) return;
     DataFindings data = CheckData(job_, shape_);
@@ -312,6 +338,7 @@ class Examination {
   std::unique_ptr<Datasets> data_;                                      // where they could be read
   std::vector<std::string> hosts_here_;                                 // of cluster.servers
   bool is_running_ = false;
+  Findings kept_;  // for JSON
   int problems_ = 0;
 };
 
@@ -321,7 +348,7 @@ int ExamineJob(const DoctorOptions& options) {
   const JobReading reading =
       ReadJobFile(options.job_path, options.overrides, JobOptions{/*check_files=*/false});
   if (!reading.ok()) {
-    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    TellJobErrors(reading);
     return 2;
   }
   absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
@@ -333,6 +360,7 @@ int ExamineJob(const DoctorOptions& options) {
     return 2;
   }
   const int problems = Examination(options, reading.job, *std::move(recipe), *shape).Run();
+  if (options.json) return problems == 0 ? 0 : 1;
   if (problems == 0) {
     std::printf("no problem found\n");
     return 0;

@@ -12,6 +12,8 @@ struct DoctorOptions {
   std::vector<std::string> overrides;
   // The machine has only servers, and no data.
   bool no_data = false;
+  // One JSON object at the end in place of lines as they come.
+  bool json = false;
 };
 
 // Prints each finding with what to do, as soon as it is made. Returns 0 where there is no problem, 1 where there is

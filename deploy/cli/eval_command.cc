@@ -16,6 +16,7 @@
 #include "common/checkpoint/model_facts.h"
 #include "common/config/job_reader.h"
 #include "common/layout/losses.h"
+#include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/open_checkpoint.h"
 #include "deploy/cli/saved_network.h"
 #include "deploy/cli/tensor_refusal.h"
@@ -123,7 +124,7 @@ void Print(const Evaluated& evaluated, const v1::Model& model, int64_t outputs, 
 int EvaluateCheckpoint(const EvalOptions& options) {
   const JobReading reading = ReadJobFile(options.job_path, options.overrides, kDataFilesAlone);
   if (!reading.ok()) {
-    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    TellJobErrors(reading);
     return 2;
   }
   const auto fail = [](const absl::Status& status, bool is_wrongly_asked) {

@@ -20,10 +20,14 @@
 #include "common/rpc/rpc_needs.h"
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/checkpoint_command.h"
+#include "deploy/cli/curves/history_command.h"
+#include "deploy/cli/curves/plot_command.h"
 #include "deploy/cli/doctor_command.h"
 #include "deploy/cli/end_command.h"
 #include "deploy/cli/eval_command.h"
 #include "deploy/cli/export_command.h"
+#include "deploy/cli/help/help_command.h"
+#include "deploy/cli/init/init_command.h"
 #include "deploy/cli/plan/plan_command.h"
 #include "deploy/cli/run/run_command.h"
 #include "deploy/cli/sample/sample_command.h"
@@ -48,6 +52,9 @@ void AddSet(CLI::App* command, std::vector<std::string>* overrides) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }
+
+constexpr char kTensorboard[] =
+    "append the evaluations to an event file for TensorBoard in this folder";
 
 // Refuses an empty path, which would be taken for none.
 std::string CheckNamed(const std::string& path) {
@@ -148,6 +155,53 @@ CLI::App* AddSample(CLI::App* app, SampleOptions* options) {
   return command;
 }
 
+// Adds `tessera history` and its flags.
+CLI::App* AddHistory(CLI::App* app, HistoryOptions* options) {
+  CLI::App* command = app->add_subcommand(
+      "history", "a job's evaluations as a table, CSV, JSON or an event file of TensorBoard");
+  command
+      ->add_option("SOURCE", options->source,
+                   "a report, or HOST:PORT of server 0 of a job that runs")
+      ->required()
+      ->check(CheckNamed);
+  CLI::Option* const csv = command->add_flag("--csv", options->csv, "as CSV, with a line of names");
+  command->add_flag("--json", options->json, "as one JSON object")->excludes(csv);
+  command->add_option("--tensorboard", options->tensorboard, kTensorboard)->check(CheckNamed);
+  AddSecurity(command, "a token of the job, of whatever role", &options->security);
+  return command;
+}
+
+// Adds `tessera plot` and its flags.
+CLI::App* AddPlot(CLI::App* app, PlotOptions* options) {
+  CLI::App* command =
+      app->add_subcommand("plot", "draw the curves of jobs, from their reports, as SVG");
+  command->add_option("REPORT", options->reports, "reports, at most 24 in a picture")
+      ->required()
+      ->check(CheckNamed);
+  command->add_option("--x", options->x, "seconds (the default), examples, bytes or steps");
+  command->add_option("--y", options->y, "accuracy (the default), loss or perplexity");
+  command
+      ->add_option("--label", options->labels,
+                   "what the legend calls a report; once for each, in their order")
+      ->allow_extra_args(false);
+  command->add_option("--out", options->out_path, "the file to write; stdout without it")
+      ->check(CheckNamed);
+  return command;
+}
+
+// Adds `tessera init` and its flags.
+CLI::App* AddInit(CLI::App* app, InitOptions* options) {
+  CLI::App* command =
+      app->add_subcommand("init", "look at a data set and write a commented job file for it");
+  command->add_option("DATA", options->paths, "a folder with the data, or its files")
+      ->required()
+      ->check(CheckNamed);
+  command->add_option("--out", options->out_path, "the job file to write (job.yaml)")
+      ->check(CheckNamed);
+  command->add_flag("--force", options->force, "replace a job file that is there");
+  return command;
+}
+
 // Adds `tessera drain` or `tessera stop`, which differ in one call.
 CLI::App* AddEnd(CLI::App* app, const char* name, const char* does, EndOptions* options) {
   CLI::App* command = app->add_subcommand(name, does);
@@ -184,6 +238,7 @@ int Main(int argc, char** argv) {
       ->check(CheckNamed);
   run_command->add_option("--logs", run.log_directory, "keep the processes' logs in this folder")
       ->check(CheckNamed);
+  run_command->add_option("--tensorboard", run.tensorboard, kTensorboard)->check(CheckNamed);
   AddMetrics(run_command, &run.metrics, &run.metrics_linger,
              "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one");
   run_command
@@ -201,6 +256,7 @@ int Main(int argc, char** argv) {
       app.add_subcommand("check", "validate a job file and print it with all defaults");
   check_command->add_option("JOB", check.job_path, "the job file")->required()->check(CheckNamed);
   AddSet(check_command, &check.overrides);
+  check_command->add_flag("--json", check.json, "as one JSON object, errors included");
 
   StatusOptions status;
   CLI::App* status_command = app.add_subcommand("status", "what a running job is doing");
@@ -210,6 +266,7 @@ int Main(int argc, char** argv) {
       ->required();
   status_command->add_flag("--watch", status.watch, "redraw until the job ends");
   status_command->add_flag("--json", status.json, "as JSON, one object per line");
+  status_command->add_option("--tensorboard", status.tensorboard, kTensorboard)->check(CheckNamed);
   AddSecurity(status_command, "a token of the job, of whatever role", &status.security);
 
   ExportOptions exported;
@@ -238,6 +295,7 @@ int Main(int argc, char** argv) {
   doctor_command->add_option("JOB", doctor.job_path, "the job file")->required()->check(CheckNamed);
   AddSet(doctor_command, &doctor.overrides);
   doctor_command->add_flag("--no-data", doctor.no_data, "this machine has servers only");
+  doctor_command->add_flag("--json", doctor.json, "as one JSON object, at the end");
 
   CheckpointOptions checkpoint;
   CLI::App* checkpoint_command =
@@ -245,6 +303,7 @@ int Main(int argc, char** argv) {
   checkpoint_command->add_option("ADDRESS", checkpoint.address, "HOST:PORT of server 0")
       ->required();
   checkpoint_command->add_flag("--quiet", checkpoint.quiet, "say nothing where all is well");
+  checkpoint_command->add_flag("--json", checkpoint.json, "as one JSON object");
   AddSecurity(checkpoint_command, "a token of the role operator", &checkpoint.security);
 
   EndOptions drain;
@@ -274,6 +333,16 @@ int Main(int argc, char** argv) {
   PlanOptions plan;
   CLI::App* plan_command = AddPlan(&app, &plan);
 
+  HistoryOptions history;
+  CLI::App* history_command = AddHistory(&app, &history);
+  PlotOptions plot;
+  CLI::App* plot_command = AddPlot(&app, &plot);
+  InitOptions init;
+  CLI::App* init_command = AddInit(&app, &init);
+  HelpOptions help;
+  CLI::App* help_command = app.add_subcommand("help", "show a page of the documentation");
+  help_command->add_option("TOPIC", help.topic, "a page or a command; none: the list of pages");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -282,7 +351,8 @@ int Main(int argc, char** argv) {
   const bool calls_servers =
       app.got_subcommand(run_command) || app.got_subcommand(status_command) ||
       app.got_subcommand(checkpoint_command) || app.got_subcommand(drain_command) ||
-      app.got_subcommand(stop_command) || app.got_subcommand(doctor_command);
+      app.got_subcommand(stop_command) || app.got_subcommand(doctor_command) ||
+      app.got_subcommand(history_command);
   absl::Status limits = CheckProcessLimits(NeedsOfCommand(calls_servers));
   if (limits.ok() && calls_servers) limits = CheckPollStrategy();
   if (!limits.ok()) {
@@ -303,6 +373,10 @@ int Main(int argc, char** argv) {
   if (app.got_subcommand(sample_command)) return WriteSample(sample);
   if (app.got_subcommand(simulate_command)) return SimulateJob(simulate);
   if (app.got_subcommand(plan_command)) return PlanJob(plan);
+  if (app.got_subcommand(history_command)) return ShowHistory(history);
+  if (app.got_subcommand(plot_command)) return PlotReports(plot);
+  if (app.got_subcommand(init_command)) return InitJob(init);
+  if (app.got_subcommand(help_command)) return ShowHelp(help);
   return ShowStatus(status);
 }
 

@@ -41,6 +41,57 @@ std::string TimeLeft(const v1::JobStatus& status) {
   return absl::StrCat(", ", absl::FormatDuration(absl::Ceil(left, unit)), " left");
 }
 
+// "[###.......]  30%" in so many columns beside the share that is done.
+constexpr int kBarMin = 10, kBarMax = 30;
+std::string Bar(double share, int cells) {
+  const int done = std::clamp(static_cast<int>(share * cells), 0, cells);
+  // 100 % is said of a job that has made all of its steps.
+  return absl::StrFormat("[%s%s] %3d%%", std::string(done, '#'), std::string(cells - done, '.'),
+                         static_cast<int>(share * 100));
+}
+
+// The columns that a bar takes beside its cells: brackets, a blank, and the share.
+constexpr int kBarRest = 7;
+
+// The line of a job that trains. What does not fit is left out, the least needed first.
+std::string TrainingLine(const v1::JobStatus& status, int width, bool stalled) {
+  int live = 0;
+  for (const v1::MemberStatus& member : status.members()) {
+    if (member.state() == "training" || member.state() == "evaluating") ++live;
+  }
+  std::string end;
+  if (stalled && !status.waiting_for().empty()) {
+    end = absl::StrCat("waiting for ", absl::StrJoin(status.waiting_for(), ", "));
+  }
+  const uint64_t planned = status.steps_planned();
+  enum Part { kState, kBar, kEpoch, kFar, kRate, kSeconds, kWorkers, kEnd, kParts };
+  std::string parts[kParts] = {status.state(),
+                               planned > 0 ? std::string(kBarMin + kBarRest, ' ') : "",
+                               absl::StrFormat("epoch %.1f", status.epoch()),
+                               HowFar(status) + TimeLeft(status),
+                               Thousands(status.examples_per_second()) + " examples/s",
+                               absl::StrFormat("%.1f s", status.train_seconds()),
+                               Counted(live, "worker"),
+                               end};
+  const auto line = [&parts] {
+    std::string text;
+    for (const std::string& part : parts) {
+      if (!part.empty()) absl::StrAppend(&text, text.empty() ? "" : "  ", part);
+    }
+    return text;
+  };
+  for (const Part part : {kWorkers, kSeconds, kEpoch, kBar}) {
+    if (static_cast<int>(line().size()) <= width) break;
+    parts[part].clear();
+  }
+  if (!parts[kBar].empty()) {
+    const int room = width - static_cast<int>(line().size());
+    const double share = static_cast<double>(status.step()) / static_cast<double>(planned);
+    parts[kBar] = Bar(std::min(share, 1.0), std::min(kBarMin + room, kBarMax));
+  }
+  return line();
+}
+
 bool IsTriedAgain(const v1::JobStatus& status) {
   return status.state() != "done" && absl::StrContains(status.checkpoint().failure(), kTriedAgain);
 }
@@ -57,23 +108,17 @@ std::string Progress::StatusLine(const v1::JobStatus& status, int width, bool st
   } else if (status.state() == "waiting") {
     line = absl::StrCat("waiting for ", absl::StrJoin(status.waiting_for(), ", "));
   } else {
-    int live = 0;
-    for (const v1::MemberStatus& member : status.members()) {
-      if (member.state() == "training" || member.state() == "evaluating") ++live;
-    }
-    line = absl::StrFormat("%s  epoch %.1f  %s%s  %s examples/s  %.1f s  %d worker%s",
-                           status.state(), status.epoch(), HowFar(status), TimeLeft(status),
-                           Thousands(status.examples_per_second()), status.train_seconds(), live,
-                           live == 1 ? "" : "s");
-    if (stalled && !status.waiting_for().empty()) {
-      absl::StrAppend(&line, "  waiting for ", absl::StrJoin(status.waiting_for(), ", "));
-    }
+    line = TrainingLine(status, width, stalled);
   }
   line = ToPrintable(line);
   if (static_cast<int>(line.size()) <= width) return line;
   line.resize(std::max(0, width));
   line.resize(Utf8PrefixBytes(line));
   return line;
+}
+
+std::string Progress::HistoryHeads() {
+  return "   epoch    seconds  train loss   test loss  accuracy";
 }
 
 std::string Progress::HistoryLine(const v1::HistoryEntry& entry) {
@@ -117,7 +162,7 @@ std::vector<std::string> Progress::NewLines(const v1::JobStatus& status) {
   for (; next < status.history_size(); ++next) {
     const v1::HistoryEntry& entry = status.history(next);
     if (!std::exchange(heads_shown_, true)) {
-      lines.push_back("   epoch    seconds  train loss   test loss  accuracy");
+      lines.push_back(HistoryHeads());
     }
     lines.push_back(HistoryLine(entry));
     shown_.push_back(MadeAt(entry));

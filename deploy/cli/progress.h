@@ -32,11 +32,14 @@ class Progress {
   // Removes the redrawn line.
   void Clear();
 
-  // One line of at most `width` columns: where the job is, how long it goes on, and how fast; for whom it waits, before
-  // it has begun or when it is `stalled`; that its last checkpoint is tried again. (Under a barrier
-  // somebody is waited for at almost every moment.)
+  // One line of at most `width` columns: where the job is, with a bar where its end is known, how long it goes on, and
+  // how fast; for whom it waits, before it has begun or when it is `stalled`; that its last checkpoint is tried again.
+  // (Under a barrier somebody is waited for at almost every moment.) In a narrow terminal the number of workers, the
+  // seconds, the epoch and then the bar are left out, in this order.
   static std::string StatusLine(const v1::JobStatus& status, int width, bool stalled);
-  // One evaluation, under the heads that Show prints; "-" for what is no number.
+  // The heads above evaluations.
+  static std::string HistoryHeads();
+  // One evaluation, under the heads; "-" for what is no number.
   static std::string HistoryLine(const v1::HistoryEntry& entry);
   // The closing table; what is long in it is broken to lines of `width` columns. `model`: what became of it, where
   // there is something to say.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "nlohmann/json.hpp"
 
 namespace tessera {
@@ -73,6 +74,10 @@ absl::StatusOr<v1::JobStatus> StatusOfReport(const std::string& report) {
   status.set_step(Count(json, "steps"));
   status.set_steps_planned(Count(json, "planned_steps"));
   status.set_generation(Count(json, "generation"));
+  if (absl::Time started;
+      absl::ParseTime(absl::RFC3339_full, Text(json, "started"), &started, nullptr)) {
+    status.mutable_origin()->set_started_ns(absl::ToUnixNanos(started));
+  }
   for (const Json& entry : At(json, "history")) {
     v1::HistoryEntry& evaluation = *status.add_history();
     evaluation.set_seconds(Number(entry, "seconds"));

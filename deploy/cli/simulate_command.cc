@@ -28,6 +28,7 @@
 #include "common/method/recipe.h"
 #include "common/method/train_rows.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/progress.h"
 #include "deploy/cli/tensor_refusal.h"
@@ -201,7 +202,7 @@ int SimulateJob(const SimulateOptions& options) {
   JobReading reading = ReadSimulatedJob(options);
   if (!reading.ok() || !flags.errors().empty()) {
     std::fputs(flags.errors().c_str(), stderr);
-    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    TellJobErrors(reading);
     return 2;
   }
   const absl::Status has_layers = RefuseTensors("simulate", reading.job.model(),

@@ -1,15 +1,13 @@
 #include "deploy/cli/status_command.h"
 
-#include <grpcpp/grpcpp.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -17,36 +15,40 @@
 #include "common/base/host_port.h"
 #include "common/base/printable.h"
 #include "common/base/steady_clock.h"
-#include "common/rpc/control_channel.h"
-#include "common/rpc/status.h"
+#include "deploy/cli/curves/event_file.h"
+#include "deploy/cli/curves/history_source.h"
 #include "deploy/cli/failed_call.h"
 #include "deploy/cli/how_far.h"
 #include "deploy/cli/status_stream.h"
 #include "deploy/cli/status_view.h"
 #include "deploy/cli/terminal.h"
-#include "proto/status.grpc.pb.h"
+#include "proto/status.pb.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::chrono::seconds kAnswerMax{5};
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(500);
 // The width of a picture where no terminal bounds it.
 constexpr int kLineMax = 1000;
 
-// Shows the status as it is now.
-int ShowOnce(const StatusOptions& options) {
-  const auto stub = v1::Status::NewStub(OpenControlChannel(options.address, Role::kViewer));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
-  v1::JobStatus status;
-  const grpc::Status result = stub->Get(&context, v1::StatusRequest(), &status);
-  if (!result.ok()) {
-    return TellFailedCall(absl::StrCat("no status from ", options.address), FromGrpc(result));
+// Appends what is new where `events` are wanted. False: they cannot be written, which was told.
+bool WriteEvents(const v1::JobStatus& status, EventWriter* events) {
+  const absl::Status written = events == nullptr ? absl::OkStatus() : events->Write(status);
+  if (!written.ok()) {
+    std::fprintf(stderr, "tessera: %s\n", ToPrintable(written.message()).c_str());
   }
-  std::printf("%s\n", options.json ? StatusJson(status).c_str()
-                                   : StatusText(status, TerminalWidth()).c_str());
-  return 0;
+  return written.ok();
+}
+
+// Shows the status as it is now.
+int ShowOnce(const StatusOptions& options, EventWriter* events) {
+  const absl::StatusOr<v1::JobStatus> status = AskForStatus(options.address);
+  if (!status.ok()) {
+    return TellFailedCall(absl::StrCat("no status from ", options.address), status.status());
+  }
+  std::printf("%s\n", options.json ? StatusJson(*status).c_str()
+                                   : StatusText(*status, TerminalWidth()).c_str());
+  return WriteEvents(*status, events) ? 0 : 1;
 }
 
 // How long nothing has come, as far as this process ran: one that was stopped by Ctrl-Z heard nothing either.
@@ -109,7 +111,7 @@ int Conclude(const std::string& address, const absl::Status& ended,
 }
 
 // Shows the status until the job ends, redrawn in place on a terminal.
-int Follow(const StatusOptions& options) {
+int Follow(const StatusOptions& options, EventWriter* events) {
   StatusStream stream(options.address, kRedrawInterval);
   Silence quiet(stream);
   const bool live = CanRedraw() && !options.json;
@@ -120,6 +122,7 @@ int Follow(const StatusOptions& options) {
     const std::optional<absl::Status> ended = stream.ended();
     const absl::Duration silence = ended.has_value() ? absl::ZeroDuration() : quiet.Look();
     const std::optional<v1::JobStatus> status = stream.latest();
+    if (status.has_value() && !WriteEvents(*status, events)) return 1;
     std::string text;
     if (live) {
       text = Picture(options, status, silence);
@@ -162,7 +165,15 @@ int ShowStatus(const StatusOptions& options) {
     std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
     return 2;
   }
-  return options.watch ? Follow(options) : ShowOnce(options);
+  std::unique_ptr<EventWriter> events;
+  if (!options.tensorboard.empty()) {
+    events = std::make_unique<EventWriter>(options.tensorboard);
+    if (const absl::Status status = events->Open(); !status.ok()) {
+      std::fprintf(stderr, "tessera: %s\n", ToPrintable(status.message()).c_str());
+      return 2;
+    }
+  }
+  return options.watch ? Follow(options, events.get()) : ShowOnce(options, events.get());
 }
 
 }  // namespace tessera

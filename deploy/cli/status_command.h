@@ -1,4 +1,4 @@
-// `tessera status HOST:PORT [--watch] [--json]`.
+// `tessera status HOST:PORT [--watch] [--json] [--tensorboard DIR]`.
 #ifndef TESSERA_DEPLOY_CLI_STATUS_COMMAND_H_
 #define TESSERA_DEPLOY_CLI_STATUS_COMMAND_H_
 
@@ -13,6 +13,8 @@ struct StatusOptions {
   std::string address;
   bool watch = false;
   bool json = false;
+  // The folder of an event file for TensorBoard; empty: none. With `watch` evaluations are appended as they come.
+  std::string tensorboard;
   SecurityFiles security;
   // With `watch`, of a server that tells nothing: how long until that is shown, and until it is given up.
   absl::Duration silence_shown = absl::Seconds(3);
@@ -24,7 +26,7 @@ struct StatusOptions {
 //   0  the status was told; with `watch` the job has ended normally
 //   1  the server cannot be reached; with `watch` also: the job has failed, the connection is lost, or nothing came
 //      for `silence_max`
-//   2  wrong address, certificates or token
+//   2  wrong address, certificates, token or folder
 int ShowStatus(const StatusOptions& options);
 
 }  // namespace tessera

@@ -25,6 +25,13 @@ inline bool CanRedraw() {
   return isatty(STDOUT_FILENO) != 0 && KnowsSequences(std::getenv("TERM"));
 }
 
+// Whether stdout may be coloured: it is a terminal that knows sequences, and the user has not set NO_COLOR to anything
+// (no-color.org).
+inline bool UsesColor() {
+  const char* const no_color = std::getenv("NO_COLOR");
+  return CanRedraw() && (no_color == nullptr || *no_color == '\0');
+}
+
 // The columns of stdout's terminal; 80 where it is none.
 inline int TerminalWidth() {
   winsize size{};

@@ -18,6 +18,7 @@
 #include "common/config/quantity.h"
 #include "common/method/train_rows.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/plan/plan.h"
 #include "deploy/cli/tensor_refusal.h"
@@ -282,7 +283,7 @@ int PlanJob(const PlanOptions& options) {
       ReadPlannedJob(question, measured ? kDataFilesAlone : JobOptions{false});
   if (!reading.ok() || !flags.errors().empty()) {
     std::fputs(flags.errors().c_str(), stderr);
-    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    TellJobErrors(reading);
     return 2;
   }
   const absl::Status has_layers =

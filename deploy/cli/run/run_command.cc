@@ -33,6 +33,8 @@
 #include "common/rpc/security.h"
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/counted.h"
+#include "deploy/cli/curves/event_file.h"
+#include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/how_far.h"
 #include "deploy/cli/progress.h"
 #include "deploy/cli/report_status.h"
@@ -86,6 +88,7 @@ class JobRun {
   absl::Status AwaitFirstServer(const Signals& signals);
   void OpenStatus();
   absl::Status Follow(const Signals& signals);
+  void WriteEvents(const v1::JobStatus& status);
   void Tell(absl::string_view text);
   bool JobHasEnded(absl::Duration patience) const;
   void AwaitChildren(bool failed, const Signals& signals);
@@ -106,6 +109,8 @@ class JobRun {
   const RunOptions& options_;
   const v1::Job& job_;
   Progress progress_;
+  std::unique_ptr<EventWriter>
+      events_;  // null where none are wanted, or none can be written any more
   std::unique_ptr<RunFolders> folders_;
   std::unique_ptr<JobChildren> children_;
   std::string coordinator_;
@@ -123,6 +128,10 @@ absl::Status JobRun::Prepare() {
   TESSERA_RETURN_IF_ERROR(
       CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
   TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
+  if (!options_.tensorboard.empty()) {
+    events_ = std::make_unique<EventWriter>(options_.tensorboard);
+    TESSERA_RETURN_IF_ERROR(events_->Open());
+  }
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
   const auto tell = [this](const std::string& text) { Tell(text); };
   TESSERA_ASSIGN_OR_RETURN(children_, JobChildren::Create(job_, folders_.get(), tell));
@@ -186,6 +195,17 @@ absl::Status JobRun::AwaitFirstServer(const Signals& signals) {
   }
 }
 
+// Appends what is new. A disk that is full is told of once, and does not end the job.
+void JobRun::WriteEvents(const v1::JobStatus& status) {
+  if (events_ == nullptr) return;
+  const absl::Status written = events_->Write(status);
+  if (written.ok()) return;
+  events_ = nullptr;
+  progress_.Clear();
+  std::fprintf(stderr, "tessera: %s; the job goes on without events\n",
+               std::string(written.message()).c_str());
+}
+
 void JobRun::Tell(absl::string_view text) {
   folders_->KeepLogs();
   progress_.Clear();
@@ -214,8 +234,9 @@ absl::Status JobRun::Follow(const Signals& signals) {
   while (true) {
     const std::optional<absl::Status> ended = status_->ended();
     if (std::optional<v1::JobStatus> latest = status_->latest()) status = std::move(latest);
-    if (status.has_value() && !options_.quiet && SteadyNow() - shown > absl::Milliseconds(100)) {
-      progress_.Show(*status);
+    if (status.has_value() && SteadyNow() - shown > absl::Milliseconds(100)) {
+      if (!options_.quiet) progress_.Show(*status);
+      WriteEvents(*status);
       shown = SteadyNow();
     }
     if (ended.has_value() && absl::IsFailedPrecondition(*ended) && !status.has_value()) {
@@ -335,6 +356,7 @@ absl::Status JobRun::Conclude(const Signals& signals) {
   if (status.has_value() && !options_.quiet) progress_.Show(*status);
   AwaitChildren(!HasReport(status) || !status->failure().empty(), signals);
   status = LastStatus();
+  if (status.has_value()) WriteEvents(*status);
   const bool reported = HasReport(status);
   if (status.has_value() && !options_.quiet) progress_.Show(*status);
   progress_.Clear();
@@ -486,7 +508,7 @@ int RunJob(const RunOptions& options) {
   });
   const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
   if (!reading.ok()) {
-    std::fputs(FormatJobErrors(reading.errors).c_str(), stderr);
+    TellJobErrors(reading);
     return 2;
   }
   if (!options.quiet) {

@@ -22,6 +22,8 @@ struct RunOptions {
   std::string metrics;
   // How long server 0 serves the end of the job there at most, until that is scraped.
   absl::Duration metrics_linger;
+  // The folder of an event file for TensorBoard, to which each evaluation is appended; empty: none.
+  std::string tensorboard;
   // If set, there is no progress and no table, and only errors are printed.
   bool quiet = false;
   // The folder of the children's logs; empty: a temporary one, kept only when something went wrong.

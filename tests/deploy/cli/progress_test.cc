@@ -141,6 +141,26 @@ TEST_CASE("the status line says of how many steps, and how long they take at thi
   CHECK_THAT(Progress::StatusLine(status, 200, false), Catch::Contains("step 1234 of 1234  "));
 }
 
+TEST_CASE("the status line has a bar as wide as there is room, where the end is known",
+          "[cli][progress]") {
+  v1::JobStatus status = Training();
+  CHECK(Progress::StatusLine(status, 200, false).find('[') == std::string::npos);
+  status.set_steps_planned(2468);
+  CHECK(Progress::StatusLine(status, 200, false) ==
+        "training  [###############...............]  50%  epoch 3.2  step 1234 of 2468, 13s left  "
+        "34,556 examples/s  12.3 s  2 workers");
+  CHECK(Progress::StatusLine(status, 79, false) ==
+        "training  [#######.......]  50%  step 1234 of 2468, 13s left  34,556 examples/s");
+  CHECK(Progress::StatusLine(status, 60, false) ==
+        "training  step 1234 of 2468, 13s left  34,556 examples/s");
+  status.set_step(2468);
+  CHECK_THAT(Progress::StatusLine(status, 79, false),
+             Catch::Contains("#] 100%  epoch 3.2  step 2468 of 2468  "));
+  status.set_step(2467);
+  CHECK_THAT(Progress::StatusLine(status, 79, false),
+             Catch::Contains(".]  99%  step 2467 of 2468"));
+}
+
 TEST_CASE("the summary of a job that was stopped says where and by whom", "[cli][progress]") {
   v1::JobStatus status = Training();
   status.set_steps_planned(5000);
@@ -196,8 +216,11 @@ TEST_CASE("the status line says that the last checkpoint is tried again, and for
 }
 
 TEST_CASE("the status line never overflows the terminal", "[cli][progress]") {
-  for (int width = 0; width < 100; ++width) {
+  v1::JobStatus planned = Training();
+  planned.set_steps_planned(1300);
+  for (int width = 0; width < 150; ++width) {
     CHECK(static_cast<int>(Progress::StatusLine(Training(), width, true).size()) <= width);
+    CHECK(static_cast<int>(Progress::StatusLine(planned, width, true).size()) <= width);
   }
 }
 

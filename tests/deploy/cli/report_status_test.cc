@@ -59,12 +59,14 @@ TEST_CASE("a report tells how the job ended, and how far of how much it was", "[
   status.set_outcome("stopped");
   status.set_stop_reason("SIGTERM to tessera run");
   status.set_steps_planned(900);
+  status.mutable_origin()->set_started_ns(1764230400123000000);
   const absl::StatusOr<v1::JobStatus> told = StatusOfReport(ReportJson(status));
   REQUIRE(told.ok());
   CHECK(told->outcome() == "stopped");
   CHECK(told->stop_reason() == "SIGTERM to tessera run");
   CHECK(told->step() == 400);
   CHECK(told->steps_planned() == 900);
+  CHECK(told->origin().started_ns() == 1764230400123000000);
   CHECK(Progress::Summary(*told, "r") == Progress::Summary(status, "r"));
 }
 

@@ -18,11 +18,17 @@ TEST_CASE("what was written is drawn over where it is on a terminal that can do 
   REQUIRE(ioctl(screen, TIOCSWINSZ, &size) == 0);
   const int before = dup(STDOUT_FILENO);
   // Nothing is checked meanwhile: what fails is told on stdout.
-  bool can[4];
+  bool can[4], colors[3];
   int width = 0;
   setenv("TERM", "xterm", 1);
   dup2(screen, STDOUT_FILENO);
   can[0] = CanRedraw();
+  unsetenv("NO_COLOR");
+  colors[0] = UsesColor();
+  setenv("NO_COLOR", "", 1);
+  colors[1] = UsesColor();
+  setenv("NO_COLOR", "1", 1);
+  colors[2] = UsesColor();
   width = TextWidth();
   setenv("TERM", "dumb", 1);
   can[1] = CanRedraw();
@@ -37,6 +43,9 @@ TEST_CASE("what was written is drawn over where it is on a terminal that can do 
   CHECK_FALSE(can[2]);
   CHECK_FALSE(can[3]);
   CHECK(width == 40);
+  CHECK(colors[0]);
+  CHECK(colors[1]);
+  CHECK_FALSE(colors[2]);
 }
 
 TEST_CASE("a terminal without a name or with that of a dumb one gets no sequences", "[cli]") {
