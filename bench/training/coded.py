@@ -27,6 +27,7 @@ SETS = {
 }
 # row: (method, its keys; the base's method). The base is in f32.
 DATA_PARALLEL = {"method": "{data_parallel: {}}"}
+DILOCO = {"method": "{diloco: {}}"}
 LOCAL_SGD = {"method": "{local_sgd: {local_steps: 4}}"}
 
 
@@ -42,6 +43,7 @@ ROWS = {
                   "codec.error_feedback": "true"}, DATA_PARALLEL),
     "threshold": ({"method": "{data_parallel: {}}", "codec.push": "threshold"}, DATA_PARALLEL),
     "threshold_local": ({"method": "{local_sgd: {local_steps: 4}}", "codec.push": "threshold"}, LOCAL_SGD),
+    "topk": (dict(DILOCO, **{"codec.push": "topk"}), DILOCO),
     "slim": ({"method": "{slim_dp: {alpha: 0.2, beta: 0.1, local_steps: 1}}"}, DATA_PARALLEL),
     "slim_held": ({"method": "{slim_dp: {alpha: 0.2, beta: 0.1, local_steps: 1}}", "codec.error_feedback": "true"},
                   DATA_PARALLEL),

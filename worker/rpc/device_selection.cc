@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<DeviceSelection::Bytes>> DeviceSelection::Code(
   for (const ShardSlices& slices : keys.slices) {
     for (const Slice& slice : slices.slices) {
       const int64_t begin = slice.row_begin * slice.columns;
-      device_.exchange().FindMarks(slice.size(), selector_->limit(),
+      device_.exchange().FindMarks(slice.size(), *selector_->limit(),
                                    update[slice.parameter].data() + begin,
                                    held.values + held.offsets[slice.parameter] + begin,
                                    tiles_.data() + tile, bits_.data() + tile * kTileWords);
