@@ -80,6 +80,10 @@ class SelectiveCodec {
   // `payload` must outlive it.
   virtual std::unique_ptr<SelectedReader> NewReader(const Payload& payload) const = 0;
 
+  // So many of each chunk of a payload are sent, the largest, and devices write them (ExchangeKernel::EncodeLargest).
+  // 0: devices find the entries that reach EntrySelector::limit().
+  virtual int64_t largest_of_chunk() const { return 0; }
+
   virtual PayloadForecast Forecast(int64_t entries) const = 0;
   // The share of the entries that a push is meant to send; nullopt: nobody knows.
   virtual std::optional<double> sent_share() const = 0;

@@ -394,6 +394,8 @@ class TopkDefinition final : public CodecDefinition, public SelectiveCodec {
     return std::make_unique<TopkReader>(payload, k_);
   }
 
+  int64_t largest_of_chunk() const override { return k_; }
+
   PayloadForecast Forecast(int64_t entries) const override {
     PayloadForecast forecast;
     forecast.bytes = PayloadBytes(entries, k_);
@@ -407,6 +409,7 @@ class TopkDefinition final : public CodecDefinition, public SelectiveCodec {
   static CodecTraits Traits() {
     CodecTraits traits;
     traits.loss = CodecLoss::kUnsent;
+    traits.on_devices = true;
     return traits;
   }
 
