@@ -27,7 +27,8 @@ SETS = {
 }
 # row: (method, its keys; the base's method). The base is in f32.
 DATA_PARALLEL = {"method": "{data_parallel: {}}"}
-DILOCO = {"method": "{diloco: {}}"}
+# What a push of the largest entries holds back takes the outer momentum's place (arXiv 2508.15706).
+DILOCO = {"method": "{diloco: {local_steps: 10, outer_learning_rate: 1, outer_momentum: 0}}"}
 LOCAL_SGD = {"method": "{local_sgd: {local_steps: 4}}"}
 
 
