@@ -59,6 +59,10 @@ class ExchangeKernel {
   virtual void ListMarks(int64_t tiles, const uint32_t* bits, const int64_t* begin,
                          uint32_t* marks) = 0;
 
+  // The payload of topk (common/codec/topk.h) for `entries` values, which are update and residual added up, with `k` of
+  // each whole chunk. values[i] becomes what is held back.
+  virtual void EncodeLargest(int64_t entries, int64_t k, float* values, char* out) = 0;
+
   // values[r] = all[place - begin] for those places of [begin, end) that are in the set, r being how
   // many places of the set are before.
   virtual void Gather(const PlaceSet& set, int64_t begin, int64_t end, const float* all,

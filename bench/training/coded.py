@@ -27,6 +27,8 @@ SETS = {
 }
 # row: (method, its keys; the base's method). The base is in f32.
 DATA_PARALLEL = {"method": "{data_parallel: {}}"}
+# What a push of the largest entries holds back takes the outer momentum's place (arXiv 2508.15706).
+DILOCO = {"method": "{diloco: {local_steps: 10, outer_learning_rate: 1, outer_momentum: 0}}"}
 LOCAL_SGD = {"method": "{local_sgd: {local_steps: 4}}"}
 
 
@@ -42,6 +44,7 @@ ROWS = {
                   "codec.error_feedback": "true"}, DATA_PARALLEL),
     "threshold": ({"method": "{data_parallel: {}}", "codec.push": "threshold"}, DATA_PARALLEL),
     "threshold_local": ({"method": "{local_sgd: {local_steps: 4}}", "codec.push": "threshold"}, LOCAL_SGD),
+    "topk": (dict(DILOCO, **{"codec.push": "topk"}), DILOCO),
     "slim": ({"method": "{slim_dp: {alpha: 0.2, beta: 0.1, local_steps: 1}}"}, DATA_PARALLEL),
     "slim_held": ({"method": "{slim_dp: {alpha: 0.2, beta: 0.1, local_steps: 1}}", "codec.error_feedback": "true"},
                   DATA_PARALLEL),

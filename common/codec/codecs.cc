@@ -9,6 +9,7 @@
 #include "common/codec/int8.h"
 #include "common/codec/qsgd.h"
 #include "common/codec/threshold.h"
+#include "common/codec/topk.h"
 
 namespace tessera {
 namespace {
@@ -38,6 +39,11 @@ CodecRemark IdleThreshold(const v1::Codec& message) {
   return {"threshold.density", absl::StrCat(threshold.density(), ": without effect beside tau")};
 }
 
+Codec Topk(const v1::Codec& message) {
+  // A message without a kind has 0 here, of which nothing is sent.
+  return TopkCodec({message.topk().k()});
+}
+
 template <Codec (*make)()>
 Codec WithoutNumbers(const v1::Codec&) {
   return make();
@@ -52,6 +58,7 @@ constexpr CodecEntry kCodecs[] = {
     {v1::Codec::kInt8, WithoutNumbers<Int8Codec>, nullptr, nullptr},
     {v1::Codec::kQsgd, Qsgd, nullptr, nullptr},
     {v1::Codec::kThreshold, Threshold, WrongThreshold, IdleThreshold},
+    {v1::Codec::kTopk, Topk, nullptr, nullptr},
 };
 
 // nullptr: the message names none.

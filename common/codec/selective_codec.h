@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/base/check.h"
 #include "common/codec/forecast.h"
 #include "common/codec/payload.h"
 #include "common/codec/threshold_run.h"
@@ -20,11 +21,11 @@ namespace tessera {
 class SelectionEncoder {
  public:
   virtual ~SelectionEncoder() = default;
-  // The next `count` entries, and what is held back of them, which changes.
+  // The next `count` entries, and what is held back of them, which changes until Finish has returned.
   virtual void Encode(const float* update, float* residual, int64_t count) = 0;
   // Encode for `count` entries (at most kThresholdRun) over which the loop went elsewhere, on a device: what
-  // RunThreshold says of them with EntrySelector::limit(), and its marks.
-  virtual void Add(const ThresholdRun& run, const uint32_t* marks, int64_t count) = 0;
+  // RunThreshold says of them with EntrySelector::limit(), and its marks. Not asked of a codec that has no limit.
+  virtual void Add(const ThresholdRun&, const uint32_t*, int64_t) { TESSERA_CHECK(false); }
   // The payload. Nothing may be encoded after it.
   virtual std::vector<char> Finish() = 0;
 };
@@ -40,8 +41,8 @@ class EntrySelector {
   // All that was learned, which may be kept and written back; empty: nothing is. What was never a state of one is as if
   // nothing had been seen.
   virtual absl::Span<float> state() = 0;
-  // Entries are sent whose magnitude, residual included, has reached it.
-  virtual float limit() const = 0;
+  // Entries are sent whose magnitude, residual included, has reached it; nullopt: there is no such number.
+  virtual std::optional<float> limit() const { return std::nullopt; }
   // Returns an encoder for one payload of the update that was learned of last.
   virtual std::unique_ptr<SelectionEncoder> NewEncoder() const = 0;
 };
@@ -78,6 +79,10 @@ class SelectiveCodec {
   virtual absl::Status Check(const Payload& payload, int64_t entries) const = 0;
   // `payload` must outlive it.
   virtual std::unique_ptr<SelectedReader> NewReader(const Payload& payload) const = 0;
+
+  // So many of each chunk of a payload are sent, the largest, and devices write them (ExchangeKernel::EncodeLargest).
+  // 0: devices find the entries that reach EntrySelector::limit().
+  virtual int64_t largest_of_chunk() const { return 0; }
 
   virtual PayloadForecast Forecast(int64_t entries) const = 0;
   // The share of the entries that a push is meant to send; nullopt: nobody knows.

@@ -18,7 +18,7 @@ class ThresholdSelector final : public EntrySelector {
   int64_t sample_size() const override { return tau_.sample_size(); }
   void Learn(std::vector<float> magnitudes) override { tau_.Lead(std::move(magnitudes)); }
   absl::Span<float> state() override { return tau_.state(); }
-  float limit() const override { return tau_.value(); }
+  std::optional<float> limit() const override { return tau_.value(); }
   std::unique_ptr<SelectionEncoder> NewEncoder() const override {
     return std::make_unique<ThresholdEncoder>(tau_.value(), packed_);
   }

@@ -9,11 +9,14 @@
 // overlap           an exchange goes on beside the next steps (as local_sgd.cc)
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/codec/codecs.h"
+#include "common/codec/selective_codec.h"
 #include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/consistency/quorum.h"
@@ -132,10 +135,28 @@ std::vector<std::string> QuorumNotes(const v1::Job& job) {
                        "local steps' time (docs/methods.md#with-a-quorum)")};
 }
 
+// A push of the largest entries brings what many steps have held back. Momentum multiplies that once more.
+std::vector<std::string> MomentumNotes(const v1::Job& job) {
+  const v1::Diloco& keys = job.method().diloco();
+  const Codec push = CodecOf(job.codec().push());
+  if (push->selective() == nullptr || push->selective()->largest_of_chunk() == 0) return {};
+  if (keys.outer_momentum() == 0) return {};
+  return {absl::StrCat("method.diloco.outer_momentum: got ", keys.outer_momentum(),
+                       " beside codec.push ", push->kind(),
+                       ", whose pushes bring what earlier ones held back, which is a momentum of "
+                       "its own: want outer_momentum 0 and outer_learning_rate 1")};
+}
+
+std::vector<std::string> Notes(const v1::Job& job) {
+  std::vector<std::string> notes = QuorumNotes(job);
+  for (std::string& note : MomentumNotes(job)) notes.push_back(std::move(note));
+  return notes;
+}
+
 }  // namespace
 
-extern const Method kDiloco = {v1::Method::kDiloco,      RecipeOf,   Check,
+extern const Method kDiloco = {v1::Method::kDiloco,      RecipeOf, Check,
                                /*length_notes=*/nullptr,
-                               /*counts_steps=*/nullptr, QuorumNotes};
+                               /*counts_steps=*/nullptr, Notes};
 
 }  // namespace tessera

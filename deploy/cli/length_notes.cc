@@ -4,7 +4,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "common/codec/selective_codec.h"
 #include "common/layout/tensor_layout.h"
 #include "common/method/catalog.h"
 #include "common/method/train_rows.h"
@@ -73,6 +75,20 @@ class Notes {
   std::vector<std::string> notes_;
 };
 
+// Notes that most entries are never sent: each push has room for few, and there are few pushes.
+void OnLargest(const Recipe& recipe, int64_t steps, Notes* notes) {
+  const SelectiveCodec* const selective = recipe.codecs.push->selective();
+  if (selective == nullptr || selective->largest_of_chunk() == 0) return;
+  const int64_t pushes = recipe.exchanges_once ? 1 : (steps - 1) / recipe.local_steps + 1;
+  const double sent = *selective->sent_share() * static_cast<double>(pushes);
+  if (sent >= 1) return;
+  notes->Say("codec.push",
+             absl::StrCat(recipe.codecs.push->name(), ": ", Counted(pushes, "exchange"),
+                          " have room for ", absl::StrFormat("%.0f", 100 * sent),
+                          "% of a worker's entries, and the others are never sent; for more of "
+                          "them give more exchanges or a larger k"));
+}
+
 // Notes what never comes because the job has too few steps: a warm-up, a tail, an exchange, a checkpoint.
 void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Notes* notes) {
   const int64_t steps = *length.steps;
@@ -87,6 +103,7 @@ void OnSteps(const v1::Job& job, const Recipe& recipe, const Length& length, Not
     notes->Add(absl::StrCat("method.", recipe.name, ".local_steps"), recipe.local_steps, in,
                "workers exchange once, at the end");
   }
+  OnLargest(recipe, steps, notes);
   const int64_t saved = job.checkpoint().every_steps();
   if (saved > steps && !recipe.exchanges_once) {
     notes->Add("checkpoint.every_steps", saved, in, "the only checkpoint is that of the end");

@@ -69,9 +69,11 @@ int64_t SimulatedUpdates::Encode(size_t server) {
   const auto empty =
       std::make_shared<const std::vector<char>>(codec.NewSelector()->NewEncoder()->Finish());
   part.payload.Append({empty->data(), static_cast<int64_t>(empty->size())}, empty);
+  const PayloadForecast forecast = codec.Forecast(Slices(server).size);
+  if (forecast.certainty == PayloadForecast::Certainty::kExact) return forecast.bytes;
   // Whole entries are sent, in a word each.
   constexpr int64_t kWord = sizeof(uint32_t);
-  return codec.Forecast(Slices(server).size).bytes / kWord * kWord;
+  return forecast.bytes / kWord * kWord;
 }
 
 int64_t SimulatedUpdates::AddKeys(size_t server) {

@@ -8,6 +8,8 @@
 #include "common/codec/decoder.h"
 #include "common/codec/encoder.h"
 #include "common/codec/path.h"
+#include "common/codec/selective_codec.h"
+#include "common/codec/topk.h"
 
 namespace tessera {
 namespace {
@@ -101,6 +103,17 @@ void CpuExchange::ListMarks(int64_t tiles, const uint32_t* bits, const int64_t* 
       }
     }
   }
+}
+
+void CpuExchange::EncodeLargest(int64_t entries, int64_t k, float* values, char* out) {
+  const std::unique_ptr<SelectionEncoder> encoder =
+      TopkCodec({k})->selective()->NewSelector()->NewEncoder();
+  // What is added to `values` must leave zeros their sign.
+  std::vector<float> held(entries, -0.0f);
+  encoder->Encode(values, held.data(), entries);
+  const std::vector<char> bytes = encoder->Finish();
+  std::copy(bytes.begin(), bytes.end(), out);
+  std::copy(held.begin(), held.end(), values);
 }
 
 void CpuExchange::Gather(const PlaceSet& set, int64_t begin, int64_t end, const float* all,

@@ -17,6 +17,7 @@ class CpuExchange final : public ExchangeKernel {
                  ThresholdTile* tiles, uint32_t* bits) override;
   void ListMarks(int64_t tiles, const uint32_t* bits, const int64_t* begin,
                  uint32_t* marks) override;
+  void EncodeLargest(int64_t entries, int64_t k, float* values, char* out) override;
   void Gather(const PlaceSet& set, int64_t begin, int64_t end, const float* all,
               float* values) override;
   void Scatter(const PlaceSet& set, int64_t begin, int64_t end, const float* values,

@@ -3,7 +3,10 @@
 #include <cstddef>
 
 #include "common/base/check.h"
+#include "common/codec/selective_codec.h"
+#include "common/codec/topk.h"
 #include "kernels/cuda/codec/device_codecs.h"
+#include "kernels/cuda/codec/topk_kernels.h"
 #include "kernels/cuda/selection_kernels.h"
 
 namespace tessera {
@@ -13,6 +16,7 @@ namespace {
 static_assert(sizeof(cuda::TileMarks) == sizeof(ThresholdTile) &&
               offsetof(cuda::TileMarks, largest) == offsetof(ThresholdTile, largest));
 static_assert(2 * cuda::FindMarks::kWords == kTileWords);
+static_assert(cuda::EncodeLargest::kChunk == kTopkChunk);
 static_assert(cuda::SetOfPlaces::kRankPlaces == PlaceSet::kRankPlaces);
 
 template <typename Kernel>
@@ -58,6 +62,13 @@ void CudaExchange::FindMarks(int64_t entries, float tau, const float* update, fl
 void CudaExchange::ListMarks(int64_t tiles, const uint32_t* bits, const int64_t* begin,
                              uint32_t* marks) {
   device_.Launch(tiles, cuda::ListMarks{bits, begin, marks});
+}
+
+void CudaExchange::EncodeLargest(int64_t entries, int64_t k, float* values, char* out) {
+  if (entries == 0) return;
+  const cuda::EncodeLargest kernel{values, entries, k,
+                                   TopkCodec({k})->selective()->BytesMax(kTopkChunk), out};
+  device_.Launch(kernel.blocks(), kernel);
 }
 
 void CudaExchange::Gather(const PlaceSet& set, int64_t begin, int64_t end, const float* all,

@@ -9,6 +9,7 @@
 #include "kernels/cuda/codec/bucket_kernels.h"
 #include "kernels/cuda/codec/plain_kernels.h"
 #include "kernels/cuda/codec/row_code_kernels.h"
+#include "kernels/cuda/codec/topk_kernels.h"
 #include "kernels/cuda/convolution_kernels.h"
 #include "kernels/cuda/embedding_kernels.h"
 #include "kernels/cuda/group_norm_kernels.h"
@@ -102,6 +103,7 @@
   X(EncodeBuckets<false, true>)                      \
   X(EncodeBuckets<true, false>)                      \
   X(EncodeBuckets<true, true>)                       \
+  X(EncodeLargest)                                   \
   X(EncodePlain<AsBf16>)                             \
   X(EncodePlain<AsF16>)                              \
   X(EncodePlain<AsF32>)                              \

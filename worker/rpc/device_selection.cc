@@ -16,9 +16,11 @@ constexpr double kMarksMax = 4;
 
 DeviceSelection::DeviceSelection(const SelectiveCodec& codec, const ModelShape& shape,
                                  Backend* device)
-    : shape_(shape), device_(*device), selector_(codec.NewSelector()) {}
+    : codec_(codec), shape_(shape), device_(*device), selector_(codec.NewSelector()) {}
 
 int64_t DeviceSelection::BytesNeeded(const SelectiveCodec& codec, const ModelShape& shape) {
+  // The sums of update and residual, and the payloads.
+  if (codec.largest_of_chunk() > 0) return shape.size * 4 + codec.BytesMax(shape.size);
   int64_t tiles = 0;
   for (const ParameterSpec& spec : shape.parameters) tiles += ThresholdTiles(spec.size());
   const int64_t tile = sizeof(ThresholdTile) + kTileWords * 4 + 8;
@@ -66,6 +68,55 @@ absl::Status DeviceSelection::Learn(const ConstParameterArrays& update, const He
 
 absl::StatusOr<std::vector<DeviceSelection::Bytes>> DeviceSelection::Code(
     const KeySet& keys, const ConstParameterArrays& update, const HeldOnDevice& held) {
+  return codec_.largest_of_chunk() > 0 ? CodeLargest(keys, update, held)
+                                       : CodeMarked(keys, update, held);
+}
+
+// Chunks go across parameters, so that the entries of a server are put side by side first.
+absl::StatusOr<std::vector<DeviceSelection::Bytes>> DeviceSelection::CodeLargest(
+    const KeySet& keys, const ConstParameterArrays& update, const HeldOnDevice& held) {
+  Memory& memory = device_.memory();
+  int64_t most = 0;
+  std::vector<int64_t> begins = {0};
+  for (const ShardSlices& slices : keys.slices) {
+    most = std::max(most, slices.size);
+    begins.push_back(begins.back() + codec_.BytesMax(slices.size));
+  }
+  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, most, &sums_));
+  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, begins.back(), &bytes_));
+  TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/true, begins.back(), &host_bytes_));
+  for (size_t s = 0; s < keys.slices.size(); ++s) {
+    const ShardSlices& slices = keys.slices[s];
+    const auto held_at = [&](const Slice& slice) {
+      return held.values + held.offsets[slice.parameter] + slice.row_begin * slice.columns;
+    };
+    for (const Slice& slice : slices.slices) {
+      device_.vector().Add(slice.size(),
+                           update[slice.parameter].data() + slice.row_begin * slice.columns,
+                           held_at(slice), sums_.data() + slice.offset);
+    }
+    device_.exchange().EncodeLargest(slices.size, codec_.largest_of_chunk(), sums_.data(),
+                                     bytes_.data() + begins[s]);
+    for (const Slice& slice : slices.slices) {
+      memory.Copy(sums_.data() + slice.offset, slice.size() * static_cast<int64_t>(sizeof(float)),
+                  held_at(slice));
+    }
+    // Crosses while the next server's entries are coded.
+    memory.Fetch(bytes_.data() + begins[s], begins[s + 1] - begins[s],
+                 host_bytes_.data() + begins[s]);
+  }
+  TESSERA_RETURN_IF_ERROR(device_.Finish());
+  std::vector<Bytes> made;
+  for (size_t s = 0; s < keys.slices.size(); ++s) {
+    const char* const bytes = host_bytes_.data();
+    made.push_back(
+        std::make_shared<const std::vector<char>>(bytes + begins[s], bytes + begins[s + 1]));
+  }
+  return made;
+}
+
+absl::StatusOr<std::vector<DeviceSelection::Bytes>> DeviceSelection::CodeMarked(
+    const KeySet& keys, const ConstParameterArrays& update, const HeldOnDevice& held) {
   // Marks come in two rounds: how many each tile has, and then where, as places in the list follow from the numbers.
   TESSERA_RETURN_IF_ERROR(Learn(update, held));
   Memory& memory = device_.memory();
@@ -81,7 +132,7 @@ absl::StatusOr<std::vector<DeviceSelection::Bytes>> DeviceSelection::Code(
   for (const ShardSlices& slices : keys.slices) {
     for (const Slice& slice : slices.slices) {
       const int64_t begin = slice.row_begin * slice.columns;
-      device_.exchange().FindMarks(slice.size(), selector_->limit(),
+      device_.exchange().FindMarks(slice.size(), *selector_->limit(),
                                    update[slice.parameter].data() + begin,
                                    held.values + held.offsets[slice.parameter] + begin,
                                    tiles_.data() + tile, bits_.data() + tile * kTileWords);

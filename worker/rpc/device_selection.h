@@ -1,5 +1,5 @@
-// Payloads of a selective codec, of updates that lie in a device's memory: the entries are found there, and only their
-// marks cross to the host, where they are written.
+// Payloads of a selective codec, of updates that lie in a device's memory. Entries that reach a limit are found there,
+// and only their marks cross to the host, where they are written; the largest of chunks are written there, too.
 #ifndef TESSERA_WORKER_RPC_DEVICE_SELECTION_H_
 #define TESSERA_WORKER_RPC_DEVICE_SELECTION_H_
 
@@ -33,8 +33,8 @@ class DeviceSelection {
   // All must outlive it.
   DeviceSelection(const SelectiveCodec& codec, const ModelShape& shape, Backend* device);
 
-  // The payload of each of keys.slices. Waits for the device three times: for samples, for counts of marks, and for
-  // marks. An error is the device's.
+  // The payload of each of keys.slices. Waits for the device once, or where there is a limit up to three times: for
+  // samples, for counts of marks, and for marks. An error is the device's.
   absl::StatusOr<std::vector<Bytes>> Code(const KeySet& keys, const ConstParameterArrays& update,
                                           const HeldOnDevice& held);
 
@@ -44,7 +44,14 @@ class DeviceSelection {
 
  private:
   absl::Status Learn(const ConstParameterArrays& update, const HeldOnDevice& held);
+  absl::StatusOr<std::vector<Bytes>> CodeMarked(const KeySet& keys,
+                                                const ConstParameterArrays& update,
+                                                const HeldOnDevice& held);
+  absl::StatusOr<std::vector<Bytes>> CodeLargest(const KeySet& keys,
+                                                 const ConstParameterArrays& update,
+                                                 const HeldOnDevice& held);
 
+  const SelectiveCodec& codec_;
   const ModelShape& shape_;
   Backend& device_;
   const std::unique_ptr<EntrySelector> selector_;
@@ -56,6 +63,9 @@ class DeviceSelection {
   Buffer<int64_t> begins_;
   Buffer<uint32_t> marks_;
   Buffer<uint32_t> host_marks_;
+  Buffer<float> sums_;  // of one server's entries
+  Buffer<char> bytes_;
+  Buffer<char> host_bytes_;
 };
 
 }  // namespace tessera

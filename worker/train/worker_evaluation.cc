@@ -76,8 +76,9 @@ absl::StatusOr<std::optional<EvaluationResult>> WorkerEvaluation::Try(
   sums.score_sum = scores.score_sum;
   for (int i = 0; i < 3; ++i) sums.precision_hits[i] = scores.precision_hits[i];
   sums.counts_hits = scores.counts_hits;
-  if (scores.counts_hits && data_.test.outputs() > kTopDepth)
+  if (scores.counts_hits && data_.test.outputs() > kTopDepth) {
     sums.top_hits = static_cast<double>(scores.top_hits);
+  }
   return coordination_.Score(place, sums);
 }
 

@@ -15,6 +15,7 @@
 #include "common/codec/int8.h"
 #include "common/codec/qsgd.h"
 #include "common/codec/threshold.h"
+#include "common/codec/topk.h"
 #include "common/layout/parameters.h"
 
 namespace tessera {
@@ -44,10 +45,15 @@ inline std::vector<Codec> AllCodecs() {
   return codecs;
 }
 
-// Every selective codec of the table, with a limit that follows the updates and with a fixed one.
+// Every selective codec of the table, with a limit that follows the updates, with a fixed one, and without.
 inline std::vector<Codec> SelectiveCodecs() {
-  return {ThresholdCodec(), ThresholdCodec({0, 0.01, true}), ThresholdCodec({0.25, 0.002, false}),
-          ThresholdCodec({0.25, 0.002, true})};
+  return {ThresholdCodec(),
+          ThresholdCodec({0, 0.01, true}),
+          ThresholdCodec({0.25, 0.002, false}),
+          ThresholdCodec({0.25, 0.002, true}),
+          TopkCodec(),
+          TopkCodec({1}),
+          TopkCodec({4096})};
 }
 
 // Parameters of these rows and columns.

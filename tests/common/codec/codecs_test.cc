@@ -55,6 +55,8 @@ TEST_CASE("a message's codec has the message's numbers", "[codec][table]") {
   CHECK(CodecOf(message) == ThresholdCodec({0, 0.01, true}));
   message.mutable_threshold()->set_tau(0.5);
   CHECK(CodecOf(message) == ThresholdCodec({0.5, 0.01, true}));
+  message.mutable_topk()->set_k(7);
+  CHECK(CodecOf(message) == TopkCodec({7}));
 }
 
 TEST_CASE("codecs are the same exactly where their names are, and messages find them by those",
@@ -134,7 +136,8 @@ TEST_CASE("a selective codec's payloads pass its check, fit its limit and add up
       const Payload payload = Cut(bytes, {3, 9});
       CHECK(selective.Check(payload, kEntries).ok());
       CHECK(selective.Check(payload, kEntries / 2).code() == absl::StatusCode::kInvalidArgument);
-      // Both ways of reading see the entries that reached the limit.
+      // Both ways of reading see the entries that reached the limit, or whatever was sent without one.
+      const std::optional<float> limit = selector->limit();
       std::vector<float> seen(kEntries, 7);
       const auto reader = selective.NewReader(payload);
       reader->Assign(kEntries / 3, 1, seen.data());
@@ -148,7 +151,7 @@ TEST_CASE("a selective codec's payloads pass its check, fit its limit and add up
         taken[place] = x;
       }
       for (int64_t i = 0; i < kEntries; ++i) {
-        REQUIRE((seen[i] != 0) == (std::fabs(wanted[i]) >= selector->limit()));
+        if (limit) REQUIRE((seen[i] != 0) == (std::fabs(wanted[i]) >= *limit));
         REQUIRE(seen[i] == taken[i]);
         REQUIRE(seen[i] + held[i] == Approx(wanted[i]).margin(1e-6));
       }
@@ -167,7 +170,14 @@ TEST_CASE("a selective codec's forecast is about what it sends, or says why ther
     CHECK(forecast.sent.empty() == is_known);
     CHECK(forecast.because.empty() == is_known);
     CHECK(forecast.advice.empty() == is_known);
-    if (is_known) CHECK(forecast.bytes < 100000 * 4 * *selective.sent_share() + 100);
+    // Places and values of what is sent, and heads.
+    if (is_known) CHECK(forecast.bytes < 100000 * 4 * *selective.sent_share() + 300);
+    if (forecast.certainty == PayloadForecast::Certainty::kExact) {
+      std::vector<float> update(100000, 1), held(100000);
+      const std::unique_ptr<SelectionEncoder> encoder = selective.NewSelector()->NewEncoder();
+      encoder->Encode(update.data(), held.data(), 100000);
+      CHECK(forecast.bytes == static_cast<int64_t>(encoder->Finish().size()));
+    }
     CHECK((forecast.certainty == PayloadForecast::Certainty::kAtMost) ==
           (is_known && selective.packed()));
   }

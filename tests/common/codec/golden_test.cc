@@ -49,5 +49,13 @@ TEST_CASE("a threshold payload is as documented", "[codec][golden]") {
   CHECK(Hex(encoder.Finish(), 99) == "0000403f0000000000000000070000000000000003000000");
 }
 
+TEST_CASE("a top-k payload is as documented", "[codec][golden]") {
+  std::vector<float> residual(8);
+  // Of 8 entries ceil(8 * 1537 / 4096), which are 4, are sent.
+  const auto encoder = TopkCodec({1537})->selective()->NewSelector()->NewEncoder();
+  encoder->Encode(kRow.data(), residual.data(), 8);
+  CHECK(Hex(encoder->Finish(), 99) == "3333533f0000803f0010015c001c80");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -394,9 +394,11 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "[1e-30, 1e+06]\n"},
       {"push: f32", "push: f33",
        "x.yaml:20:15: codec.push: got \"f33\", want exactly one of f32, bf16, f16, int8, qsgd, "
-       "threshold; did you mean \"f32\"?\n"},
+       "threshold, topk; did you mean \"f32\"?\n"},
       {"push: f32", "push: {threshold: {tau: 1e-60}}",
        "x.yaml:20:33: codec.push.threshold.tau: got 1e-60, want 0 or a number of at least 1e-30\n"},
+      {"push: f32", "push: {topk: {k: 4097}}",
+       "x.yaml:20:26: codec.push.topk.k: got \"4097\", want an integer in [1, 4096]\n"},
       {"push: f32", "push: {qsgd: {bits: 9}}",
        "x.yaml:20:29: codec.push.qsgd.bits: got \"9\", want an integer in [2, 8]\n"},
       {"push: f32", "pull: threshold",
@@ -413,7 +415,7 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "keeps what it does not send by itself\n"},
       {"push: f32", "push: int8, flush: true",
        "x.yaml:20:28: codec.flush: got true, want false: with this codec.push nothing is held back "
-       "that a last push could bring; that is so of threshold, and with error_feedback\n"},
+       "that a last push could bring; that is so of threshold or topk, and with error_feedback\n"},
       {"method: {local_sgd: {local_steps: 20}}\ncodec: {push: f32}",
        "method: slim_dp\ncodec: {push: qsgd, error_feedback: true}",
        "x.yaml:20:37: codec.error_feedback: got true, want false with codec.push qsgd: its "

@@ -20,6 +20,17 @@ TEST_CASE("a job that does what it says has no note", "[check_notes]") {
   CHECK(Notes({"checkpoint={directory: x, every_steps: 5}", "train.target_accuracy=0.9"}).empty());
 }
 
+TEST_CASE("an outer momentum beside pushes of the largest entries is noted", "[check_notes]") {
+  const auto notes = [](const std::string& keys, const std::string& push) {
+    return Notes({"method={diloco: {" + keys + "}}", "codec={push: " + push + "}"});
+  };
+  const std::vector<std::string> told = notes("outer_momentum: 0.5", "topk");
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].find("method.diloco.outer_momentum: got 0.5 beside codec.push topk, ") == 0);
+  CHECK(notes("outer_momentum: 0, outer_learning_rate: 1", "topk").empty());
+  CHECK(notes("outer_momentum: 0.5", "threshold").empty());
+}
+
 TEST_CASE("a quorum without a grace is noted where it can leave members out", "[check_notes]") {
   const auto notes = [](const std::string& keys) {
     return Notes({"cluster.workers=4", "method={diloco: {" + keys + "}}"});

@@ -71,6 +71,15 @@ TEST_CASE("an exchange that never comes before the end is noted", "[length_notes
   CHECK(InSteps(19, {"method=ensemble"}).empty());
 }
 
+TEST_CASE("pushes that have no room for all entries together are noted", "[length_notes]") {
+  const std::string few = "codec={push: {topk: {k: 512}}}";
+  CHECK(InSteps(121, {few}) ==
+        Said{"codec.push: topk (512 of 4096): 7 exchanges have room for 88% of a worker's entries, "
+             "and the others are never sent; for more of them give more exchanges or a larger k"});
+  CHECK(InSteps(141, {few}).empty());
+  CHECK(InSteps(121, {"codec={push: threshold}"}).empty());
+}
+
 TEST_CASE("a warm-up that lasts as long as the job is noted", "[length_notes]") {
   const std::vector<std::string> warm = {"method={decentralized: {warmup_steps: 42}}",
                                          "checkpoint={}"};

@@ -276,6 +276,29 @@ TEST_CASE("a device finds the marks of a threshold, and holds back the rest", "[
   }
 }
 
+TEST_CASE("a device writes the largest of each chunk, and holds back the rest", "[exchange]") {
+  const auto backend = BackendUnderTest(1);
+  const int64_t shift = GENERATE(0, 1);
+  const int64_t k = GENERATE(1, 5, 64, 4096);
+  for (const int64_t n : {1, 31, 1027, 4095, 4096, 4099, 20001}) {
+    CAPTURE(k, n, shift);
+    std::vector<float> values = Entries(n, 1);
+    // Magnitudes of which some are equal, and now and then one that is not finite.
+    for (int64_t i = 0; i < n; i += 5) values[i] = std::copysign(0.25f, values[i]);
+    if (n == 4099) values[4097] = -std::numeric_limits<float>::infinity();
+    const SelectiveCodec& codec = *TopkCodec({k})->selective();
+    std::vector<float> held(n);
+    for (int64_t i = 0; i < n; ++i) held[i] = std::copysign(0.0f, values[i]);
+    const auto encoder = codec.NewSelector()->NewEncoder();
+    encoder->Encode(values.data(), held.data(), n);
+    const DeviceArray<float> sums(*backend, values, shift);
+    const DeviceArray<char> bytes(*backend, codec.BytesMax(n), 3 * shift);
+    backend->exchange().EncodeLargest(n, k, sums.data(), bytes.data());
+    REQUIRE(bytes.Read() == encoder->Finish());
+    REQUIRE(SameBits(sums.Read(), held));
+  }
+}
+
 TEST_CASE("a threshold's samples are those of the host", "[exchange]") {
   const auto backend = BackendUnderTest(1);
   for (const int64_t n : Sizes()) {

@@ -305,7 +305,7 @@ TEST_CASE("what is held back comes with the flush, whatever was sent until then"
 
 TEST_CASE("an update that is not finite is refused in every codec", "[rpc][codec]") {
   const ModelShape shape = TestShape(20, 601);
-  std::vector<Codec> all = {QsgdCodec(), ThresholdCodec()};
+  std::vector<Codec> all = {QsgdCodec(), ThresholdCodec(), TopkCodec()};
   for (const Codec& codec : AllCodecs()) {
     if (codec->name() == codec->kind()) all.push_back(codec);
   }

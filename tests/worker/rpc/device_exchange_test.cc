@@ -128,6 +128,8 @@ TEST_CASE("what a device codes is what the host would have, in both directions a
       {QsgdCodec(4, 700), Int8Codec(), true, true},
       {ThresholdOf(0, 0.01, false), f32, false, true},
       {ThresholdOf(0.25, 0, true), Bf16Codec(), false, true},
+      {TopkCodec(), f32, false, true},
+      {TopkCodec({700}), Bf16Codec(), false, true},
   };
   for (const CodecChoice& codecs : choices) {
     for (const ModelShape& shape : {TestShape(37, 701), TestShape(210, 1003)}) {
