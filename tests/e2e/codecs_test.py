@@ -40,6 +40,11 @@ def pushed(job, codec, servers):
     if codec == "int8":
         # Every server has a piece of every vector.
         return sum(rows * (4 + columns) for rows, columns in weights) + sum(n + 4 * servers for n in vectors)
+    if "topk" in codec:
+        assert servers == 1  # Each server's entries are chunks of their own.
+        full, rest = divmod(size, 4096)
+        sent = -(-codec["topk"]["k"] * rest // 4096)
+        return full * (8 + -(-14 * codec["topk"]["k"] // 8)) + (8 + -(-14 * sent // 8) if rest else 0)
     bits, bucket = codec["qsgd"]["bits"], codec["qsgd"]["bucket"]
     total = 4 * sum(vectors)
     for rows, columns in weights:
@@ -55,7 +60,7 @@ class Codecs(Test):
     def test_traffic_is_what_the_format_says_in_each_direction(self):
         qsgd = {"qsgd": {"bits": 5, "bucket": 48}}
         for push, pull, servers in (("bf16", "f32", 1), ("f32", "int8", 2), ("int8", "bf16", 3), (qsgd, "f16", 2),
-                                    ("f16", qsgd, 2)):
+                                    ("f16", qsgd, 2), ({"topk": {"k": 300}}, "f32", 1)):
             with self.subTest(push=push, pull=pull):
                 job = coded({"push": push, "pull": pull}, workers=2, servers=servers, epochs=8)
                 report = run_to_end(self, job)
@@ -90,7 +95,7 @@ class Codecs(Test):
 
     def test_the_same_job_again_ends_with_the_same_bits(self):
         for codec in ({"push": "int8", "error_feedback": True}, {"push": {"qsgd": {"bits": 4}}, "pull": "qsgd"},
-                      {"push": "threshold"}):
+                      {"push": "threshold"}, {"push": "topk"}):
             with self.subTest(codec=codec):
                 job = coded(codec, workers=3, steps=60)
                 hashes = {run_to_end(self, job)["parameters_hash"] for _ in range(2)}
