@@ -8,12 +8,13 @@ docs/own_models.md has a tutorial. Needs NumPy and the library libtessera_client
 from tessera.errors import CallTimeout, JobLost, LibraryNotFound, Status, TesseraError
 from tessera.job import Job, join
 from tessera.library import version
-from tessera.tensor import Minibatch, Tensor, Verdict
+from tessera.subnet_trainer import SubnetTrainer
+from tessera.tensor import Minibatch, Round, Tensor, Verdict
 from tessera.tensor_file import load_tensors, save_tensors
 from tessera.trainer import Trainer
 
-__all__ = ["CallTimeout", "Job", "JobLost", "LibraryNotFound", "Minibatch", "Status", "Tensor", "TesseraError",
-           "Trainer", "Verdict", "join", "load_tensors", "save_tensors", "version"]
+__all__ = ["CallTimeout", "Job", "JobLost", "LibraryNotFound", "Minibatch", "Round", "Status", "SubnetTrainer",
+           "Tensor", "TesseraError", "Trainer", "Verdict", "join", "load_tensors", "save_tensors", "version"]
 
 
 def __getattr__(name: str):

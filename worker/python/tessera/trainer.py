@@ -146,8 +146,10 @@ class Trainer:
     def _exchange(self) -> None:
         self.job.exchange_sets(self._values, self._gradients)
 
-    def _pull(self) -> None:
+    def _pull(self) -> bool:
+        """Takes the servers' values. Whether what the program had before is gone, as the job went back."""
         self.job.pull_sets(self._values)
+        return True
 
     def _evaluate(self, score: float, loss: float, rows: int) -> None:
         self.job.evaluate(score, loss, rows)
@@ -171,10 +173,10 @@ class Trainer:
             elif verdict == Verdict.SAVE:
                 self.job.save_state(self._state_to_save())
             elif verdict == Verdict.PULL:
-                self._pull()
-                self._rejoined = True
-                self._own_state = self._adopt_state(self.job.load_state())
-                self._hand_over_state()
+                if self._pull():
+                    self._rejoined = True
+                    self._own_state = self._adopt_state(self.job.load_state())
+                    self._hand_over_state()
             else:
                 return
 
