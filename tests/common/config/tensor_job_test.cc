@@ -292,7 +292,7 @@ train:)"}});
   INFO(errors);
   // What cannot be read comes first; the rest is looked at when it can.
   for (const char* wanted :
-       {"x.yaml:6:31: model.groups.three.1: got \"fc\", want [tensor, dimension]\n",
+       {"x.yaml:7:31: model.groups.three.1: got \"fc\", want [tensor, dimension]\n",
         "model.groups.three.2: got a list of 1, want [tensor, dimension]\n",
         "model.groups.three.3.dimension: got \"first\", want an integer",
         "model.groups: got the name \"four five\", want 1 to 256 letters",

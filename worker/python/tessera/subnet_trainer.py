@@ -30,6 +30,8 @@ class SubnetTrainer(Trainer):
     One thread, the job's. `begin` has been called once when this object is made.
     """
 
+    _takes_subnets = True
+
     def __init__(self, job: Job, begin: Begin | None = None, scores: bool = True,
                  on_save: Callable[[], bytes] | None = None, on_load: Callable[[bytes], None] | None = None):
         """begin   called with (arrays, units) whenever a round's values have come: an array for each tensor, by name,

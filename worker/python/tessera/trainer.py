@@ -30,13 +30,20 @@ class Trainer:
              later as well, and is then called at once if there is something to load
     """
 
+    # Whether arrays are other ones in each round.
+    _takes_subnets = False
+
     def __init__(self, job: Job, arrays: Arrays, gradients: Arrays | None = None,
                  on_save: Callable[[], bytes] | None = None, on_load: Callable[[bytes], None] | None = None):
         """`arrays`: one float32 array for each of job.tensors, as a list or by name; used in place. `gradients`: one
         for each of job.parameters, where job.pushes_gradient; the program writes each minibatch's mean gradient there.
 
-        Raises ValueError that names every array that does not fit.
+        Raises ValueError that names every array that does not fit, and TesseraError where each round has other arrays:
+        SubnetTrainer takes those.
         """
+        if job.has_subnets and not self._takes_subnets:
+            raise TesseraError(Status.FAILED_PRECONDITION, "trainer: each round of the job gives this worker other "
+                               "units of the model; use tessera.SubnetTrainer")
         self.job = job
         self.on_save = on_save
         self._on_load: Callable[[bytes], None] | None = None
