@@ -181,7 +181,7 @@ absl::StatusOr<const ClientJob::Tensor*> TensorAt(const char* function, const Cl
 }
 
 // What is told of a tensor beside its extents.
-tessera_tensor Describe(const ClientJob::Tensor& of) {
+tessera_tensor ToldOf(const ClientJob::Tensor& of) {
   tessera_tensor told = {};
   told.name = of.name.c_str();
   told.kind = of.state.empty() ? TESSERA_PARAMETER : TESSERA_OPTIMIZER_STATE;
@@ -339,7 +339,7 @@ tessera_status tessera_tensor_at(tessera_job* job, int64_t index, tessera_tensor
     TESSERA_RETURN_IF_ERROR(tessera::CheckStruct(kFunction, tensor));
     TESSERA_ASSIGN_OR_RETURN(const ClientJob::Tensor* const of,
                              tessera::TensorAt(kFunction, *held->job, index));
-    tessera_tensor told = tessera::Describe(*of);
+    tessera_tensor told = tessera::ToldOf(*of);
     told.dims = of->dims.data();
     told.size = of->size;
     tessera::CopyOut(told, tensor);
@@ -389,7 +389,7 @@ tessera_status tessera_tensor_now(tessera_job* job, int64_t index, tessera_tenso
                              tessera::TensorAt(kFunction, *held->job, index));
     TESSERA_ASSIGN_OR_RETURN(held->cut, held->job->Cut(kFunction));
     held->dims = held->job->DimsIn(*held->cut, static_cast<size_t>(index));
-    tessera_tensor told = tessera::Describe(*of);
+    tessera_tensor told = tessera::ToldOf(*of);
     told.dims = held->dims.data();
     told.size = 1;
     for (const int64_t extent : held->dims) told.size *= extent;

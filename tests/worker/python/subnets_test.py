@@ -4,7 +4,7 @@ import os
 import sys
 import unittest
 
-from checkpoint_folders import keeping, restoring, step_folder, steps_in
+from checkpoint_folders import keeping, step_folder, steps_in
 from cluster import DIGITS, Process, Test, digits, run_to_end, tessera, write_job
 from own_workers import PACKAGE, OwnCluster, exported
 
