@@ -1,7 +1,8 @@
 """A worker of digits that trains subnets in NumPy: linear, relu, linear, each round of other hidden units.
 
 What it was told goes to a file, and another job may be given the same rows, so that what two jobs come to can be
-compared. usage: subnet_worker.py --data FOLDER [--record FILE] [--replay FILE] [--share] [--blind] [--pause SECONDS]
+compared. usage: subnet_worker.py --data FOLDER [--record FILE] [--replay FILE] [--save FILE] [--share] [--blind]
+[--pause SECONDS]
 """
 import argparse
 import json
@@ -25,6 +26,8 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--record")
     parser.add_argument("--replay")
+    # The values of the last evaluation.
+    parser.add_argument("--save")
     # Hidden sums of the whole network are as many times larger as there are workers.
     parser.add_argument("--share", action="store_true")
     parser.add_argument("--blind", action="store_true")
@@ -52,6 +55,8 @@ def main():
         part = slice(job.rank % job.workers, None, job.workers)
         while trainer.running:
             if trainer.evaluates:
+                if arguments.save:
+                    tessera.save_tensors(trainer.whole, arguments.save)
                 whole = {name: array.copy() for name, array in trainer.whole.items()}
                 if arguments.share and not record["whole"]:
                     whole["layers.2.weight"] /= np.float32(job.round.sites)
