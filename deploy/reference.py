@@ -131,6 +131,10 @@ def keys_of(schema, comments, message, path="", within=()):
         default = "required" if key.required else "`%s`" % key.default_value if key.default_value else "none"
         if field.message_type is None:
             yield "| `%s` | %s | %s | %s |" % (name, allowed(field, key), default, meaning)
+        elif key.map_of_names:
+            item = field.message_type.fields[1].message_type
+            yield "| `%s` | map by name of lists of `[%s]` | %s | %s |" % (
+                path + field.name, ", ".join(each.name for each in item.fields), default, meaning)
         else:
             is_within = field.message_type.full_name in within
             block = "layers" if is_within else "keys" if field.message_type.fields else "no keys"

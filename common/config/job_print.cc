@@ -60,7 +60,9 @@ class Printer {
       const std::string key = absl::StrCat(std::string(indent, ' '), lead, field->name(), ":");
       indent += static_cast<int>(lead.size());
       lead = "";
-      if (field->is_repeated()) {
+      if (KeyOf(*field).map_of_names()) {
+        PrintNamed(message, *field, key, indent);
+      } else if (field->is_repeated()) {
         PrintList(message, *field, key, indent);
       } else if (!IsMessage(*field)) {
         absl::StrAppend(&text_, key, " ", ValueText(message, *field, -1), "\n");
@@ -90,6 +92,34 @@ class Printer {
     const FieldList fields = FieldsOf(*message.GetDescriptor());
     return std::none_of(fields.begin(), fields.end(),
                         [&](const FieldDescriptor* field) { return IsShown(message, *field); });
+  }
+
+  // Prints items by their names, each on a line (Key::map_of_names).
+  void PrintNamed(const Message& message, const FieldDescriptor& field, const std::string& key,
+                  int indent) {
+    const FieldDescriptor& name = *field.message_type()->field(0);
+    const FieldDescriptor& content = *field.message_type()->field(1);
+    absl::StrAppend(&text_, key, "\n");
+    const Reflection& reflection = *message.GetReflection();
+    for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+      const Message& item = reflection.GetRepeatedMessage(message, &field, i);
+      absl::StrAppend(&text_, std::string(indent + 2, ' '), ValueText(item, name, -1), ": [");
+      const int count = item.GetReflection()->FieldSize(item, &content);
+      for (int k = 0; k < count; ++k) {
+        absl::StrAppend(&text_, k > 0 ? ", " : "",
+                        InOrder(item.GetReflection()->GetRepeatedMessage(item, &content, k)));
+      }
+      absl::StrAppend(&text_, "]\n");
+    }
+  }
+
+  // The message as the list of its fields' values (Key::in_order).
+  static std::string InOrder(const Message& message) {
+    std::string text = "[";
+    for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
+      absl::StrAppend(&text, text.size() > 1 ? ", " : "", ValueText(message, *field, -1));
+    }
+    return text + "]";
   }
 
   void PrintList(const Message& message, const FieldDescriptor& field, const std::string& key,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -29,6 +30,11 @@ std::string WantedMessage(const Descriptor& type) {
   if (IsChoice(type)) return OneOf(FieldsOf(type));
   if (names.empty()) return "{}";
   return absl::StrCat("a map of ", names);
+}
+
+// The list of a message's fields as people write it: "[tensor, dimension]".
+std::string WantedInOrder(const Descriptor& type) {
+  return absl::StrCat("[", NamesList(FieldsOf(type)), "]");
 }
 
 std::string Wanted(const FieldDescriptor& field) {
@@ -63,7 +69,28 @@ YamlNode Expanded(const YamlNode& value, const FieldDescriptor& field) {
   const v1::Key& key = KeyOf(field);
   if (value.is_scalar() && !key.scalar_to().empty()) return MapNode(key.scalar_to(), value);
   if (value.is_list() && !key.list_to().empty()) return MapNode(key.list_to(), value);
+  if (value.is_list() && key.in_order()) {
+    // The values are the fields', one after the other.
+    const FieldList fields = FieldsOf(*field.message_type());
+    YamlNode map;
+    map.kind = YamlNode::Kind::kMap;
+    map.at = value.at;
+    for (size_t i = 0; i < value.items.size() && i < fields.size(); ++i) {
+      map.keys.push_back({fields[i]->name(), value.items[i].at});
+      map.items.push_back(value.items[i]);
+    }
+    return map;
+  }
   return value;
+}
+
+// Whether the name of an item can be a part of a key's path and of a message.
+bool IsName(const std::string& name) {
+  constexpr size_t kNameBytesMax = 256;
+  return !name.empty() && name.size() <= kNameBytesMax &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
+         });
 }
 
 }  // namespace
@@ -212,6 +239,8 @@ void MessageReader::ReadField(const YamlNode& value, Position key_at, const Fiel
   const FieldDescriptor* const map_field = MapFieldOf(field);
   if (map_field != nullptr && value.is_map()) {
     ReadMapOfList(value, *map_field, path, message);
+  } else if (key.map_of_names()) {
+    ReadNamed(value, field, path, message);
   } else if (field.is_repeated()) {
     ReadList(value, field, path, message);
   } else if (IsMessage(field)) {
@@ -252,6 +281,46 @@ void MessageReader::ReadMapOfList(const YamlNode& map, const FieldDescriptor& fi
             message);
 }
 
+void MessageReader::ReadNamed(const YamlNode& value, const FieldDescriptor& field,
+                              const std::string& path, Message* message) {
+  positions_[path] = value.at;
+  const Descriptor& type = *field.message_type();
+  const FieldDescriptor& content = *type.field(1);
+  if (value.is_null()) return;
+  if (!value.is_map()) {
+    errors_.Add(
+        value.at, path,
+        absl::StrCat("got ", DescribeNode(value), ", want a map of ", content.name(), " by name"));
+    return;
+  }
+  const int most = KeyOf(field).items_max();
+  if (static_cast<int64_t>(value.keys.size()) > most) {
+    errors_.Add(value.at, path,
+                absl::StrCat("got ", value.keys.size(), " names, want at most ", most));
+    return;
+  }
+  std::map<std::string, size_t> order;
+  for (size_t i = 0; i < value.keys.size(); ++i) {
+    const YamlKey& key = value.keys[i];
+    if (!IsName(key.name)) {
+      errors_.Add(key.at, path,
+                  absl::StrCat("got the name ", Quoted(key.name),
+                               ", want 1 to 256 letters, digits, \"_\", \"-\" and \".\""));
+    } else if (const auto [earlier, fresh] = order.emplace(key.name, i); !fresh) {
+      const Position& first = value.keys[earlier->second].at;
+      errors_.Add(key.at, KeyPath(path, key.name),
+                  absl::StrCat("written twice, first at ", first.line, ":", first.column,
+                               ", want it once"));
+    }
+  }
+  // The map is ordered by name, so that the order in which they are written says nothing.
+  for (const auto& [name, i] : order) {
+    Message* const item = message->GetReflection()->AddMessage(message, &field);
+    item->GetReflection()->SetString(item, type.field(0), name);
+    ReadField(value.items[i], value.keys[i].at, content, KeyPath(path, name), item);
+  }
+}
+
 void MessageReader::ReadList(const YamlNode& value, const FieldDescriptor& field,
                              const std::string& path, Message* message) {
   positions_[path] = value.at;
@@ -282,6 +351,16 @@ void MessageReader::ReadList(const YamlNode& value, const FieldDescriptor& field
       continue;
     }
     positions_[item_path] = item.at;
+    if (key.in_order()) {
+      const size_t wanted = FieldsOf(*field.message_type()).size();
+      if (!item.is_list() || item.items.size() != wanted) {
+        const std::string got =
+            item.is_list() ? absl::StrCat("a list of ", item.items.size()) : DescribeNode(item);
+        errors_.Add(item.at, item_path,
+                    absl::StrCat("got ", got, ", want ", WantedInOrder(*field.message_type())));
+        continue;
+      }
+    }
     Read(Expanded(item, field), item_path, item.at,
          message->GetReflection()->AddMessage(message, &field));
   }

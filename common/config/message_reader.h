@@ -3,7 +3,8 @@
 // What may be written for a message: a map of its keys; nothing, for all defaults; for a (choice)
 // with bare_name the name of a member; for a key with scalar_to or list_to also what goes to that
 // field. A list of one scalar may be written without brackets. Nothing (null) for a scalar is the
-// same as leaving its key out.
+// same as leaving its key out. A list with map_of_names is written as a map by its items' names, and
+// items of one with in_order as lists of their fields' values.
 #ifndef TESSERA_COMMON_CONFIG_MESSAGE_READER_H_
 #define TESSERA_COMMON_CONFIG_MESSAGE_READER_H_
 
@@ -50,6 +51,9 @@ class MessageReader {
   // Reads `map`, which stands in the place of a list, and whose only key is `field`.
   void ReadMapOfList(const YamlNode& map, const google::protobuf::FieldDescriptor& field,
                      const std::string& path, google::protobuf::Message* message);
+  // Reads the map of items by their names that `field`, a list, is written as (Key::map_of_names).
+  void ReadNamed(const YamlNode& value, const Field& field, const std::string& path,
+                 google::protobuf::Message* message);
   void ReadList(const YamlNode& value, const Field& field, const std::string& path,
                 google::protobuf::Message* message);
   void ReadScalar(const YamlNode& value, const Field& field, const std::string& path,

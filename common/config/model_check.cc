@@ -1,6 +1,7 @@
 #include "common/config/model_check.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "common/layout/layers/layer_kinds.h"
 #include "common/layout/losses.h"
 #include "common/layout/parameters.h"
+#include "common/layout/tensor_groups.h"
 #include "common/layout/tensor_layout.h"
 
 namespace tessera {
@@ -25,7 +27,8 @@ class ModelChecker {
       : positions_(positions), job_(job), model_(job.model()), errors_(*errors) {}
 
   void Check() {
-    if (!Sound("model") || IsOfTensors(model_)) return;
+    if (!Sound("model")) return;
+    if (IsOfTensors(model_)) return Groups();
     int64_t features = 1;
     for (const int64_t extent : model_.input()) {
       if (__builtin_mul_overflow(features, extent, &features) || features > kFeaturesMax) {
@@ -57,6 +60,19 @@ class ModelChecker {
   bool Sound(absl::string_view key) const { return !errors_.Touches(key); }
   void Fail(absl::string_view key, absl::string_view message) {
     errors_.Add(PositionOf(positions_, key), key, message);
+  }
+
+  // What subnets cut of a job of tensors. Where the file is not there yet whoever reads it finds out.
+  void Groups() {
+    const absl::StatusOr<std::vector<ParameterSpec>> parameters =
+        ParametersOf(model_.tensor_layout());
+    if (!parameters.ok()) return;
+    for (const TensorGroupFault& fault : FaultsOfGroups(model_, *parameters)) {
+      std::string key = "model.groups";
+      if (!fault.group.empty()) key = KeyPath(key, fault.group);
+      if (fault.place >= 0) absl::StrAppend(&key, ".", fault.place);
+      Fail(key, fault.message);
+    }
   }
 
   // ShapeOf says which layer or key it is about.

@@ -79,6 +79,7 @@ class Change {
     if (map_field != nullptr && names_[depth + 1] == map_field->name()) {
       return EnterMapOfList(*map_field, depth + 1, value);
     }
+    if (KeyOf(*field).map_of_names()) return EnterNamed(*field, depth + 1, value);
     if (field->is_repeated()) return EnterList(*field, depth + 1, value);
     if (!IsMessage(*field)) return Fail(absl::StrCat(Quoted(name), " has no keys below it"));
     const v1::Key& key = KeyOf(*field);
@@ -97,6 +98,16 @@ class Change {
     YamlNode* const value = ValueOf(field.name(), map);
     if (depth + 1 == names_.size()) return Replace(field, value);
     Enter(*field.message_type(), depth + 1, value);
+  }
+
+  // Enters the map that a list of named items is written as (Key::map_of_names); names_[depth] is the name of one.
+  void EnterNamed(const FieldDescriptor& field, size_t depth, YamlNode* map) {
+    if (map->is_null()) map->kind = YamlNode::Kind::kMap;
+    if (!map->is_map()) return;
+    const FieldDescriptor& content = *field.message_type()->field(1);
+    YamlNode* const value = ValueOf(names_[depth], map);
+    if (depth + 1 == names_.size()) return Replace(content, value);
+    EnterList(content, depth + 1, value);
   }
 
   // Enters `list`, into which names_[depth] is an index.

@@ -26,6 +26,8 @@ bool IsNormalised(const ModelShape& shape, int layer) {
 
 std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups& groups) {
   std::vector<int> weights;
+  // What a job of tensors computes with its values is its workers' own business, and so is evaluation.
+  if (shape.layers.empty()) return weights;
   for (int p = 0; p < static_cast<int>(shape.parameters.size()); ++p) {
     const NeuronGroups::Use& use = groups.uses[p];
     // Only weights whose inputs are cut get smaller sums in a subnet than in the whole model.

@@ -14,7 +14,8 @@ namespace tessera {
 // network as there are sites. A batch norm behind it undoes that by itself. Elsewhere evaluation
 // multiplies the weighted sum, but not the bias, by the mean share, 1 / sites.
 //
-// Returns the weights of such sums, as indices into shape.parameters.
+// Returns the weights of such sums, as indices into shape.parameters; none in a job of tensors, whose workers evaluate
+// by themselves.
 std::vector<int> WeightsOfMeanShare(const ModelShape& shape, const NeuronGroups& groups);
 
 // What values of the whole network are multiplied by, one factor for each parameter, to begin a job of so many sites

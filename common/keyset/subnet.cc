@@ -88,9 +88,46 @@ int WholeGroup(int64_t width, NeuronGroups* groups) {
   return count;
 }
 
+// The groups of a job of tensors, whose file says what is cut.
+NeuronGroups GroupsOfTensors(const ModelShape& shape, const SubnetRules& rules) {
+  NeuronGroups groups;
+  groups.rolling = rules.rolling;
+  groups.widths.push_back(shape.parameters.empty() ? 1 : shape.parameters[0].rows);
+  for (const TensorGroup& group : shape.groups) groups.widths.push_back(group.units);
+  groups.outputs = static_cast<int>(groups.widths.size());
+  groups.uses.resize(shape.parameters.size());
+  // What no group names is whole.
+  for (NeuronGroups::Use& use : groups.uses) use.rows = -1;
+  for (size_t g = 0; g < shape.groups.size(); ++g) {
+    const int number = static_cast<int>(g + 1);
+    for (const int p : shape.groups[g].rows) groups.uses[static_cast<size_t>(p)].rows = number;
+    for (const int p : shape.groups[g].columns) {
+      NeuronGroups::Use& use = groups.uses[static_cast<size_t>(p)];
+      use.columns = number;
+      // Further extents lie side by side, as a kernel's places do.
+      use.column_spread.each =
+          shape.parameters[static_cast<size_t>(p)].columns / shape.groups[g].units;
+    }
+  }
+  std::map<int64_t, int> whole = {{groups.widths[0], 0}};
+  const auto whole_of = [&](int64_t width) {
+    const auto [found, is_new] = whole.emplace(width, static_cast<int>(groups.widths.size()));
+    if (is_new) groups.widths.push_back(width);
+    return found->second;
+  };
+  for (size_t i = 0; i < shape.parameters.size(); ++i) {
+    const ParameterSpec& spec = shape.parameters[i];
+    NeuronGroups::Use& use = groups.uses[i];
+    if (use.rows < 0) use.rows = whole_of(spec.rows);
+    if (!spec.is_vector && use.columns < 0) use.columns = whole_of(spec.columns);
+  }
+  return groups;
+}
+
 }  // namespace
 
 NeuronGroups GroupsOf(const ModelShape& shape, const SubnetRules& rules) {
+  if (shape.layers.empty()) return GroupsOfTensors(shape, rules);
   const Dimensions dimensions = DimensionsOf(shape, rules);
   NeuronGroups groups;
   groups.rolling = rules.rolling;

@@ -12,7 +12,8 @@
 // choice.
 //
 // Groups that are cut have the numbers from 1 on, in the order of the layers that make them; whole ones are group 0 and
-// those from `outputs` on.
+// those from `outputs` on. In a job of tensors, which has no layers, the job names the groups that are cut
+// (model.groups), and they are numbered in the order of their names.
 //
 // The units of group g in round r, sorted by (key, unit) with key the first 64 bits of
 // Philox(seed, kSubnet, r | g << 40, unit), are cut into consecutive parts: site s of S gets the
@@ -68,7 +69,7 @@ struct NeuronGroups {
   std::vector<Use> uses;  // by parameter
   // By activation, as ModelShape::widths: the group of its units if that is cut, or else -1.
   std::vector<int> activations;
-  // The first whole group but 0; the last one's units are the model's outputs in a model without blocks.
+  // The first whole group but 0; the last one's units are the model's outputs in a model of layers without blocks.
   int outputs = 0;
   bool rolling = false;
   bool IsCut(int group) const { return group > 0 && group < outputs; }

@@ -193,9 +193,10 @@ class ShapeMaker {
   bool learns_ = false;
 };
 
-absl::StatusOr<ModelShape> ShapeOfTensors(const v1::TensorLayout& layout) {
+absl::StatusOr<ModelShape> ShapeOfTensors(const v1::Model& model) {
   ModelShape shape;
-  TESSERA_ASSIGN_OR_RETURN(shape.parameters, ParametersOf(layout));
+  TESSERA_ASSIGN_OR_RETURN(shape.parameters, ParametersOf(model.tensor_layout()));
+  TESSERA_ASSIGN_OR_RETURN(shape.groups, TensorGroupsOf(model, shape.parameters));
   for (const ParameterSpec& spec : shape.parameters) shape.size += spec.size();
   return shape;
 }
@@ -203,7 +204,7 @@ absl::StatusOr<ModelShape> ShapeOfTensors(const v1::TensorLayout& layout) {
 }  // namespace
 
 absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model) {
-  if (IsOfTensors(model)) return ShapeOfTensors(model.tensor_layout());
+  if (IsOfTensors(model)) return ShapeOfTensors(model);
   int64_t width = 1;
   for (const int64_t extent : model.input()) {
     if (extent < 1 || extent > kModelSizeMax / width) {

@@ -21,6 +21,7 @@
 #include "common/layout/image.h"
 #include "common/layout/layers/layer_kind.h"
 #include "common/layout/parameter_spec.h"
+#include "common/layout/tensor_groups.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -44,8 +45,8 @@ struct ModelLayer {
   int tied_to = -1;
 };
 
-// What follows from Model alone. A job of tensors (tensor_layout.h) has parameters and their size, and nothing else of
-// it.
+// What follows from Model alone. A job of tensors (tensor_layout.h) has parameters, their size and groups, and nothing
+// else of it.
 struct ModelShape {
   // In the order in which they are computed, blocks and repeats written out: the layers of a block, and behind them
   // the block itself, which joins their outputs. The last one's output is the model's.
@@ -70,12 +71,14 @@ struct ModelShape {
   int64_t vocabulary = 0;
   // Sum over the parameters.
   int64_t size = 0;
+  // Of a job of tensors: what subnets cut, which follows from the layers elsewhere (common/keyset/subnet.h).
+  std::vector<TensorGroup> groups;
 };
 
 // Fails with kInvalidArgument where the model is no model: no linear layer and no convolution, images or a sequence
 // where there are none, a window that does not fit, parts of a block that do not, or more than 4096 layers or 2^40
 // entries. A fault of one layer begins with where it is: "model.layers[4].residual.layers[0]: ". Of a job of tensors it
-// fails where ParametersOf does.
+// fails where ParametersOf or TensorGroupsOf does.
 absl::StatusOr<ModelShape> ShapeOf(const v1::Model& model);
 
 // Writes the initial values of rows [row_begin, row_end) of parameter `index` to `out`, row-major.

@@ -82,7 +82,8 @@ absl::StatusOr<Recipe> EnsembleRecipe(const v1::Job& job) {
   return recipe;
 }
 
-// Hidden units are dealt to the workers, so that each hidden layer that is cut must have one for every worker.
+// Hidden units are dealt to the workers, so that each hidden layer, or group of a job of tensors, that is cut must have
+// one for every worker.
 void CheckHiddenLayers(const v1::Job& job, absl::string_view method, KeyErrors* errors) {
   if (!errors->Sound("model") || !errors->Sound("cluster.workers")) return;
   const int64_t workers = std::max<int64_t>(1, job.cluster().workers());
@@ -90,6 +91,14 @@ void CheckHiddenLayers(const v1::Job& job, absl::string_view method, KeyErrors* 
   if (!shape.ok()) return;
   const SubnetRules rules = RulesOf(job);
   const NeuronGroups groups = GroupsOf(*shape, rules);
+  const bool of_tensors = shape->layers.empty();
+  if (of_tensors && groups.outputs == 1) {
+    errors->Add("model.groups",
+                absl::StrCat("missing, want at least one group of dimensions beside model.tensors, "
+                             "{hidden: [[tensor, dimension], ...]}: ",
+                             method, " deals its units to the workers (docs/own_models.md)"));
+    return;
+  }
   if (groups.outputs == 1) {
     const std::string what = rules.channels ? "layers with weights" : "linear layers";
     errors->Add("model.layers",
@@ -106,8 +115,9 @@ void CheckHiddenLayers(const v1::Job& job, absl::string_view method, KeyErrors* 
   if (least >= workers) return;
   errors->Add("cluster.workers",
               absl::StrCat("got ", workers, ", want at most ", least,
-                           ", the units of the smallest hidden layer that is cut, so that every "
-                           "worker has a part of each"));
+                           of_tensors ? ", the units of the smallest group of model.groups"
+                                      : ", the units of the smallest hidden layer that is cut",
+                           ", so that every worker has a part of each"));
 }
 
 // The last minibatches are those of the whole model.
@@ -166,10 +176,6 @@ std::vector<LengthNote> IstLengthNotes(const v1::Job& job, int64_t steps) {
   return {{kTailSteps, tail, "", "no subnet is trained; for local steps alone use local_sgd"}};
 }
 
-constexpr char kWhyLayers[] =
-    "it deals hidden units to the workers, and nothing says yet which extents of the tensors those "
-    "are (model.groups)";
-
 }  // namespace
 
 extern const Method kIst = [] {
@@ -181,7 +187,6 @@ extern const Method kIst = [] {
   method.length_notes = IstLengthNotes;
   method.counts_steps = [](const v1::Job& job) { return job.method().ist().tail_steps() > 0; };
   method.notes = SubnetNotes;
-  method.why_layers = kWhyLayers;
   return method;
 }();
 
@@ -191,7 +196,6 @@ extern const Method kEnsemble = [] {
     CheckHiddenLayers(job, "ensemble", errors);
   };
   method.notes = SubnetNotes;
-  method.why_layers = kWhyLayers;
   return method;
 }();
 

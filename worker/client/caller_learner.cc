@@ -10,36 +10,39 @@
 namespace tessera {
 namespace {
 
-// The tensor of a worker's file that has what the caller saved.
-constexpr char kCallerState[] = "caller";
-
 bool KeepsState(const v1::Job& job) {
   return !job.checkpoint().directory().empty() || !job.checkpoint().restore().empty();
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CallerLearner>> CallerLearner::Create(Options options,
-                                                                     Backend* backend, Turns* turns,
-                                                                     CallerExchange* exchange) {
-  const Recipe& recipe = options.recipe;
-  if (recipe.subnets || recipe.split) {
-    return absl::UnimplementedError(absl::StrCat(
-        "method: ", recipe.name,
-        " gives each worker a part of the model, which a program of one's own cannot be given yet; "
-        "use a method whose workers train the whole model"));
-  }
-  if (Calibrates(options.job.model())) {
+absl::Status CheckCallersJob(const v1::Job& job) {
+  if (Calibrates(job.model())) {
     return absl::UnimplementedError(
         "model.layers: has a batch norm, whose running statistics are no tensors of the job; have "
         "tessera-worker train it, or make the model one of tensors (model.tensors)");
   }
-  if (options.job.train().clip_norm() > 0) {
+  if (job.train().clip_norm() > 0) {
     return absl::UnimplementedError(absl::StrCat(
-        "train.clip_norm: is ", options.job.train().clip_norm(),
+        "train.clip_norm: is ", job.train().clip_norm(),
         ", but gradients are this program's own; set it to 0 and clip before the gradient is given "
         "to the library (torch.nn.utils.clip_grad_norm_)"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<CallerLearner>> CallerLearner::Create(Options options,
+                                                                     Backend* backend, Turns* turns,
+                                                                     CallerExchange* exchange) {
+  const Recipe& recipe = options.recipe;
+  TESSERA_CHECK(!recipe.subnets);
+  if (recipe.split) {
+    return absl::UnimplementedError(absl::StrCat(
+        "method: ", recipe.name,
+        " gives each worker some of the layers, which a program of one's own cannot be given; use "
+        "a method whose workers train the whole model, or subnets of it"));
+  }
+  TESSERA_RETURN_IF_ERROR(CheckCallersJob(options.job));
   std::unique_ptr<CallerLearner> learner(
       new CallerLearner(std::move(options), backend, turns, exchange));
   TESSERA_RETURN_IF_ERROR(learner->Allocate());

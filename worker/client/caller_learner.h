@@ -6,10 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "common/base/ids.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
@@ -21,6 +24,27 @@
 #include "worker/train/learner.h"
 
 namespace tessera {
+
+// The tensor of a worker's file that has what the caller saved.
+constexpr char kCallerState[] = "caller";
+
+// What a caller's arrays are of, where the job has subnets: its part of one round, or the whole model.
+struct CallerCut {
+  bool is_whole = false;
+  // Whole for one evaluation: whoever gives no arrays then scores no rows.
+  bool is_evaluation = false;
+  uint64_t round = 0;
+  uint32_t site = 0;
+  uint32_t sites = 1;
+  // The units of each group that is cut, ascending, from group 1 on.
+  std::vector<std::vector<uint32_t>> units;
+  // Of each parameter.
+  struct Extents {
+    int64_t rows = 0;
+    int64_t columns = 0;
+  };
+  std::vector<Extents> extents;
+};
 
 // What the two threads tell each other beside whose turn it is (Turns).
 struct CallerExchange {
@@ -35,7 +59,25 @@ struct CallerExchange {
   TrainPoint point;
   std::vector<uint32_t> rows;  // of the minibatch; empty where the job has no data
   std::string loaded_state;    // what a checkpoint had of the caller
+  // Of the arrays that are asked for next, or that there are now. Where a question is withdrawn the caller may read it
+  // while the worker's thread is at the next one's. nullptr: of jobs without subnets.
+  std::shared_ptr<const CallerCut> cut() const {
+    absl::MutexLock lock(&cut_mutex);
+    return cut_now;
+  }
+  void SetCut(CallerCut cut) {
+    auto made = std::make_shared<const CallerCut>(std::move(cut));
+    absl::MutexLock lock(&cut_mutex);
+    cut_now = std::move(made);
+  }
+
+  mutable absl::Mutex cut_mutex;
+  std::shared_ptr<const CallerCut> cut_now ABSL_GUARDED_BY(cut_mutex);
 };
+
+// Whether a caller can be given the job's model at all.
+//   kUnimplemented  the model wants what a caller cannot give
+absl::Status CheckCallersJob(const v1::Job& job);
 
 // Arithmetic beside the caller's is on the CPU: a delta is the caller's values minus those of the last pull, of which
 // the learner keeps a copy. Gradients are sent from the caller's arrays, and values come into them.
@@ -52,7 +94,7 @@ class CallerLearner final : public Learner {
   };
 
   // `backend` is the CPU's; all but the options outlive the learner.
-  //   kUnimplemented      the method trains parts of the model, or the model wants what a caller cannot give
+  //   kUnimplemented      the method cuts the model in two, or CheckCallersJob's; CallerSubnetLearner trains subnets
   //   kResourceExhausted  no memory
   static absl::StatusOr<std::unique_ptr<CallerLearner>> Create(Options options, Backend* backend,
                                                                Turns* turns,

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cmath>
 #include <system_error>
 #include <utility>
@@ -10,7 +11,9 @@
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/config/job_reader.h"
+#include "common/keyset/subnet.h"
 #include "common/rpc/rpc_needs.h"
+#include "worker/client/caller_subnet_learner.h"
 
 namespace tessera {
 namespace {
@@ -34,7 +37,50 @@ absl::StatusOr<std::unique_ptr<ClientJob>> ClientJob::Create(WorkerOptions optio
   job->process_ = std::make_unique<WorkerProcess>(&job->options_);
   TESSERA_RETURN_IF_ERROR(job->process_->Prepare(reading.job));
   job->NameTensors(job->process_->prepared());
+  job->NameGroups(job->process_->prepared());
   return job;
+}
+
+void ClientJob::NameGroups(const PreparedWorker& worker) {
+  if (!worker.recipe.subnets) return;
+  const ModelShape& shape = worker.shape;
+  const NeuronGroups groups = GroupsOf(shape, worker.recipe.subnet_rules);
+  for (int number = 1; number < groups.outputs; ++number) {
+    Group group;
+    group.units = groups.widths[static_cast<size_t>(number)];
+    if (shape.layers.empty()) {
+      group.name = shape.groups[static_cast<size_t>(number - 1)].name;
+    } else {
+      const auto made = std::find(groups.activations.begin(), groups.activations.end(), number);
+      // Activation i + 1 is what layer i makes.
+      group.name = shape.layers[static_cast<size_t>(made - groups.activations.begin() - 1)].name;
+    }
+    groups_.push_back(std::move(group));
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const CallerCut>> ClientJob::Cut(absl::string_view function) const {
+  if (!recipe().subnets) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(function, ": method ", recipe().name,
+                     " gives all workers the whole model, want one of subnets"));
+  }
+  std::shared_ptr<const CallerCut> cut = exchange_.cut();
+  if (cut == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        function, ": the first round's values have not come; go on with tessera_wait"));
+  }
+  return cut;
+}
+
+std::vector<int64_t> ClientJob::DimsIn(const CallerCut& cut, size_t tensor) const {
+  const ParameterSpec& spec = process_->prepared().shape.parameters[tensor];
+  const CallerCut::Extents& extents = cut.extents[tensor];
+  std::vector<int64_t> dims = tensors_[tensor].dims;
+  // Rows are the first extent, and columns are cut in blocks of what the extents behind the second one make.
+  if (!dims.empty()) dims[0] = extents.rows;
+  if (dims.size() > 1) dims[1] = dims[1] * extents.columns / spec.columns;
+  return dims;
 }
 
 void ClientJob::NameTensors(const PreparedWorker& worker) {
@@ -89,6 +135,11 @@ absl::StatusOr<std::unique_ptr<Learner>> ClientJob::MakeLearner(const PreparedWo
   options.exchanged = worker.shape;
   options.rank = Rank(admission.rank());
   options.first = Exchange(admission.first_exchange());
+  if (worker.recipe.subnets) {
+    turns_.SetWaitingFor("");
+    return CallerSubnetLearner::Create(std::move(options), worker.backend.get(), &turns_,
+                                       &exchange_);
+  }
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<CallerLearner> learner,
       CallerLearner::Create(std::move(options), worker.backend.get(), &turns_, &exchange_));
@@ -106,15 +157,21 @@ absl::Status ClientJob::CheckArrays(absl::string_view function, absl::string_vie
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
     if (arrays[i] != nullptr || tensors_[i].size == 0) continue;
+    const std::shared_ptr<const CallerCut> cut = exchange_.cut();
+    int64_t size = tensors_[i].size;
+    if (cut != nullptr) size = cut->extents[i].rows * cut->extents[i].columns;
     return absl::InvalidArgumentError(absl::StrCat(function, ": ", what, "[", i, "] is NULL, want ",
-                                                   tensors_[i].size, " floats for \"",
-                                                   tensors_[i].name, "\""));
+                                                   size, " floats for \"", tensors_[i].name, "\""));
   }
   return absl::OkStatus();
 }
 
 absl::Status ClientJob::Pull(absl::Span<float* const> values) {
-  TESSERA_RETURN_IF_ERROR(CheckArrays("tessera_pull", "values", values, tensors_.size()));
+  const std::shared_ptr<const CallerCut> cut = exchange_.cut();
+  const bool scores_nothing = values.empty() && cut != nullptr && cut->is_evaluation;
+  if (!scores_nothing) {
+    TESSERA_RETURN_IF_ERROR(CheckArrays("tessera_pull", "values", values, tensors_.size()));
+  }
   return turns_.Answer(Want::kValues,
                        [&] { exchange_.values.assign(values.begin(), values.end()); });
 }

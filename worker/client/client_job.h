@@ -36,6 +36,12 @@ class ClientJob final : public OwnModel {
     std::string state;     // of the optimizer: what it is; empty: a parameter
   };
 
+  // A group of units that subnets cut.
+  struct Group {
+    std::string name;  // in a job of layers that of the first layer that makes the units
+    int64_t units = 0;
+  };
+
   // Reads the job and its data. Errors are for whoever started the program.
   static absl::StatusOr<std::unique_ptr<ClientJob>> Create(WorkerOptions options,
                                                            std::string description);
@@ -48,7 +54,8 @@ class ClientJob final : public OwnModel {
   absl::Status Await(Want* want) { return turns_.Await(timeout_, want); }
   void set_timeout(absl::Duration timeout) { timeout_ = timeout; }
 
-  // Answers. `values` are one array for each tensor, `gradients` one for each parameter, or none.
+  // Answers. `values` are one array for each tensor, `gradients` one for each parameter, or none. Where the whole model
+  // is shown for an evaluation alone Pull takes no arrays as well.
   absl::Status Pull(absl::Span<float* const> values);
   absl::Status Step(uint64_t examples, double loss);
   absl::Status DoExchange(absl::Span<const float* const> gradients,
@@ -71,6 +78,14 @@ class ClientJob final : public OwnModel {
   bool pushes_gradient() const { return recipe().payload == PayloadKind::kGradient; }
   // The job's model is of tensors, and says nothing about layers.
   bool is_of_tensors() const { return job().model().has_tensor_layout(); }
+  // In the order of their numbers, from 1 on; none in jobs without subnets.
+  const std::vector<Group>& groups() const { return groups_; }
+  // What the arrays are of that the last verdict asks for or that there are now. It stays for as long as whoever calls
+  // holds it.
+  //   kFailedPrecondition  the job has no subnets, or the first values have not come
+  absl::StatusOr<std::shared_ptr<const CallerCut>> Cut(absl::string_view function) const;
+  // The extents of a tensor in `cut`.
+  std::vector<int64_t> DimsIn(const CallerCut& cut, size_t tensor) const;
   bool has_rows() const { return job().has_data(); }
   Want shown() const { return turns_.shown(); }
   absl::Status end() const { return turns_.end(); }
@@ -93,6 +108,7 @@ class ClientJob final : public OwnModel {
     options_.own_model = this;
   }
   void NameTensors(const PreparedWorker& worker);
+  void NameGroups(const PreparedWorker& worker);
   absl::Status CheckArrays(absl::string_view function, absl::string_view what,
                            absl::Span<const float* const> arrays, size_t wanted) const;
 
@@ -100,6 +116,7 @@ class ClientJob final : public OwnModel {
   const std::string description_;
   std::unique_ptr<WorkerProcess> process_;
   std::vector<Tensor> tensors_;
+  std::vector<Group> groups_;
   size_t parameter_count_ = 0;
   absl::Duration timeout_ = absl::InfiniteDuration();
   Turns turns_;

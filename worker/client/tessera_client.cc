@@ -26,6 +26,9 @@
 // What a handle points to.
 struct tessera_job {
   std::unique_ptr<tessera::ClientJob> job;
+  // What the last call has told of a round stays until the next.
+  std::shared_ptr<const tessera::CallerCut> cut;
+  std::vector<int64_t> dims;
   absl::Mutex in_call;  // held by the thread that makes a call
 };
 
@@ -166,6 +169,28 @@ absl::Status CheckStruct(const char* function, const Struct* value) {
       " in this library (", kVersion, "); or the program was built ", "for a newer one"));
 }
 
+// The tensor of this number.
+absl::StatusOr<const ClientJob::Tensor*> TensorAt(const char* function, const ClientJob& job,
+                                                  int64_t index) {
+  const std::vector<ClientJob::Tensor>& tensors = job.tensors();
+  if (index >= 0 && index < static_cast<int64_t>(tensors.size())) {
+    return &tensors[static_cast<size_t>(index)];
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(function, ": index is ", index, ", want one in [0, ", tensors.size(), ")"));
+}
+
+// What is told of a tensor beside its extents.
+tessera_tensor ToldOf(const ClientJob::Tensor& of) {
+  tessera_tensor told = {};
+  told.name = of.name.c_str();
+  told.kind = of.state.empty() ? TESSERA_PARAMETER : TESSERA_OPTIMIZER_STATE;
+  told.dim_count = static_cast<int32_t>(of.dims.size());
+  told.parameter = static_cast<int64_t>(of.parameter);
+  told.state = of.state.c_str();
+  return told;
+}
+
 // As much of `from` as the caller's struct has room for.
 template <typename Struct>
 void CopyOut(const Struct& from, Struct* to) {
@@ -304,6 +329,8 @@ tessera_status tessera_get_info(tessera_job* job, tessera_info* info) {
     const tessera::v1::Checkpoint& checkpoint = of.job().checkpoint();
     told.keeps_state = !checkpoint.directory().empty() || !checkpoint.restore().empty() ? 1 : 0;
     told.overlaps = of.recipe().overlaps ? 1 : 0;
+    told.has_subnets = of.recipe().subnets ? 1 : 0;
+    told.group_count = static_cast<int32_t>(of.groups().size());
     tessera::CopyOut(told, info);
     return absl::OkStatus();
   });
@@ -313,22 +340,88 @@ tessera_status tessera_tensor_at(tessera_job* job, int64_t index, tessera_tensor
   constexpr char kFunction[] = "tessera_tensor_at";
   return Called(kFunction, job, [&](tessera_job* held) -> absl::Status {
     TESSERA_RETURN_IF_ERROR(tessera::CheckStruct(kFunction, tensor));
-    const std::vector<ClientJob::Tensor>& tensors = held->job->tensors();
-    if (index < 0 || index >= static_cast<int64_t>(tensors.size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(kFunction, ": index is ", index, ", want one in [0, ", tensors.size(), ")"));
-    }
-    const ClientJob::Tensor& of = tensors[static_cast<size_t>(index)];
-    tessera_tensor told = {};
-    told.name = of.name.c_str();
-    told.kind = of.state.empty() ? TESSERA_PARAMETER : TESSERA_OPTIMIZER_STATE;
-    told.dim_count = static_cast<int32_t>(of.dims.size());
-    told.dims = of.dims.data();
-    told.size = of.size;
-    told.parameter = static_cast<int64_t>(of.parameter);
-    told.state = of.state.c_str();
+    TESSERA_ASSIGN_OR_RETURN(const ClientJob::Tensor* const of,
+                             tessera::TensorAt(kFunction, *held->job, index));
+    tessera_tensor told = tessera::ToldOf(*of);
+    told.dims = of->dims.data();
+    told.size = of->size;
     tessera::CopyOut(told, tensor);
     return absl::OkStatus();
+  });
+}
+
+tessera_status tessera_group_at(tessera_job* job, int64_t index, tessera_group* group) {
+  constexpr char kFunction[] = "tessera_group_at";
+  return Called(kFunction, job, [&](tessera_job* held) -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(tessera::CheckStruct(kFunction, group));
+    const std::vector<ClientJob::Group>& groups = held->job->groups();
+    if (index < 0 || index >= static_cast<int64_t>(groups.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(kFunction, ": index is ", index, ", want one in [0, ", groups.size(), ")"));
+    }
+    const ClientJob::Group& of = groups[static_cast<size_t>(index)];
+    tessera_group told = {};
+    told.name = of.name.c_str();
+    told.units = of.units;
+    tessera::CopyOut(told, group);
+    return absl::OkStatus();
+  });
+}
+
+tessera_status tessera_get_round(tessera_job* job, tessera_round* round) {
+  constexpr char kFunction[] = "tessera_get_round";
+  return Called(kFunction, job, [&](tessera_job* held) -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(tessera::CheckStruct(kFunction, round));
+    TESSERA_ASSIGN_OR_RETURN(held->cut, held->job->Cut(kFunction));
+    tessera_round told = {};
+    told.number = held->cut->round;
+    told.site = held->cut->site;
+    told.sites = held->cut->sites;
+    told.whole = held->cut->is_whole ? 1 : 0;
+    told.evaluation = held->cut->is_evaluation ? 1 : 0;
+    tessera::CopyOut(told, round);
+    return absl::OkStatus();
+  });
+}
+
+tessera_status tessera_tensor_now(tessera_job* job, int64_t index, tessera_tensor* tensor) {
+  constexpr char kFunction[] = "tessera_tensor_now";
+  return Called(kFunction, job, [&](tessera_job* held) -> absl::Status {
+    TESSERA_RETURN_IF_ERROR(tessera::CheckStruct(kFunction, tensor));
+    TESSERA_ASSIGN_OR_RETURN(const ClientJob::Tensor* const of,
+                             tessera::TensorAt(kFunction, *held->job, index));
+    TESSERA_ASSIGN_OR_RETURN(held->cut, held->job->Cut(kFunction));
+    held->dims = held->job->DimsIn(*held->cut, static_cast<size_t>(index));
+    tessera_tensor told = tessera::ToldOf(*of);
+    told.dims = held->dims.data();
+    told.size = 1;
+    for (const int64_t extent : held->dims) told.size *= extent;
+    tessera::CopyOut(told, tensor);
+    return absl::OkStatus();
+  });
+}
+
+tessera_status tessera_subnet(tessera_job* job, const char* group, const uint32_t** indices,
+                              size_t* count) {
+  constexpr char kFunction[] = "tessera_subnet";
+  return Called(kFunction, job, [&](tessera_job* held) -> absl::Status {
+    if (group == nullptr || indices == nullptr || count == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(kFunction, ": group, indices or count is NULL"));
+    }
+    TESSERA_ASSIGN_OR_RETURN(held->cut, held->job->Cut(kFunction));
+    std::string names;
+    const std::vector<ClientJob::Group>& groups = held->job->groups();
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i].name == group) {
+        *indices = held->cut->units[i].data();
+        *count = held->cut->units[i].size();
+        return absl::OkStatus();
+      }
+      absl::StrAppend(&names, i > 0 ? ", " : "", groups[i].name);
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(kFunction, ": group is \"", group, "\", want one of ", names));
   });
 }
 

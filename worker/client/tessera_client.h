@@ -10,7 +10,8 @@
 //       TESSERA_EXCHANGE  tessera_exchange: what was learned goes to the servers, their values come
 //       TESSERA_EVALUATE  score the values on test data, then tessera_evaluate
 //       TESSERA_SAVE      tessera_save_state: what a checkpoint is to keep of this program
-//       TESSERA_PULL      tessera_pull: the job went back to a checkpoint, and goes on from there
+//       TESSERA_PULL      tessera_pull: the job went back to a checkpoint, and goes on from there; with subnets, the
+//                         values of another cut have come
 //       TESSERA_STOP      training is over
 //     tessera_close
 //
@@ -24,6 +25,18 @@
 // stay valid, and at their place, until others are given or the job is closed. Values are 32-bit floats, each array
 // dense in row-major order, in the order of tessera_tensor_at.
 //
+// Subnets (tessera_info's has_subnets): each round gives this worker some of the units of each group, and its arrays
+// are those of the network of these units alone, of other sizes in another round. After TESSERA_PULL tessera_tensor_now
+// says how large arrays are to be, and tessera_subnet which units they are of.
+//
+//     tessera_exchange(values of this round)        the verdict is TESSERA_PULL
+//     tessera_pull(values of the next round)        the verdict is TESSERA_TRAIN
+//
+// Where an evaluation is due TESSERA_PULL comes once more, and tessera_get_round says `evaluation`: the whole model
+// comes, and TESSERA_EVALUATE behind it; a caller that gives no arrays then, NULL and 0, scores nothing. The round's
+// arrays are not touched meanwhile, and training goes on with them. Where the job's last steps train the whole model
+// there is a TESSERA_PULL for its arrays, and none later.
+//
 // Blocking calls wait for servers and other workers. With a timeout they return TESSERA_DEADLINE_EXCEEDED, with a
 // message that says for whom they wait; the call is then still in progress, and tessera_wait goes on with it.
 #ifndef TESSERA_WORKER_CLIENT_TESSERA_CLIENT_H_
@@ -36,7 +49,7 @@
 extern "C" {
 #endif
 
-#define TESSERA_CLIENT_API 1  // grows when a function or a field is added
+#define TESSERA_CLIENT_API 2  // grows when a function or a field is added
 
 #if defined(_WIN32)
 #define TESSERA_EXPORT
@@ -106,6 +119,9 @@ typedef struct tessera_info {
   int32_t has_rows;  // 1: the job has data, and tessera_minibatch names the rows of each minibatch
   int32_t keeps_state;  // 1: checkpoints are kept, so that TESSERA_SAVE may be asked for
   int32_t overlaps;     // 1: an exchange goes on beside the next minibatches
+  // From API 2 on.
+  int32_t has_subnets;  // 1: each round gives this worker a part of the model
+  int32_t group_count;  // of tessera_group_at
 } tessera_info;
 
 typedef enum tessera_tensor_kind {
@@ -137,6 +153,24 @@ typedef struct tessera_minibatch_info {
   size_t row_count;
 } tessera_minibatch_info;
 
+// A group of units that rounds deal to the workers, such as the neurons of a hidden layer.
+typedef struct tessera_group {
+  size_t struct_size;  // set by the caller: sizeof(tessera_group)
+  const char*
+      name;  // valid while the handle is: that of model.groups, or of the layer that makes the units
+  int64_t units;  // in the whole model
+} tessera_group;
+
+// What the arrays are of that the last verdict asks for, or that there are now.
+typedef struct tessera_round {
+  size_t struct_size;  // set by the caller: sizeof(tessera_round)
+  uint64_t number;     // of the exchange that ends it
+  int64_t site;        // this worker's part among `sites`
+  int64_t sites;
+  int32_t whole;       // 1: the whole model
+  int32_t evaluation;  // 1: for an evaluation alone; the round's arrays stay what they are
+} tessera_round;
+
 // Of all rows that the caller scored. Those of all workers add up.
 typedef struct tessera_scores {
   size_t struct_size;  // sizeof(tessera_scores)
@@ -159,6 +193,19 @@ TESSERA_EXPORT tessera_status tessera_join(const tessera_options* options, tesse
 TESSERA_EXPORT tessera_status tessera_get_info(tessera_job* job, tessera_info* info);
 TESSERA_EXPORT tessera_status tessera_tensor_at(tessera_job* job, int64_t index,
                                                 tessera_tensor* tensor);
+// With subnets; the other calls of this kind are TESSERA_FAILED_PRECONDITION without.
+TESSERA_EXPORT tessera_status tessera_group_at(tessera_job* job, int64_t index,
+                                               tessera_group* group);
+// From the first TESSERA_PULL on.
+TESSERA_EXPORT tessera_status tessera_get_round(tessera_job* job, tessera_round* round);
+// As tessera_tensor_at, with the extents that the tensor has in this round.
+TESSERA_EXPORT tessera_status tessera_tensor_now(tessera_job* job, int64_t index,
+                                                 tessera_tensor* tensor);
+// The units of the group that the arrays are of, ascending: index i of an array's dimension is unit indices[i] of the
+// whole model. Where the model is whole they are all units. `indices` and what tessera_tensor_now tells as dims are
+// valid until the next call with this job.
+TESSERA_EXPORT tessera_status tessera_subnet(tessera_job* job, const char* group,
+                                             const uint32_t** indices, size_t* count);
 // Of all calls from now on; 0: none.
 TESSERA_EXPORT tessera_status tessera_set_timeout(tessera_job* job, double seconds);
 // Goes on with the call that ran into its timeout.
@@ -178,7 +225,8 @@ TESSERA_EXPORT tessera_status tessera_step(tessera_job* job, uint64_t examples, 
 // Pushes and pulls. `gradients` [parameter_count]: means over the minibatch, where pushes_gradient is 1, else NULL: the
 // change of `values` [tensor_count] since they were pulled is pushed, which the library computes. `values` are
 // overwritten, but where the verdict is TESSERA_STOP and there was nothing more to come. Without overlap they are the
-// servers' values afterwards; with it, those of the exchange before plus what was trained since.
+// servers' values afterwards; with it, those of the exchange before plus what was trained since. With subnets `values`
+// are the round's, replace the servers' and are left as they are; the next round's come by tessera_pull.
 TESSERA_EXPORT tessera_status tessera_exchange(tessera_job* job, const float* const* gradients,
                                                size_t gradient_count, float* const* values,
                                                size_t count, tessera_verdict* verdict);

@@ -48,6 +48,11 @@ struct Tensor {
   std::string state;      // of an optimizer's state, what it is; empty: a parameter
 };
 
+struct Group {
+  std::string name;
+  int64_t units = 0;  // in the whole model
+};
+
 // One membership. Calls come from one thread at a time, but for Leave.
 class Job {
  public:
@@ -92,6 +97,36 @@ class Job {
       tensors.push_back({c.name, {c.dims, c.dims + c.dim_count}, c.size, c.parameter, c.state});
     }
     return tensors;
+  }
+  // With subnets: what is cut, and of this round the extents of a tensor and the units of a group.
+  std::vector<Group> groups() const {
+    std::vector<Group> groups;
+    const int32_t count = info().group_count;
+    for (int32_t i = 0; i < count; ++i) {
+      tessera_group c = {};
+      c.struct_size = sizeof(c);
+      Check(tessera_group_at(job_, i, &c));
+      groups.push_back({c.name, c.units});
+    }
+    return groups;
+  }
+  tessera_round round() const {
+    tessera_round round = {};
+    round.struct_size = sizeof(round);
+    Check(tessera_get_round(job_, &round));
+    return round;
+  }
+  std::vector<int64_t> DimsNow(int64_t tensor) const {
+    tessera_tensor c = {};
+    c.struct_size = sizeof(c);
+    Check(tessera_tensor_now(job_, tensor, &c));
+    return {c.dims, c.dims + c.dim_count};
+  }
+  std::vector<uint32_t> Subnet(const std::string& group) const {
+    const uint32_t* indices = nullptr;
+    size_t count = 0;
+    Check(tessera_subnet(job_, group.c_str(), &indices, &count));
+    return {indices, indices + count};
   }
   void SetTimeout(double seconds) { Check(tessera_set_timeout(job_, seconds)); }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/keyset/mean_share.h"
+#include "worker/exchange/subnet_places.h"
 #include "worker/replica/replica.h"
 
 namespace tessera {
@@ -16,24 +16,6 @@ bool SameSizes(const ModelShape& a, const ModelShape& b) {
                     b.parameters.end(), [](const ParameterSpec& x, const ParameterSpec& y) {
                       return x.rows == y.rows && x.columns == y.columns;
                     });
-}
-
-// The guess is that the next round is cut among the same sites.
-SubnetPlace Next(SubnetPlace place) {
-  ++place.round;
-  return place;
-}
-
-absl::Status CheckParts(const Subnet& subnet, const SubnetPlace& place) {
-  // A site without a neuron in some layer would be a network that is cut through.
-  for (size_t group = 0; group < subnet.neurons.size(); ++group) {
-    if (!subnet.neurons[group].empty()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("subnet: site ", place.site, " of ", place.sites(), " has none of the ",
-                     subnet.groups.widths[group], " neurons of hidden layer ", group, " in round ",
-                     place.round, ", want at least 1; use fewer workers"));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -61,13 +43,8 @@ absl::StatusOr<std::unique_ptr<SubnetReplica>> SubnetReplica::Create(
   replica->steps_.Clip(replica->clip_.get());
   replica->weights_of_mean_share_ = WeightsOfMeanShare(replica->shape_, replica->groups_);
   if (memory.evaluates_whole) TESSERA_RETURN_IF_ERROR(replica->MakeWhole());
-  SubnetPlace place;
-  place.seed = job.seed();
-  place.round = first.value();
-  place.site = static_cast<uint32_t>(rank.value());
-  // All sites have equal shares until Recut says otherwise.
-  place.shares.assign(std::max<uint64_t>(job.cluster().workers(), rank.value() + 1), 1);
-  TESSERA_RETURN_IF_ERROR(replica->Expect(place));
+  // The cut is a guess until Recut says otherwise.
+  TESSERA_RETURN_IF_ERROR(replica->Expect(FirstPlace(job, rank, first)));
   return replica;
 }
 
@@ -201,7 +178,7 @@ absl::Status SubnetReplica::AdoptValues() {
   trains_ = true;
   update_keys_ = value_keys_;
   // The next round's keys are known from now on, and may be asked for with the push.
-  return Expect(Next(*update_keys_.subnet));
+  return Expect(NextPlace(*update_keys_.subnet));
 }
 
 absl::Status SubnetReplica::Recut(const SubnetPlace& place) {

@@ -218,9 +218,7 @@ TEST_CASE("methods that need layers are refused with a job of tensors", "[tensor
         Good(JobOf(path), {absl::StrCat("method=", method), "cluster={servers: 2, workers: 2}"});
     CHECK(RecipeFor(job).ok());
   }
-  for (const auto& [method, why] :
-       {std::pair{"ist", "model.groups"}, std::pair{"ensemble", "model.groups"},
-        std::pair{"layer_separation", "a job of tensors has none"}}) {
+  for (const auto& [method, why] : {std::pair{"layer_separation", "a job of tensors has none"}}) {
     const std::string errors =
         Errors(JobOf(path), path, {absl::StrCat("method=", method), "cluster.workers=2"});
     INFO(errors);
@@ -228,6 +226,94 @@ TEST_CASE("methods that need layers are refused with a job of tensors", "[tensor
                                    " beside model.tensors, want another method: ")) == 0);
     CHECK(errors.find(why) != std::string::npos);
     CHECK(std::count(errors.begin(), errors.end(), '\n') == 1);
+  }
+}
+
+constexpr char kGroups[] =
+    "model.groups={b: [[fc.weight, 0], [fc.bias, 0]], a-1: [[conv.weight, 1]]}";
+
+TEST_CASE("groups name dimensions of tensors, in the order of the groups' names", "[tensors]") {
+  const std::string path = Write("groups.safetensors", kTensors);
+  const std::vector<std::string> ist = {"method=ist", "cluster.workers=3"};
+  const auto with = [&](const std::string& groups) {
+    return Good(JobOf(path), {ist[0], ist[1], groups});
+  };
+  const v1::Job job = with(kGroups);
+  REQUIRE(job.model().groups_size() == 2);
+  CHECK(job.model().groups(0).name() == "a-1");
+  CHECK(job.model().groups(1).name() == "b");
+  REQUIRE(job.model().groups(1).dimensions_size() == 2);
+  CHECK(job.model().groups(1).dimensions(1).tensor() == "fc.bias");
+  CHECK(job.model().groups(0).dimensions(0).dimension() == 1);
+  CHECK(RecipeFor(job)->subnets);
+  // The digest has them, in whichever order they are written.
+  const std::string turned =
+      "model.groups={a-1: [[conv.weight, 1]], b: [[fc.weight, 0], [fc.bias, 0]]}";
+  CHECK(JobDigest(with(turned)) == JobDigest(job));
+  CHECK(JobDigest(with("model.groups={a: [[conv.weight, 1]]}")) != JobDigest(job));
+  const std::string text = PrintJob(job);
+  CHECK(text.find(
+            "  groups:\n    a-1: [[conv.weight, 1]]\n    b: [[fc.weight, 0], [fc.bias, 0]]\n") !=
+        std::string::npos);
+  CHECK(Good(text).SerializeAsString() == job.SerializeAsString());
+  CHECK(JobOfText(CanonicalJobText(job)).model().groups(1).dimensions(1).tensor() == "fc.bias");
+  // One group of the file's may be replaced alone.
+  const v1::Job replaced = Good(text, {"model.groups.b=[[fc.bias, 0]]"});
+  CHECK(replaced.model().groups(1).dimensions_size() == 1);
+  CHECK(replaced.model().groups(0).dimensions_size() == 1);
+}
+
+TEST_CASE("methods of subnets want groups with a unit for each worker", "[tensors]") {
+  const std::string path = Write("grouped.safetensors", kTensors);
+  for (const char* method : {"ist", "ensemble"}) {
+    const std::string of = absl::StrCat("method=", method);
+    std::string errors = Errors(JobOf(path), path, {of, "cluster.workers=2"});
+    CHECK(errors.find("model.groups: missing, want at least one group") != std::string::npos);
+    errors = Errors(JobOf(path), path, {of, "cluster.workers=4", kGroups});
+    INFO(errors);
+    CHECK(errors.find("cluster.workers: got 4, want at most 3, the units of the smallest group") !=
+          std::string::npos);
+  }
+  // Other methods pass over them.
+  CHECK(Good(JobOf(path), {kGroups}).model().groups_size() == 2);
+}
+
+TEST_CASE("dimensions that no subnet can cut are refused together, each at its place",
+          "[tensors]") {
+  const std::string path = Write("cuts.safetensors", kTensors);
+  const std::string job = absl::StrReplaceAll(JobOf(path), {{"train:", R"(  groups:
+    one: [[fc.weight, 0], [fc.weigh, 0], [fc.bias, 1], [fc.weight, 1]]
+    two: [[conv.weight, 2], [fc.weight, 0], [scale, 0]]
+    three: [[conv.weight, 1], fc, [fc.bias], [conv.weight, first]]
+    "four five": []
+    six: []
+train:)"}});
+  const std::string errors = Errors(job, path);
+  INFO(errors);
+  // What cannot be read comes first; the rest is looked at when it can.
+  for (const char* wanted :
+       {"x.yaml:7:31: model.groups.three.1: got \"fc\", want [tensor, dimension]\n",
+        "model.groups.three.2: got a list of 1, want [tensor, dimension]\n",
+        "model.groups.three.3.dimension: got \"first\", want an integer",
+        "model.groups: got the name \"four five\", want 1 to 256 letters",
+        "model.groups.six: got a list of 0, want 1 to 65536 items\n"}) {
+    INFO(wanted);
+    CHECK(errors.find(wanted) != std::string::npos);
+  }
+  const std::string of_tensors = Errors(job, path,
+                                        {"model.groups={one: [[fc.weight, 0], [fc.weigh, 0], "
+                                         "[fc.bias, 1], [fc.weight, 1]], two: [[conv.weight, 2], "
+                                         "[fc.weight, 0], [scale, 0]]}"});
+  INFO(of_tensors);
+  for (const char* wanted :
+       {"model.groups.one.1: got [fc.weigh, 0], want a tensor of model.tensors",
+        "model.groups.one.2: got [fc.bias, 1], want a dimension of the tensor, which is [3]",
+        "model.groups.one.3: got [fc.weight, 1], of extent 4, want 3, the extent of [fc.weight, 0]",
+        "model.groups.two.0: got [conv.weight, 2], want dimension 0 or 1 of [2, 3, 5, 5]: ",
+        "model.groups.two.1: got [fc.weight, 0], want each dimension once; it is in group one",
+        "model.groups.two.2: got [scale, 0], want a dimension of the tensor, which is []"}) {
+    INFO(wanted);
+    CHECK(of_tensors.find(wanted) != std::string::npos);
   }
 }
 

@@ -298,15 +298,89 @@ TEST_CASE(
   CHECK(worker.verdict == TESSERA_STOP);
 }
 
-TEST_CASE("methods that train parts of the model are refused with a reason") {
+TEST_CASE("calls about subnets are refused where there are none") {
+  Server server;
+  Joined worker(server);
+  tessera_round round = {};
+  round.struct_size = sizeof(round);
+  CHECK(tessera_get_round(worker.job, &round) == TESSERA_FAILED_PRECONDITION);
+  CHECK(Says("gives all workers the whole model"));
+  const uint32_t* indices = nullptr;
+  size_t count = 0;
+  CHECK(tessera_subnet(worker.job, "a", &indices, &count) == TESSERA_FAILED_PRECONDITION);
+  tessera_group group = {};
+  group.struct_size = sizeof(group);
+  CHECK(tessera_group_at(worker.job, 0, &group) == TESSERA_INVALID_ARGUMENT);
+  tessera_info info = {};
+  info.struct_size = sizeof(info);
+  REQUIRE(tessera_get_info(worker.job, &info) == TESSERA_OK);
+  CHECK((info.has_subnets == 0 && info.group_count == 0));
+}
+
+TEST_CASE("each round's arrays are asked for anew, and the whole model's for an evaluation") {
   Server server("  steps: 4\n", "ist: {local_steps: 2}",
                 "linear: {units: 16}, relu, linear: {units: 10}");
-  const tessera_options options = OptionsFor(server);
-  tessera_job* job = nullptr;
-  const tessera_status status = tessera_join(&options, &job);
-  CHECK(status == TESSERA_UNIMPLEMENTED);
-  CHECK(job == nullptr);
-  CHECK(Says("a part of the model"));
+  Joined worker(server);
+  tessera_info info = {};
+  info.struct_size = sizeof(info);
+  REQUIRE(tessera_get_info(worker.job, &info) == TESSERA_OK);
+  CHECK((info.has_subnets == 1 && info.group_count == 1));
+  tessera_group group = {};
+  group.struct_size = sizeof(group);
+  REQUIRE(tessera_group_at(worker.job, 0, &group) == TESSERA_OK);
+  CHECK(std::string(group.name) == "layers.0");
+  CHECK(group.units == 16);
+  CHECK(tessera_group_at(worker.job, 1, &group) == TESSERA_INVALID_ARGUMENT);
+
+  const uint32_t* indices = nullptr;
+  size_t count = 0;
+  CHECK(tessera_subnet(worker.job, "layers.1", &indices, &count) == TESSERA_INVALID_ARGUMENT);
+  CHECK(Says("want one of layers.0"));
+  REQUIRE(tessera_subnet(worker.job, "layers.0", &indices, &count) == TESSERA_OK);
+  // The only worker has all units.
+  REQUIRE(count == 16);
+  for (uint32_t i = 0; i < 16; ++i) CHECK(indices[i] == i);
+  tessera_tensor tensor = {};
+  tensor.struct_size = sizeof(tensor);
+  REQUIRE(tessera_tensor_now(worker.job, 2, &tensor) == TESSERA_OK);
+  CHECK(std::string(tensor.name) == "layers.2.weight");
+  REQUIRE(tensor.dim_count == 2);
+  CHECK((tensor.dims[0] == 10 && tensor.dims[1] == 16 && tensor.size == 160));
+  CHECK(tessera_tensor_now(worker.job, 4, &tensor) == TESSERA_INVALID_ARGUMENT);
+
+  std::vector<std::vector<float>> rounds[2];
+  std::vector<float*> values[2];
+  for (int i = 0; i < 2; ++i) {
+    for (const size_t size : {16 * 64, 16, 160, 10}) rounds[i].emplace_back(size);
+    for (std::vector<float>& array : rounds[i]) values[i].push_back(array.data());
+  }
+  tessera_round round = {};
+  round.struct_size = sizeof(round);
+  // No arrays are no answer while a round begins.
+  CHECK(tessera_pull(worker.job, nullptr, 0, &worker.verdict) == TESSERA_INVALID_ARGUMENT);
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(tessera_get_round(worker.job, &round) == TESSERA_OK);
+    CHECK((round.number == static_cast<uint64_t>(i + 1) && round.site == 0 && round.sites == 1));
+    CHECK((round.whole == 0 && round.evaluation == 0));
+    REQUIRE(tessera_pull(worker.job, values[i].data(), 4, &worker.verdict) == TESSERA_OK);
+    REQUIRE(worker.verdict == TESSERA_TRAIN);
+    rounds[i][1][3] += 2;
+    REQUIRE(worker.Step() == TESSERA_OK);
+    REQUIRE(worker.Step() == TESSERA_OK);
+    REQUIRE(worker.verdict == TESSERA_EXCHANGE);
+    REQUIRE(tessera_exchange(worker.job, nullptr, 0, values[i].data(), 4, &worker.verdict) ==
+            TESSERA_OK);
+    REQUIRE(worker.verdict == TESSERA_PULL);
+  }
+  // What the first round has trained is the second one's beginning, and its own arrays stay what they were.
+  CHECK(rounds[1][1][3] == rounds[0][1][3] + 2);
+  REQUIRE(tessera_get_round(worker.job, &round) == TESSERA_OK);
+  CHECK((round.whole == 1 && round.evaluation == 1));
+  REQUIRE(tessera_pull(worker.job, values[0].data(), 4, &worker.verdict) == TESSERA_OK);
+  REQUIRE(worker.verdict == TESSERA_EVALUATE);
+  CHECK(rounds[0] == rounds[1]);
+  REQUIRE(worker.Evaluate() == TESSERA_OK);
+  CHECK(worker.verdict == TESSERA_STOP);
 }
 
 TEST_CASE("a join that finds no server says for whom it waits, and is given up at once") {

@@ -26,7 +26,7 @@
 
 #define TENSORS_MAX 4096
 #define DIMS_MAX 8
-#define API_NUMBER 1
+#define API_NUMBER 2
 
 typedef struct {
   char name[512];
@@ -243,6 +243,7 @@ tessera_status tessera_get_info(tessera_job* job, tessera_info* info) {
   info->has_rows = job->settings.rows > 0;
   info->keeps_state = job->settings.save_every > 0;
   info->overlaps = 0;
+  info->has_subnets = info->group_count = 0;
   return info->struct_size == sizeof *info ? TESSERA_OK
                                            : Fail(TESSERA_INVALID_ARGUMENT, "struct_size");
 }
@@ -258,6 +259,25 @@ tessera_status tessera_tensor_at(tessera_job* job, int64_t index, tessera_tensor
   tensor->state = entry->state;
   return tensor->struct_size == sizeof *tensor ? TESSERA_OK
                                                : Fail(TESSERA_INVALID_ARGUMENT, "struct_size");
+}
+
+static tessera_status NoSubnets(void) {
+  return Fail(TESSERA_FAILED_PRECONDITION, "the job has no subnets");
+}
+
+tessera_status tessera_group_at(tessera_job* job, int64_t index, tessera_group* group) {
+  return NoSubnets();
+}
+
+tessera_status tessera_get_round(tessera_job* job, tessera_round* round) { return NoSubnets(); }
+
+tessera_status tessera_tensor_now(tessera_job* job, int64_t index, tessera_tensor* tensor) {
+  return NoSubnets();
+}
+
+tessera_status tessera_subnet(tessera_job* job, const char* group, const uint32_t** indices,
+                              size_t* count) {
+  return NoSubnets();
 }
 
 tessera_status tessera_set_timeout(tessera_job* job, double seconds) {

@@ -9,12 +9,14 @@ from tessera.errors import CallTimeout, JobLost, LibraryNotFound, Status, Tesser
 from tessera.job import Job, join
 from tessera.library import version
 from tessera.signals import leave_on_signals
-from tessera.tensor import Minibatch, Tensor, Verdict
+from tessera.subnet_trainer import SubnetTrainer
+from tessera.tensor import Minibatch, Round, Tensor, Verdict
 from tessera.tensor_file import load_tensors, save_tensors
 from tessera.trainer import Trainer
 
-__all__ = ["CallTimeout", "Job", "JobLost", "LibraryNotFound", "Minibatch", "Status", "Tensor", "TesseraError",
-           "Trainer", "Verdict", "join", "leave_on_signals", "load_tensors", "save_tensors", "version"]
+__all__ = ["CallTimeout", "Job", "JobLost", "LibraryNotFound", "Minibatch", "Round", "Status", "SubnetTrainer",
+           "Tensor", "TesseraError", "Trainer", "Verdict", "join", "leave_on_signals", "load_tensors", "save_tensors",
+           "version"]
 
 
 def __getattr__(name: str):

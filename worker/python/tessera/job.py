@@ -29,7 +29,7 @@ import numpy as np
 from tessera import library
 from tessera.arrays import ArraySet, array_set
 from tessera.errors import CallTimeout, JobLost, Status, TesseraError, exception_of
-from tessera.tensor import Minibatch, Tensor, Verdict
+from tessera.tensor import Minibatch, Round, Tensor, Verdict
 
 # How long the library waits before Python looks after its signals, so that Ctrl-C ends a call that waits.
 _SLICE_SECONDS = 0.1
@@ -171,6 +171,38 @@ class Job:
         return bool(self._info.overlaps)
 
     @property
+    def has_subnets(self) -> bool:
+        """Each round gives this worker a part of the model: see `subnet`."""
+        return bool(self._info.has_subnets)
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """The groups of units that subnets cut, by name: their units in the whole model."""
+        return self._groups
+
+    @property
+    def round(self) -> Round:
+        """With subnets: what the arrays are of that the verdict asks for, or that there are now."""
+        info = library.sized(library.RoundInfo)
+        self._plain_call("round", self._library.tessera_get_round, ctypes.byref(info))
+        return Round(info.number, info.site, info.sites, bool(info.whole), bool(info.evaluation))
+
+    @property
+    def tensors_now(self) -> list[Tensor]:
+        """`tensors`, with subnets in the shapes of the present round."""
+        if not self.has_subnets:
+            return self._tensors
+        return [self._read_tensor(index, self._library.tessera_tensor_now) for index in range(len(self._tensors))]
+
+    def subnet(self, group: str) -> np.ndarray:
+        """With subnets: the units of a group that the arrays are of, as ascending indices: index i of a dimension is
+        unit subnet(group)[i] of the whole model. Copied."""
+        indices, count = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_size_t()
+        self._plain_call("subnet", self._library.tessera_subnet, group.encode(), ctypes.byref(indices),
+                         ctypes.byref(count))
+        return np.ctypeslib.as_array(indices, (count.value,)).astype(np.intp)
+
+    @property
     def tensors(self) -> list[Tensor]:
         """All that is exchanged, in order: parameters, then averaged states of the optimizer."""
         return self._tensors
@@ -202,16 +234,18 @@ class Job:
 
     # --- what the verdicts ask for -----------------------------------------------------------------------------------
 
-    def pull(self, values: Arrays) -> Verdict:
-        """Verdict PULL: writes the servers' values into `values`, one float32 array for each of `tensors`, as a list in
-        their order or a dict by name.
+    def pull(self, values: Arrays | None) -> Verdict:
+        """Verdict PULL: writes the servers' values into `values`, one float32 array for each of `tensors_now`, as a
+        list in their order or a dict by name. None, where `round.evaluation`: this worker scores nothing.
 
         The arrays are used in place, and kept by this object until it is given others or is closed.
 
         Raises ValueError, before anything is sent: arrays of another dtype, shape, order or number, all named.
         """
         self._expect("pull", Verdict.PULL)
-        self._values = self._set_of(values, self._values, self._tensors, "pull", True)
+        if values is None:
+            return self._call("pull", self._library.tessera_pull, None, 0)
+        self._values = self._set_of(values, self._values, self.tensors_now, "pull", True)
         return self._call("pull", self._library.tessera_pull, self._values.pointers, len(self._values))
 
     def minibatch(self) -> Minibatch:
@@ -236,6 +270,7 @@ class Job:
 
         `gradients`: means over the minibatch, one float32 array for each of `parameters`, where `pushes_gradient`;
         else None, and what is pushed is the change of `values` since they were pulled, which the library computes.
+        With subnets `values` replace the servers' and stay what they are; the next round's come by `pull`.
         Where `overlaps`, `values` become those of the exchange before plus what was trained since.
 
         Raises ValueError, before anything is sent: gradients given or absent against `pushes_gradient`; arrays that do
@@ -245,7 +280,7 @@ class Job:
         if self.pushes_gradient != (gradients is not None):
             raise ValueError("exchange: " + ("the job pushes gradients; give them" if self.pushes_gradient else
                                              "the job pushes the change of the values; leave gradients out"))
-        values = self._set_of(values, self._values, self._tensors, "exchange", True)
+        values = self._set_of(values, self._values, self.tensors_now, "exchange", True)
         if gradients is not None:
             gradients = self._set_of(gradients, self._gradients, self.parameters, "exchange: gradients", False)
         return self.exchange_sets(values, gradients)
@@ -385,7 +420,9 @@ class Job:
             self._library.tessera_set_timeout(handle, _SLICE_SECONDS)
             self._verdict = Verdict.PULL
             self._info = self._read_info()
-            self._tensors = [self._read_tensor(index) for index in range(self._info.tensor_count)]
+            read = self._library.tessera_tensor_at
+            self._tensors = [self._read_tensor(index, read) for index in range(self._info.tensor_count)]
+            self._groups = dict(map(self._read_group, range(self._info.group_count)))
         except BaseException:
             self._close_quietly()
             raise
@@ -396,9 +433,14 @@ class Job:
         self._plain_call("info", self._library.tessera_get_info, ctypes.byref(info))
         return info
 
-    def _read_tensor(self, index: int) -> Tensor:
+    def _read_group(self, index: int) -> tuple[str, int]:
+        read = library.sized(library.GroupInfo)
+        self._plain_call("groups", self._library.tessera_group_at, index, ctypes.byref(read))
+        return read.name.decode(), read.units
+
+    def _read_tensor(self, index: int, function: Callable) -> Tensor:
         read = library.sized(library.TensorInfo)
-        self._plain_call("tensors", self._library.tessera_tensor_at, index, ctypes.byref(read))
+        self._plain_call("tensors", function, index, ctypes.byref(read))
         return Tensor(index, read.name.decode(), tuple(read.dims[:read.dim_count]), read.size, read.kind == 1,
                       read.parameter, (read.state or b"").decode())
 

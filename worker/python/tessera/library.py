@@ -13,7 +13,7 @@ from typing import Iterator, TypeVar
 
 from tessera.errors import LibraryNotFound
 
-API = 1
+API = 2
 NAME = "libtessera_client.so"
 VARIABLE = "TESSERA_CLIENT_LIBRARY"
 
@@ -28,12 +28,22 @@ class Info(Structure):
     _fields_ = [("struct_size", c_size_t), ("rank", c_int64), ("workers", c_int64), ("member", c_uint64),
                 ("seed", c_uint64), ("batch_size", c_int64), ("steps", c_int64), ("epochs", c_int64),
                 ("local_steps", c_int64), ("tensor_count", c_int64), ("parameter_count", c_int64),
-                ("pushes_gradient", c_int32), ("has_rows", c_int32), ("keeps_state", c_int32), ("overlaps", c_int32)]
+                ("pushes_gradient", c_int32), ("has_rows", c_int32), ("keeps_state", c_int32), ("overlaps", c_int32),
+                ("has_subnets", c_int32), ("group_count", c_int32)]
 
 
 class TensorInfo(Structure):
     _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("kind", c_int32), ("dim_count", c_int32),
                 ("dims", POINTER(c_int64)), ("size", c_int64), ("parameter", c_int64), ("state", c_char_p)]
+
+
+class GroupInfo(Structure):
+    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("units", c_int64)]
+
+
+class RoundInfo(Structure):
+    _fields_ = [("struct_size", c_size_t), ("number", c_uint64), ("site", c_int64), ("sites", c_int64),
+                ("whole", c_int32), ("evaluation", c_int32)]
 
 
 class MinibatchInfo(Structure):
@@ -64,6 +74,10 @@ _FUNCTIONS = {
     "tessera_join": (c_int, [POINTER(Options), POINTER(c_void_p)]),
     "tessera_get_info": (c_int, [c_void_p, POINTER(Info)]),
     "tessera_tensor_at": (c_int, [c_void_p, c_int64, POINTER(TensorInfo)]),
+    "tessera_group_at": (c_int, [c_void_p, c_int64, POINTER(GroupInfo)]),
+    "tessera_get_round": (c_int, [c_void_p, POINTER(RoundInfo)]),
+    "tessera_tensor_now": (c_int, [c_void_p, c_int64, POINTER(TensorInfo)]),
+    "tessera_subnet": (c_int, [c_void_p, c_char_p, POINTER(POINTER(c_uint32)), POINTER(c_size_t)]),
     "tessera_set_timeout": (c_int, [c_void_p, c_double]),
     "tessera_wait": (c_int, [c_void_p, _VERDICT]),
     "tessera_pull": (c_int, [c_void_p, _ARRAYS, c_size_t, _VERDICT]),
@@ -143,5 +157,5 @@ def last_message() -> str:
     return (load().tessera_last_message() or b"").decode(errors="replace")
 
 
-__all__ = ["API", "NAME", "VARIABLE", "Info", "MinibatchInfo", "Options", "Scores", "TensorInfo", "byref",
-           "last_message", "load", "places", "sized", "version"]
+__all__ = ["API", "NAME", "VARIABLE", "GroupInfo", "Info", "MinibatchInfo", "Options", "RoundInfo", "Scores",
+           "TensorInfo", "byref", "last_message", "load", "places", "sized", "version"]

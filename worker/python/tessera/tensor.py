@@ -11,7 +11,7 @@ class Verdict(enum.IntEnum):
     EXCHANGE = 1  # exchange
     EVALUATE = 2  # evaluate
     SAVE = 3      # save_state
-    PULL = 4      # pull: the job begins, or went back to a checkpoint
+    PULL = 4      # pull: the job begins, or went back to a checkpoint; with subnets, other units have come
     STOP = 5      # training is over: close
 
 
@@ -29,6 +29,16 @@ class Tensor:
     def empty(self) -> np.ndarray:
         """An array that the tensor's values fit into, filled with 0."""
         return np.zeros(self.shape, np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """What the arrays are of in a job of subnets."""
+    number: int            # of the exchange that ends it
+    site: int              # this worker's part, from 0
+    sites: int             # the parts of all workers
+    whole: bool            # the whole model
+    evaluation: bool       # for an evaluation alone; the round's arrays stay what they are
 
 
 @dataclasses.dataclass(frozen=True)

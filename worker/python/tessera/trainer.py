@@ -30,13 +30,20 @@ class Trainer:
              later as well, and is then called at once if there is something to load
     """
 
+    # Whether arrays are other ones in each round.
+    _takes_subnets = False
+
     def __init__(self, job: Job, arrays: Arrays, gradients: Arrays | None = None,
                  on_save: Callable[[], bytes] | None = None, on_load: Callable[[bytes], None] | None = None):
         """`arrays`: one float32 array for each of job.tensors, as a list or by name; used in place. `gradients`: one
         for each of job.parameters, where job.pushes_gradient; the program writes each minibatch's mean gradient there.
 
-        Raises ValueError that names every array that does not fit.
+        Raises ValueError that names every array that does not fit, and TesseraError where each round has other arrays:
+        SubnetTrainer takes those.
         """
+        if job.has_subnets and not self._takes_subnets:
+            raise TesseraError(Status.FAILED_PRECONDITION, "trainer: each round of the job gives this worker other "
+                               "units of the model; use tessera.SubnetTrainer")
         self.job = job
         self.on_save = on_save
         self._on_load: Callable[[bytes], None] | None = None
@@ -146,8 +153,10 @@ class Trainer:
     def _exchange(self) -> None:
         self.job.exchange_sets(self._values, self._gradients)
 
-    def _pull(self) -> None:
+    def _pull(self) -> bool:
+        """Takes the servers' values. Whether what the program had before is gone, as the job went back."""
         self.job.pull_sets(self._values)
+        return True
 
     def _evaluate(self, score: float, loss: float, rows: int) -> None:
         self.job.evaluate(score, loss, rows)
@@ -171,10 +180,10 @@ class Trainer:
             elif verdict == Verdict.SAVE:
                 self.job.save_state(self._state_to_save())
             elif verdict == Verdict.PULL:
-                self._pull()
-                self._rejoined = True
-                self._own_state = self._adopt_state(self.job.load_state())
-                self._hand_over_state()
+                if self._pull():
+                    self._rejoined = True
+                    self._own_state = self._adopt_state(self.job.load_state())
+                    self._hand_over_state()
             else:
                 return
 
