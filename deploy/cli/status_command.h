@@ -1,4 +1,4 @@
-// `tessera status HOST:PORT [--watch] [--json]`.
+// `tessera status HOST:PORT [--watch] [--json]`, and with --events what has happened (events_command.h).
 #ifndef TESSERA_DEPLOY_CLI_STATUS_COMMAND_H_
 #define TESSERA_DEPLOY_CLI_STATUS_COMMAND_H_
 
@@ -13,6 +13,9 @@ struct StatusOptions {
   std::string address;
   bool watch = false;
   bool json = false;
+  // What has happened in place of the status; `follow`: and what happens until the job ends.
+  bool events = false;
+  bool follow = false;
   SecurityFiles security;
   // With `watch`, of a server that tells nothing: how long until that is shown, and until it is given up.
   absl::Duration silence_shown = absl::Seconds(3);
