@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Tells on stderr what the last status, if one came, does not say of why the stream of statuses has `ended`. Returns the
-// exit code, as ShowStatus does with `watch`.
+// Tells on stderr what the last status, if one came, does not say of why the stream of statuses has `ended`. Returns
+// the exit code, as ShowStatus does with `watch`.
 int ConcludeWatch(const std::string& address, const absl::Status& ended,
                   const std::optional<v1::JobStatus>& last);
 

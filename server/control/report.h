@@ -42,8 +42,8 @@
 
 namespace tessera {
 
-// Everything in the report but its events is in the status of the ended job. The work of members that were lost counts as far as
-// they told. Without `events` the report has the last few, which are in the status.
+// Everything in the report but its events is in the status of the ended job. The work of members that were lost counts
+// as far as they told. Without `events` the report has the last few, which are in the status.
 std::string ReportJson(const v1::JobStatus& status, const std::deque<v1::JobEvent>& events = {});
 
 }  // namespace tessera

@@ -107,7 +107,8 @@ class CallTimer {
 // The bytes of a reply, or why there is none.
 using MakeReply = std::function<absl::StatusOr<std::string>()>;
 
-// Answers once: with the status, or with what `make` makes. The call is not over before its timer has woken it: nothing else ends it while that is set.
+// Answers once: with the status, or with what `make` makes. The call is not over before its timer has woken it: nothing
+// else ends it while that is set.
 class GetCall final : public grpc::ServerUnaryReactor, public StatusCall {
  public:
   static grpc::ServerUnaryReactor* Start(StatusReaders* readers,
