@@ -12,6 +12,9 @@
     live.innerHTML = message.data;
     const now = live.querySelector(".events");
     if (now) now.scrollTop = scrolled;
+    // The tab says how far the job is while another one is looked at.
+    const step = live.querySelector("dd");
+    document.title = live.querySelector("h1").textContent + (step ? ", step " + step.textContent : "");
     if (live.querySelector("h1 .state.done")) stream.close();
   });
   stream.onerror = () => { away.hidden = false; };
