@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   tessera::AddMetrics(
       &app, &options.metrics, &options.metrics_linger,
       "serve metrics for Prometheus on HOST:PORT, over plain HTTP; port 0 takes a free one");
+  tessera::AddPage(&app, &options.page);
   app.add_flag(
       "--no-takeover", options.no_takeover,
       "nobody will start this server again: it does not leave the job to wait for it; rank 0: keep "

@@ -57,6 +57,7 @@
 #include "server/server_control.h"
 #include "server/server_memory.h"
 #include "server/server_needs.h"
+#include "server/server_page.h"
 #include "server/server_place.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_memory.h"
@@ -111,6 +112,7 @@ class ServerProcess {
   absl::Status AskForDrain(const std::string& why);
   absl::Status StartServices();
   absl::Status StartMetrics();
+  absl::Status StartPage();
   absl::Status CheckOutputs() const;
   absl::Status WriteReport(const v1::JobStatus& status) const;
   v1::JobStatus CurrentStatus() const;
@@ -151,6 +153,7 @@ class ServerProcess {
   std::unique_ptr<GrpcServer> server_;
   LastScrape last_scrape_;
   std::unique_ptr<MetricsEndpoint> metrics_;
+  std::unique_ptr<ServerPage> page_;
   std::thread drainer_;
 };
 
@@ -292,10 +295,16 @@ int64_t ServerProcess::SliceBytes() const {
       .bytes();
 }
 
-// Opens the port. Metrics come first, as a taken address of theirs is a wrong flag, too.
+// Opens the port. Metrics and the page come first, as a taken address of theirs is a wrong flag, too.
 absl::Status ServerProcess::StartServices() {
   TESSERA_RETURN_IF_ERROR(StartMetrics());
-  status_service_ = std::make_unique<StatusService>([this] { return CurrentStatus(); });
+  TESSERA_RETURN_IF_ERROR(StartPage());
+  EventsAfter events;
+  if (may_coordinate()) {
+    events = [this](uint64_t after) { return coordinator_->EventsAfter(after); };
+  }
+  status_service_ = std::make_unique<StatusService>([this] { return CurrentStatus(); },
+                                                    StatusLimits(), std::move(events));
   GrpcServer::Options options;
   options.address = place_.listen;
   options.services = host_->services();
@@ -323,9 +332,9 @@ absl::Status ServerProcess::StartServices() {
   }
   host_->Start(may_coordinate() ? server_->address() : place_.coordinator, reached_at);
   if (!options_.address_file.empty()) {
-    TESSERA_RETURN_IF_ERROR(
-        WriteAddressFile(options_.address_file,
-                         {server_->address(), metrics_ == nullptr ? "" : metrics_->address()}));
+    TESSERA_RETURN_IF_ERROR(WriteAddressFile(
+        options_.address_file, {server_->address(), metrics_ == nullptr ? "" : metrics_->address(),
+                                page_ == nullptr ? "" : page_->url()}));
   }
   // Last: a server that does not start is not to be elected.
   if (elects()) {
@@ -351,6 +360,17 @@ absl::Status ServerProcess::StartMetrics() {
       absl::StrCat(
           "monitor: metrics without encryption or tokens, for anybody who reaches address=",
           metrics_->address()));
+  return absl::OkStatus();
+}
+
+absl::Status ServerProcess::StartPage() {
+  if (options_.page.empty()) return absl::OkStatus();
+  ServerPage::Options page;
+  page.address = options_.page;
+  page.status = [this] { return CurrentStatus(); };
+  page.live = may_coordinate() ? coordinator_ : nullptr;
+  TESSERA_ASSIGN_OR_RETURN(page_, ServerPage::Start(std::move(page), job_));
+  Log(LogLevel::kInfo, absl::StrCat("page: serving url=", page_->url()));
   return absl::OkStatus();
 }
 
@@ -438,6 +458,7 @@ absl::Status ServerProcess::AwaitEnd() {
     if (tells_end) last_scrape_.Await(options_.metrics_linger);
     metrics_->Stop();
   }
+  page_.reset();
   return outcome;
 }
 

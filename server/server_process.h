@@ -26,6 +26,8 @@ struct ServerOptions {
   std::string metrics;
   // How long the process of the coordinator serves the end of the job there at most, until that is scraped.
   absl::Duration metrics_linger;
+  // HOST:PORT where the page for a browser is served, port 0 for a free one; empty: nowhere.
+  std::string page;
   // If set, nobody will be started in this process's place. On rank 0 the coordinator's state is then kept
   // nowhere.
   bool no_takeover = false;

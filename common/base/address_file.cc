@@ -28,7 +28,9 @@ absl::Status CheckAddressFile(const std::string& path) {
 
 absl::Status WriteAddressFile(const std::string& path, const ServerAddresses& addresses) {
   std::string text = addresses.services;
-  if (!addresses.metrics.empty()) absl::StrAppend(&text, "\n", addresses.metrics);
+  const bool has_page = !addresses.page.empty();
+  if (has_page || !addresses.metrics.empty()) absl::StrAppend(&text, "\n", addresses.metrics);
+  if (has_page) absl::StrAppend(&text, "\n", addresses.page);
   // `tessera run` names one, too: the flag would tell its user nothing.
   return WriteOutput("address file", path, text);
 }
@@ -39,6 +41,7 @@ std::optional<ServerAddresses> ReadAddressFile(const std::string& path) {
   ServerAddresses addresses;
   if (!std::getline(file, addresses.services) || addresses.services.empty()) return std::nullopt;
   std::getline(file, addresses.metrics);
+  std::getline(file, addresses.page);
   return addresses;
 }
 

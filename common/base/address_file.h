@@ -1,7 +1,8 @@
 // The file by which a server tells whoever started it where it can be reached (--address-file):
 //
 //   HOST:PORT    of its services
-//   HOST:PORT    of its metrics; no such line where it has none
+//   HOST:PORT    of its metrics; without them the line is empty, or not there
+//   URL          of its page; no such line where it has none
 #ifndef TESSERA_COMMON_BASE_ADDRESS_FILE_H_
 #define TESSERA_COMMON_BASE_ADDRESS_FILE_H_
 
@@ -15,6 +16,7 @@ namespace tessera {
 struct ServerAddresses {
   std::string services;
   std::string metrics;  // empty: none
+  std::string page;     // a URL; empty: none
 };
 
 // Whether `path`, which --address-file names, can be written: asked before the process does anything that others

@@ -144,6 +144,15 @@ void AddMetrics(CLI::App* app, std::string* address, absl::Duration* linger,
       });
 }
 
+void AddPage(CLI::App* app, std::string* address) {
+  app->add_option("--page", *address,
+                  "serve a page for a browser on HOST:PORT, with the job's TLS and tokens; port 0 "
+                  "takes a free one")
+      ->check([](const std::string& given) {
+        return given.empty() ? "is empty, want HOST:PORT" : std::string();
+      });
+}
+
 void AddListen(CLI::App* app, std::string* address, const std::string& description) {
   app->add_option("--listen", *address, description)->check([](const std::string& text) {
     return ParseHostPort(text).has_value()

@@ -27,6 +27,9 @@ void AddCoordinator(CLI::App* app, std::string* address);
 constexpr absl::Duration kMetricsLingerDefault = absl::Seconds(15);
 constexpr absl::Duration kMetricsLingerMax = absl::Hours(1);
 
+// Adds the flag --page HOST:PORT of the page for a browser.
+void AddPage(CLI::App* app, std::string* address);
+
 // Adds the flags --metrics HOST:PORT, and --metrics-linger for how long the end of the job is served there: sets
 // `linger` to its default.
 void AddMetrics(CLI::App* app, std::string* address, absl::Duration* linger,

@@ -335,6 +335,10 @@ std::string Security::Describe() const {
                       tokens_.empty() ? "" : ", tokens");
 }
 
+absl::Status Security::MayCall(absl::string_view path, absl::string_view token) const {
+  return tokens_.empty() ? absl::OkStatus() : Authorize(tokens_, path, token);
+}
+
 std::shared_ptr<grpc::ServerCredentials> Security::ForServer() const {
   if (!serves_tls()) return grpc::InsecureServerCredentials();
   // With an authority a client must show a certificate that it signed; nobody else gets past the handshake.

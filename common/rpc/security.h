@@ -72,6 +72,15 @@ class Security {
   // "TLS, clients show certificates, tokens", "none".
   std::string Describe() const;
 
+  // The PEM texts, for a server of another protocol than gRPC; empty: there is none.
+  const std::string& certificate() const { return certificate_; }
+  const std::string& private_key() const { return private_key_; }
+  const std::string& authority() const { return authority_; }
+  bool has_tokens() const { return !tokens_.empty(); }
+  // Whether a caller of such a server, with this token, may do what the call `path` does. OK where there are no tokens;
+  // codes are those of tessera::Authorize.
+  absl::Status MayCall(absl::string_view path, absl::string_view token) const;
+
   std::shared_ptr<grpc::ServerCredentials> ForServer() const;
   // Credentials for a program that is none of the job's: it gets TLS and no token.
   std::shared_ptr<grpc::ChannelCredentials> ForStranger() const;

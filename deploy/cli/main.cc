@@ -239,6 +239,7 @@ int Main(int argc, char** argv) {
   run_command->add_option("--logs", run.log_directory, "keep the processes' logs in this folder")
       ->check(CheckNamed);
   run_command->add_option("--tensorboard", run.tensorboard, kTensorboard)->check(CheckNamed);
+  AddPage(run_command, &run.page);
   AddMetrics(run_command, &run.metrics, &run.metrics_linger,
              "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one");
   run_command
@@ -267,6 +268,12 @@ int Main(int argc, char** argv) {
   status_command->add_flag("--watch", status.watch, "redraw until the job ends");
   status_command->add_flag("--json", status.json, "as JSON, one object per line");
   status_command->add_option("--tensorboard", status.tensorboard, kTensorboard)->check(CheckNamed);
+  CLI::Option* const events = status_command->add_flag(
+      "--events", status.events, "what has happened in the job, a line for each event");
+  status_command
+      ->add_flag("--follow", status.follow, "with --events: and what happens until the job ends")
+      ->needs(events);
+  events->excludes("--watch");
   AddSecurity(status_command, "a token of the job, of whatever role", &status.security);
 
   ExportOptions exported;

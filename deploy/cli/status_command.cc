@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/host_port.h"
@@ -18,11 +17,13 @@
 #include "deploy/cli/curves/event_file.h"
 #include "deploy/cli/curves/history_source.h"
 #include "deploy/cli/failed_call.h"
-#include "deploy/cli/how_far.h"
+#include "deploy/cli/events_command.h"
 #include "deploy/cli/status_stream.h"
 #include "deploy/cli/status_view.h"
 #include "deploy/cli/terminal.h"
+#include "deploy/cli/watch_end.h"
 #include "proto/status.pb.h"
+#include "server/control/status_json.h"
 
 namespace tessera {
 namespace {
@@ -86,30 +87,6 @@ std::string Picture(const StatusOptions& options, const std::optional<v1::JobSta
                       SilenceLine(options.address, silence, width));
 }
 
-// Ends a watch: tells on stderr what the last picture does not; returns the exit code.
-int Conclude(const std::string& address, const absl::Status& ended,
-             const std::optional<v1::JobStatus>& last) {
-  if (!last.has_value()) {
-    // The words are those of the command without --watch; the stream's own words begin with whose status it is,
-    // too.
-    const absl::string_view why =
-        absl::StripPrefix(ended.message(), absl::StrCat("status of ", address, ": "));
-    return TellFailedCall(absl::StrCat("no status from ", address),
-                          absl::Status(ended.code(), why));
-  }
-  if (!last->failure().empty()) {
-    std::fprintf(stderr, "tessera: %s\n", FailureText(*last).c_str());
-    return 1;
-  }
-  if (last->state() == "done") return 0;
-  if (ended.ok()) {
-    std::fprintf(stderr, "tessera: the server does not tell of the job any more, which was %s\n",
-                 ToPrintable(last->state()).c_str());
-    return 1;
-  }
-  return TellFailedCall(absl::StrCat("connection lost while the job was ", last->state()), ended);
-}
-
 // Shows the status until the job ends, redrawn in place on a terminal.
 int Follow(const StatusOptions& options, EventWriter* events) {
   StatusStream stream(options.address, kRedrawInterval);
@@ -136,7 +113,7 @@ int Follow(const StatusOptions& options, EventWriter* events) {
       if (std::fflush(stdout) != 0) return 0;
       last = text;
     }
-    if (ended.has_value()) return Conclude(options.address, *ended, status);
+    if (ended.has_value()) return ConcludeWatch(options.address, *ended, status);
     if (silence < options.silence_shown) {
       is_silence_told = false;
     } else if (!live && !is_silence_told) {
@@ -165,6 +142,7 @@ int ShowStatus(const StatusOptions& options) {
     std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
     return 2;
   }
+  if (options.events) return ShowEvents(options);
   std::unique_ptr<EventWriter> events;
   if (!options.tensorboard.empty()) {
     events = std::make_unique<EventWriter>(options.tensorboard);

@@ -1,4 +1,5 @@
-// `tessera status HOST:PORT [--watch] [--json] [--tensorboard DIR]`.
+// `tessera status HOST:PORT [--watch] [--json] [--tensorboard DIR]`, and with --events what has happened
+// (events_command.h).
 #ifndef TESSERA_DEPLOY_CLI_STATUS_COMMAND_H_
 #define TESSERA_DEPLOY_CLI_STATUS_COMMAND_H_
 
@@ -15,6 +16,9 @@ struct StatusOptions {
   bool json = false;
   // The folder of an event file for TensorBoard; empty: none. With `watch` evaluations are appended as they come.
   std::string tensorboard;
+  // What has happened in place of the status; `follow`: and what happens until the job ends.
+  bool events = false;
+  bool follow = false;
   SecurityFiles security;
   // With `watch`, of a server that tells nothing: how long until that is shown, and until it is given up.
   absl::Duration silence_shown = absl::Seconds(3);

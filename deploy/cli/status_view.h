@@ -27,9 +27,6 @@ std::string StatusText(const v1::JobStatus& status, int width, int height);
 // "no news from HOST:PORT for 12s", as a line of that kind.
 std::string SilenceLine(const std::string& address, absl::Duration silence, int width);
 
-// The status as one JSON object in one line, by protobuf's JSON mapping with the names of status.proto.
-std::string StatusJson(const v1::JobStatus& status);
-
 // For a live view: moves the cursor back over what was drawn before and draws `text` over it.
 // `lines_before` is the number of lines of the last text, 0 at first.
 std::string Redraw(const std::string& text, int lines_before);

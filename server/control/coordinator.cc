@@ -42,11 +42,14 @@ Coordinator::Coordinator(JobFacts facts, absl::Time now)
       training_end_(facts_, epochs_, evaluation_, &membership_, &end_),
       departures_({facts_, epochs_, evaluation_, training_end_, membership_, checkpoints_,
                    checkpoint_driver_, end_}),
-      status_(facts_, membership_, epochs_, evaluation_) {
+      status_(facts_, membership_, epochs_, evaluation_),
+      event_watch_({facts_, membership_, evaluation_, checkpoints_, checkpoint_driver_, end_}) {
   if (facts_.restored == nullptr) return;
   checkpoints_.SetLast(facts_.restored);
   clock_.Restore(absl::Seconds(facts_.restored->job.train_seconds));
   checkpoint_driver_.TakeUp();
+  // Evaluations of an earlier run are none of this one's.
+  event_watch_.Adopt();
 }
 
 absl::Status Coordinator::CheckServer(const v1::ServerHello& hello) const {
@@ -322,7 +325,9 @@ absl::Status Coordinator::AttachHost(const v1::HostHello& hello, absl::Time now)
 }
 
 void Coordinator::DetachHost(uint32_t host, uint64_t life, absl::Time now) {
-  if (membership_.owners() != nullptr) membership_.owners()->Detach(host, life, now);
+  if (membership_.owners() == nullptr) return;
+  membership_.owners()->Detach(host, life, now);
+  NoteEvents(now);
 }
 
 void Coordinator::OnHostMessage(uint32_t host, const v1::HostMessage& message, absl::Time now) {
@@ -400,6 +405,11 @@ void Coordinator::GoBack(absl::string_view why, absl::Time now) {
 }
 
 void Coordinator::Settle(absl::Time now) {
+  Follow(now);
+  NoteEvents(now);
+}
+
+void Coordinator::Follow(absl::Time now) {
   if (end_.running()) {
     std::optional<std::string> why = membership_.stage().failure();
     if (!why && training_end_.awaits_drain()) {
@@ -497,7 +507,7 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
     for (std::string& name : WaitingFor(now)) status.add_waiting_for(std::move(name));
   }
   status.set_train_seconds(absl::ToDoubleSeconds(clock_.Trained(now)));
-  status.set_wall_seconds(absl::ToDoubleSeconds(now - created_));
+  status.set_wall_seconds(SecondsAt(now));
   // Nobody has said in a simulation where and when the job began.
   if (facts_.origin.started_ns() != 0) {
     *status.mutable_origin() = facts_.origin;
@@ -507,14 +517,15 @@ v1::JobStatus Coordinator::Status(absl::Time now) const {
   if (!outcome().ok()) status.set_failure(std::string(outcome().message()));
   status.set_outcome(OutcomeWord());
   if (end_.is_stopped()) status.set_stop_reason(end_.stop_reason());
-  if (end_.ended()) status.set_report_json(ReportJson(status));
+  events_.Fill(&status);
+  if (end_.ended()) status.set_report_json(ReportJson(status, events_.events()));
   return status;
 }
 
 uint64_t Coordinator::changes() const {
   return changes_ + membership_.changes() + epochs_.changes() + evaluation_.changes() +
          cores_.changes() + checkpoints_.changes() + checkpoint_driver_.changes() + end_.changes() +
-         training_end_.changes() + departures_.changes();
+         training_end_.changes() + departures_.changes() + events_.changes();
 }
 
 v1::CoordinatorState Coordinator::Save() const {
@@ -537,6 +548,7 @@ v1::CoordinatorState Coordinator::Save() const {
   end_.Save(&state);
   training_end_.Save(&state);
   departures_.Save(&state);
+  events_.Save(&state);
   state.set_restored(saved.Add(facts_.restored));
   saved.Save(&state);
   return state;
@@ -577,7 +589,10 @@ absl::Status Coordinator::LoadAll(const v1::CoordinatorState& state, const Saved
   TESSERA_RETURN_IF_ERROR(checkpoints_.Load(state.checkpoints(), saved));
   checkpoints_.SetSteps(membership_.start().steps());
   checkpoint_driver_.Load(state);
-  return cores_.Load(state);
+  TESSERA_RETURN_IF_ERROR(events_.Load(state));
+  TESSERA_RETURN_IF_ERROR(cores_.Load(state));
+  event_watch_.Adopt();
+  return absl::OkStatus();
 }
 
 void Coordinator::Reconnect(absl::Time now) {
@@ -586,6 +601,10 @@ void Coordinator::Reconnect(absl::Time now) {
   checkpoints_.Reconnect(now);
   training_end_.Reconnect(now);
   departures_.Reconnect(now);
+  // All connections are new ones, which is no event of each server.
+  event_watch_.Adopt();
+  events_.Add(EventKind::kCoordinatorMoved, SecondsAt(now), "coordinator",
+              "another process goes on in its place");
   ++changes_;
   Settle(now);
 }

@@ -27,6 +27,8 @@
 #include "server/control/core_selection.h"
 #include "server/control/epochs.h"
 #include "server/control/evaluation.h"
+#include "server/control/event_log.h"
+#include "server/control/event_watch.h"
 #include "server/control/job_clock.h"
 #include "server/control/job_end.h"
 #include "server/control/job_facts.h"
@@ -118,6 +120,8 @@ class Coordinator {
 
   // --- views ---
   v1::JobStatus Status(absl::Time now) const;
+  // What has happened, as far as it is kept.
+  const EventLog& events() const { return events_; }
   bool ended() const { return end_.ended(); }
   // Once it is ending: OK, or why there is no last evaluation.
   const absl::Status& outcome() const { return end_.outcome(); }
@@ -139,8 +143,12 @@ class Coordinator {
   // The record of a member that is admitted and keeps its lease. Errors are those of Refusal and Touch.
   absl::StatusOr<const MemberRecord*> Admitted(MemberId member, absl::Time now);
   v1::JoinReply AdmittedReply(const MemberRecord& member);
-  // After every event: what follows from it.
+  // After every event: what follows from it, and what is to be told of it.
   void Settle(absl::Time now);
+  void Follow(absl::Time now);
+  void NoteEvents(absl::Time now) { event_watch_.Look(SecondsAt(now), &events_); }
+  // Seconds since the job was first started.
+  double SecondsAt(absl::Time now) const { return absl::ToDoubleSeconds(now - created_); }
   void BeginEnd(absl::Status outcome, absl::Time now);
   void GoBack(absl::string_view why, absl::Time now);
 
@@ -159,6 +167,8 @@ class Coordinator {
   TrainingEnd training_end_;
   ServerDepartures departures_;
   JobStatusView status_;
+  EventLog events_;
+  EventWatch event_watch_;
   std::vector<v1::TermState> terms_;  // of the coordinators whose state this one goes on from
   std::vector<EvaluateAnswer> refused_;
   uint64_t changes_ = 0;

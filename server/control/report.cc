@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -270,9 +271,22 @@ void AddOrigin(const v1::JobStatus& status, const std::vector<v1::WorkerReport>&
   (*report)["versions"] = Versions(status, workers);
 }
 
+template <typename Range>
+Json Events(const Range& events) {
+  Json json = Json::array();
+  for (const v1::JobEvent& event : events) {
+    json.push_back({{"number", event.number()},
+                    {"seconds", Number(event.seconds())},
+                    {"kind", event.kind()},
+                    {"who", event.who()},
+                    {"words", event.words()}});
+  }
+  return json;
+}
+
 }  // namespace
 
-std::string ReportJson(const v1::JobStatus& status) {
+std::string ReportJson(const v1::JobStatus& status, const std::deque<v1::JobEvent>& events) {
   const std::vector<v1::WorkerReport> workers = WorkersOf(status);
   uint64_t parameters_hash = 0, rounds = status.round();
   for (const v1::ServerStatus& server : status.servers()) {
@@ -314,6 +328,7 @@ std::string ReportJson(const v1::JobStatus& status) {
   AddFields(status, StatusField::Section::kMembers, &report["members"]);
   AddFields(status, StatusField::Section::kRest, &report);
   AddOrigin(status, workers, &report);
+  report["events"] = events.empty() ? Events(status.events()) : Events(events);
   // Names in a job file may be any bytes; a report is UTF-8.
   return report.dump(2, ' ', false, Json::error_handler_t::replace);
 }

@@ -26,7 +26,8 @@
 //   member, beside worker in by_worker and phases: which process of that rank, by the number that the status has
 //   of it,
 //   residuals_lost: workers that are gone with what their codec had held back, or null where it holds nothing
-//   back, and
+//   back,
+//   events [{number, seconds, kind, who, words}]: what has happened, as far as it is kept, and
 //   checkpoint {count, step, bytes, write_seconds, failure, rollbacks, resumed_step}: the last one of this
 //   run, or null where the job keeps none.
 //
@@ -34,15 +35,16 @@
 #ifndef TESSERA_SERVER_CONTROL_REPORT_H_
 #define TESSERA_SERVER_CONTROL_REPORT_H_
 
+#include <deque>
 #include <string>
 
 #include "proto/status.pb.h"
 
 namespace tessera {
 
-// Everything in the report is in the status of the ended job. The work of members that were lost counts as far as
-// they told.
-std::string ReportJson(const v1::JobStatus& status);
+// Everything in the report but its events is in the status of the ended job. The work of members that were lost counts
+// as far as they told. Without `events` the report has the last few, which are in the status.
+std::string ReportJson(const v1::JobStatus& status, const std::deque<v1::JobEvent>& events = {});
 
 }  // namespace tessera
 

@@ -403,6 +403,12 @@ bool LiveCoordinator::Forget(MemberId member, const void* call) {
   return clients_.ForgetWaiter(member, call);
 }
 
+std::optional<v1::EventsReply> LiveCoordinator::EventsAfter(uint64_t after) const {
+  absl::MutexLock lock(&mutex_);
+  if (kept_ == nullptr) return std::nullopt;
+  return kept_->coordinator().events().After(after);
+}
+
 v1::JobStatus LiveCoordinator::Status() {
   absl::MutexLock lock(&mutex_);
   if (kept_ == nullptr) return {};

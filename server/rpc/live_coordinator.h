@@ -155,6 +155,8 @@ class LiveCoordinator {
 
   // Returns the job's status, which is empty where the coordinator is not here.
   v1::JobStatus Status();
+  // What has happened behind that event (EventLog::After); nullopt: the coordinator is not here.
+  std::optional<v1::EventsReply> EventsAfter(uint64_t after) const;
   // Blocks until the job has ended or `deadline` of SteadyNow; false: it runs on, or elsewhere. One thread.
   bool AwaitEnd(absl::Time deadline);
   // OK: the job finished. Call when it has ended.

@@ -43,6 +43,11 @@ class StatusReaders {
   // until Taken.
   std::shared_ptr<const StatusText> Send(uint64_t host, const std::shared_ptr<LimitedCall>& call,
                                          absl::Duration age_max);
+  // Counts another reply to a reader in a status's place, until Taken.
+  void Count(uint64_t host, const std::shared_ptr<LimitedCall>& call,
+             const std::shared_ptr<const StatusText>& text) {
+    unread_.Add(host, call, static_cast<int64_t>(text->bytes.size()), text);
+  }
   void Taken(const LimitedCall* call) { unread_.Remove(call); }
   // A call of `peer` ends, as it did not read.
   void TellSlow(absl::string_view peer);

@@ -49,10 +49,15 @@ class StatusCall : public LimitedCall, public std::enable_shared_from_this<Statu
     const std::shared_ptr<const StatusText> text =
         readers_.Send(host_, shared_from_this(), age_max);
     // All readers of one status share its bytes.
-    const grpc::Slice slice =
-        BorrowSlice(text->bytes.data(), static_cast<int64_t>(text->bytes.size()), text);
-    *bytes = grpc::ByteBuffer(&slice, 1);
+    *bytes = Borrow(text);
     return text->is_last;
+  }
+  // The bytes of another reply, which count as unread, too.
+  grpc::ByteBuffer TakeReply(std::string reply) {
+    auto text = std::make_shared<StatusText>();
+    text->bytes = std::move(reply);
+    readers_.Count(host_, shared_from_this(), text);
+    return Borrow(text);
   }
   void Taken() { readers_.Taken(this); }
   void SetDone() {
@@ -62,6 +67,12 @@ class StatusCall : public LimitedCall, public std::enable_shared_from_this<Statu
   }
 
  private:
+  static grpc::ByteBuffer Borrow(const std::shared_ptr<const StatusText>& text) {
+    const grpc::Slice slice =
+        BorrowSlice(text->bytes.data(), static_cast<int64_t>(text->bytes.size()), text);
+    return grpc::ByteBuffer(&slice, 1);
+  }
+
   StatusReaders& readers_;
   grpc::CallbackServerContext* const context_;
   const std::string peer_;
@@ -93,19 +104,24 @@ class CallTimer {
   bool is_set_ = false;
 };
 
-// The call is not over before its timer has woken it: nothing else ends it while that is set.
+// The bytes of a reply, or why there is none.
+using MakeReply = std::function<absl::StatusOr<std::string>()>;
+
+// Answers once: with the status, or with what `make` makes. The call is not over before its timer has woken it: nothing
+// else ends it while that is set.
 class GetCall final : public grpc::ServerUnaryReactor, public StatusCall {
  public:
   static grpc::ServerUnaryReactor* Start(StatusReaders* readers,
                                          grpc::CallbackServerContext* context,
-                                         grpc::ByteBuffer* reply) {
-    auto call = std::make_shared<GetCall>(readers, context, reply);
+                                         grpc::ByteBuffer* reply, MakeReply make = nullptr) {
+    auto call = std::make_shared<GetCall>(readers, context, reply, std::move(make));
     call->self_ = call;
     call->Begin();
     return call.get();
   }
-  GetCall(StatusReaders* readers, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : StatusCall(readers, context), reply_(reply) {}
+  GetCall(StatusReaders* readers, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply,
+          MakeReply make)
+      : StatusCall(readers, context), reply_(reply), make_(std::move(make)) {}
 
   void OnCancel() override {
     absl::MutexLock lock(&mutex_);
@@ -143,11 +159,18 @@ class GetCall final : public grpc::ServerUnaryReactor, public StatusCall {
     Answer();
   }
   void Answer() {
-    TakeStatus(absl::ZeroDuration(), reply_);
+    if (make_ == nullptr) {
+      TakeStatus(absl::ZeroDuration(), reply_);
+      return Finish(grpc::Status::OK);
+    }
+    absl::StatusOr<std::string> made = make_();
+    if (!made.ok()) return Finish(ToGrpc(made.status()));
+    *reply_ = TakeReply(*std::move(made));
     Finish(grpc::Status::OK);
   }
 
   grpc::ByteBuffer* const reply_;
+  const MakeReply make_;
   std::shared_ptr<GetCall> self_;
   absl::Mutex mutex_;
   CallTimer timer_ ABSL_GUARDED_BY(mutex_);
@@ -280,6 +303,23 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StatusService::Watch(
     return new RefusedWatch(absl::InvalidArgumentError(absl::StrCat("status: ", read.message())));
   }
   return WatchCall::Start(&readers_, context, IntervalOf(asked));
+}
+
+grpc::ServerUnaryReactor* StatusService::Events(grpc::CallbackServerContext* context,
+                                                const grpc::ByteBuffer* request,
+                                                grpc::ByteBuffer* reply) {
+  v1::EventsRequest asked;
+  if (const absl::Status read = ReadMessage(*request, &asked); !read.ok()) {
+    return Done(context, absl::InvalidArgumentError(absl::StrCat("events: ", read.message())));
+  }
+  // The coordinator may go before it is the call's turn.
+  return GetCall::Start(
+      &readers_, context, reply, [this, after = asked.after()]() -> absl::StatusOr<std::string> {
+        const auto events = events_ == nullptr ? std::nullopt : events_(after);
+        if (events.has_value()) return events->SerializeAsString();
+        return absl::FailedPreconditionError(
+            "events: the coordinator is not on this server; ask server 0, or the elected one");
+      });
 }
 
 grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context,

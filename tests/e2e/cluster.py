@@ -376,8 +376,8 @@ class Cluster:
         if not os.path.exists(file):
             raise AssertionError("server %d has ended\n%s" % (rank, server.output()))
         with open(file) as text:
-            lines = text.read().split()
-        server.address, server.metrics = lines[0], lines[1] if len(lines) > 1 else None
+            lines = text.read().splitlines() + ["", ""]
+        server.address, server.metrics, server.page = lines[0], lines[1] or None, lines[2] or None
         if rank == 0:
             self.coordinator = server.address
         return server

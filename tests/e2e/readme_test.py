@@ -17,6 +17,7 @@ from machines import Network, wanted, why_not
 README, TUTORIAL, METHODS, SIMULATING = "README.md", "docs/tutorial.md", "docs/methods.md", "docs/simulating.md"
 STARTING, JOB = "docs/operating/starting.md", "docs/operating/job.md"
 SECURITY, METRICS = "docs/operating/security.md", "docs/operating/metrics.md"
+WATCHING = "docs/operating/watching.md"
 # How commands that are not run begin, and why.
 NOT_RUN = {
     "bazel ": "builds, tests and benchmarks: Bazel runs this test",
@@ -47,6 +48,9 @@ NOT_RUN = {
     "tessera plot a.json ": "wants reports; tests/e2e/first_contact_test.py",
     "tessera history report.json ": "wants a report; tests/e2e/first_contact_test.py",
     "tessera run job.yaml --tensorboard events": "tests/e2e/first_contact_test.py",
+    "tessera-server --job job.yaml --rank 0 --page ": "tests/e2e/page_test.py runs it on loopback",
+    "tessera status HOST:PORT --events": "tests/e2e/page_test.py",
+    "tessera status HOST:PORT --events --follow": "tests/e2e/page_test.py",
     "tessera sample ckpt ": "wants a checkpoint of a model of tokens; tests/e2e/text_test.py",
     "tessera run deploy/jobs/speech_ist.yaml ": "wants data that has no public address",
     "tessera run deploy/jobs/fashion_mnist.yaml ": "wants data that are downloaded, and takes minutes",
@@ -78,6 +82,7 @@ RUN = {
         "tessera run job.yaml --report report.json",
         "tessera run job.yaml --set cluster.workers=4 --logs logs",
         "tessera run job.yaml --metrics 127.0.0.1:9464",
+        "tessera run job.yaml --page 127.0.0.1:8080",
         "tessera status 127.0.0.1:40643 --watch",
         "tessera plan job.yaml --nodes 8 --bandwidth 10Gbit",
         "tessera-server --job job.yaml --rank 0 --report report.json",
@@ -107,6 +112,7 @@ RUN = {
         "tessera-server --job job.yaml --rank 0 --metrics 10.0.0.1:9464",
         "curl http://10.0.0.1:9464/metrics",
     ],
+    WATCHING: ["tessera run job.yaml --page 127.0.0.1:8080"],
     METHODS: [
         "tessera run deploy/jobs/digits.yaml --report r.json --set train.epochs=8 --set train.evaluate_every=0 "
         "--set 'codec={push: bf16}' --set 'method={ist: {local_steps: 1}}' "
@@ -334,6 +340,10 @@ class Commands(Test):
         for page in (METRICS, STARTING):
             code, out = network.second.run(self.command(page, "tessera run job.yaml --metrics 127.0.0.1:9464"))
             self.assertEqual(code, 0, out)
+        for page in (WATCHING, STARTING):
+            code, out = network.second.run(self.command(page, "tessera run job.yaml --page 127.0.0.1:8080"))
+            self.assertEqual(code, 0, out)
+            self.assertIn("page: http://127.0.0.1:8080/", out)
 
     def test_the_python_clients_own_words(self):
         with open(os.path.join(ROOT, "deploy/examples/python_client.py")) as file:

@@ -118,6 +118,7 @@ const char* const kUnary[] = {
     "/tessera.v1.Coordinator/Saved",
     "/tessera.v1.Coordinator/Evaluate",
     "/tessera.v1.Status/Get",
+    "/tessera.v1.Status/Events",
     "/tessera.v1.Admin/Drain",
     "/tessera.v1.Admin/Checkpoint",
     "/tessera.v1.ParameterServer/Pull",

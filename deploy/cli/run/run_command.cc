@@ -47,6 +47,7 @@
 #include "deploy/cli/terminal.h"
 #include "server/control/report.h"
 #include "server/monitor/metrics_endpoint.h"
+#include "server/server_page.h"
 
 namespace tessera {
 namespace {
@@ -115,6 +116,7 @@ class JobRun {
   std::unique_ptr<JobChildren> children_;
   std::string coordinator_;
   std::string metrics_;          // of server 0; empty: none
+  std::string page_;             // the URL of server 0's; empty: none
   bool is_report_told_ = false;  // by server 0
   absl::Status written_;         // the report
   std::unique_ptr<StatusStream> status_;
@@ -132,6 +134,7 @@ absl::Status JobRun::Prepare() {
     events_ = std::make_unique<EventWriter>(options_.tensorboard);
     TESSERA_RETURN_IF_ERROR(events_->Open());
   }
+  TESSERA_RETURN_IF_ERROR(ServerPage::Check(options_.page, job_));
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
   const auto tell = [this](const std::string& text) { Tell(text); };
   TESSERA_ASSIGN_OR_RETURN(children_, JobChildren::Create(job_, folders_.get(), tell));
@@ -152,7 +155,8 @@ absl::Status JobRun::Prepare() {
 // The flags that only the first server gets.
 std::vector<std::string> JobRun::FirstServerFlags() const {
   std::vector<std::string> flags = {"--origin", OriginText(options_.origin)};
-  // The first server has the coordinator, and therefore the whole job's metrics.
+  // The first server has the coordinator, and therefore the whole job's page and metrics.
+  if (!options_.page.empty()) flags.insert(flags.end(), {"--page", options_.page});
   if (options_.metrics.empty()) return flags;
   flags.insert(flags.end(), {"--metrics", options_.metrics, "--metrics-linger",
                              absl::FormatDuration(options_.metrics_linger)});
@@ -181,6 +185,7 @@ absl::Status JobRun::AwaitFirstServer(const Signals& signals) {
     if (const std::optional<ServerAddresses> taken = ReadAddressFile(children_->AddressPath())) {
       coordinator_ = taken->services;
       metrics_ = taken->metrics;
+      page_ = taken->page;
       return absl::OkStatus();
     }
     TESSERA_RETURN_IF_ERROR(children_->CheckServers(std::nullopt));
@@ -460,6 +465,7 @@ absl::Status JobRun::Train(const Signals& signals) {
           "TESSERA_COORDINATOR=",
           coordinator_, " says; --worker COMMAND starts them here"));
     }
+    if (!page_.empty()) progress_.Say(absl::StrCat(job_.name(), ": page: ", page_));
     if (!metrics_.empty()) {
       progress_.Say(absl::StrCat(job_.name(), ": metrics: http://", metrics_, "/metrics"));
     }

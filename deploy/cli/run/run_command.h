@@ -18,6 +18,8 @@ struct RunOptions {
   std::vector<std::string> overrides;
   // The file that the report is written to; empty: none.
   std::string report_path;
+  // HOST:PORT where server 0 serves the page for a browser, port 0 for a free one; empty: nowhere.
+  std::string page;
   // HOST:PORT where server 0 serves the job's metrics over plain HTTP, port 0 for a free one; empty: nowhere.
   std::string metrics;
   // How long server 0 serves the end of the job there at most, until that is scraped.

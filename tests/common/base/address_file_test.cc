@@ -29,6 +29,14 @@ TEST_CASE("a file that is written is read with all addresses that it has", "[bas
   CHECK(ReadAddressFile(Path("one"))->metrics.empty());
 }
 
+TEST_CASE("the page has a line of its own, whether there are metrics or not", "[base]") {
+  REQUIRE(WriteAddressFile(Path("page"), {"127.0.0.1:7000", "", "http://127.0.0.1:8080/"}).ok());
+  CHECK(TextOf(Path("page")).rfind("127.0.0.1:7000\n\nhttp://127.0.0.1:8080/", 0) == 0);
+  const ServerAddresses read = *ReadAddressFile(Path("page"));
+  CHECK(read.metrics.empty());
+  CHECK(read.page == "http://127.0.0.1:8080/");
+}
+
 TEST_CASE("a file that is not there yet, or is empty, has no address", "[base]") {
   CHECK_FALSE(ReadAddressFile(Path("none")).has_value());
   std::ofstream(Path("empty")) << "";

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/metrics/process_memory.h"
+#include "server/control/status_json.h"
 #include "tests/server/monitor/whole_status.h"
 
 namespace tessera {

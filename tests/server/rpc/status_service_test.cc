@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -210,6 +211,32 @@ TEST_CASE(
   CHECK(grew == kWatchers * kSeen);
   CHECK(built_for_watchers <= static_cast<uint64_t>(ages));
   grpc->Shutdown(absl::ZeroDuration());
+}
+
+TEST_CASE("events are those behind the number that a call names", "[rpc][status][events]") {
+  bool is_here = true;
+  StatusService service([] { return v1::JobStatus(); }, StatusLimits(),
+                        [&](uint64_t after) -> std::optional<v1::EventsReply> {
+                          if (!is_here) return std::nullopt;
+                          v1::EventsReply reply;
+                          reply.add_events()->set_number(after + 1);
+                          reply.set_event_count(9);
+                          return reply;
+                        });
+  const auto grpc = GrpcServer::Start({"127.0.0.1:0", {&service}}).value();
+  const auto stub = v1::Status::NewStub(OpenControlChannel(grpc->address()));
+  const auto ask = [&](v1::EventsReply* reply) {
+    grpc::ClientContext context;
+    v1::EventsRequest request;
+    request.set_after(4);
+    return stub->Events(&context, request, reply);
+  };
+  v1::EventsReply reply;
+  REQUIRE(ask(&reply).ok());
+  CHECK(reply.events(0).number() == 5);
+  CHECK(reply.event_count() == 9);
+  is_here = false;
+  CHECK(ask(&reply).error_code() == grpc::StatusCode::FAILED_PRECONDITION);
 }
 
 TEST_CASE("no status is built any more for a watcher that has gone away", "[rpc][status]") {
