@@ -58,6 +58,7 @@ absl::Status CallerLearner::Allocate() {
         ExchangeKeys::Options{options_.exchanged, servers, *recipe.core, options_.job.seed(),
                               options_.rank, options_.first, recipe.lockstep});
   }
+  // Gradients go from the caller's arrays and values come into them: there is nothing to keep.
   if (pushes_gradient()) return absl::OkStatus();
   for (int b = 0; b < (overlaps() ? 2 : 1); ++b) {
     for (size_t i = 0; i < count(); ++i) {
@@ -92,6 +93,7 @@ void CallerLearner::TakeMemory() {
 
 absl::StatusOr<Losses> CallerLearner::Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                             const TrainPoint& point) {
+  // Both are read by the caller while it has its turn, and by nobody else.
   exchange_.point = point;
   exchange_.rows.assign(rows.begin(), rows.end());
   TESSERA_RETURN_IF_ERROR(turns_.Ask(Want::kMinibatch));
@@ -108,6 +110,7 @@ absl::Status CallerLearner::FormUpdate() {
     }
     return absl::OkStatus();
   }
+  // In place: the base of the last pull is of no more use, and becomes the change since then.
   for (size_t i = 0; i < count(); ++i) {
     float* const base = bases_[base_][i].data();
     backend_.vector().Subtract(size(i), held(i), base, base);
@@ -125,6 +128,7 @@ absl::Status CallerLearner::AdoptValues() {
 }
 
 absl::Status CallerLearner::AdoptEarlierValues() {
+  // What was trained beside the exchange comes on top of what it brought.
   for (size_t i = 0; i < count(); ++i) {
     backend_.vector().Add(size(i), incoming_[i].data(), bases_[base_][i].data(), held(i));
   }
@@ -186,6 +190,7 @@ absl::Status CallerLearner::AdoptPrivateState() {
 
 absl::StatusOr<ExchangeResult> CallerLearner::BeginEvaluation(ParameterClient* servers,
                                                               Exchange after, RestWord word) {
+  // The caller scores what lies in its own memory, also where exchanges overlap and values come elsewhere.
   ParameterArrays shown;
   for (size_t i = 0; i < count(); ++i) shown.push_back(absl::MakeSpan(held(i), size(i)));
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, shown));

@@ -30,6 +30,7 @@ absl::StatusOr<std::unique_ptr<ClientJob>> ClientJob::Create(WorkerOptions optio
   // Errors are said once, in our words; the environment may ask for gRPC's as well.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   TESSERA_RETURN_IF_ERROR(CheckPollStrategy());
+  // As tessera-worker reads it: whatever is wrong with the job file is said before anybody hears of this worker.
   const JobOptions checks{/*check_files=*/true, /*check_security=*/true, /*check_restore=*/false};
   const JobReading reading = ReadJobFile(options.job_path, options.overrides, checks);
   if (!reading.ok()) return absl::InvalidArgumentError(FormatJobErrors(reading.errors));
@@ -91,6 +92,7 @@ void ClientJob::NameTensors(const PreparedWorker& worker) {
     Tensor tensor;
     tensor.name = specs[i].name;
     tensor.dims = {specs[i].rows};
+    // A convolution's matrix [channels, k] is shown with the extents of k, so that it fits the module of PyTorch.
     if (!specs[i].columns_are.empty()) {
       tensor.dims.insert(tensor.dims.end(), specs[i].columns_are.begin(),
                          specs[i].columns_are.end());
@@ -113,6 +115,8 @@ ClientJob::~ClientJob() { Close().IgnoreError(); }
 void ClientJob::Start() {
   turns_.SetWaitingFor("the coordinator");
   thread_ = std::thread([this] {
+    // The whole life of the worker, memberships that follow one another included. The caller's thread meets it in turns_
+    // alone.
     const absl::Status status = process_->Train();
     if (!stalled_) turns_.End(process_->has_left(status) ? absl::OkStatus() : status);
   });
@@ -144,6 +148,7 @@ absl::StatusOr<std::unique_ptr<Learner>> ClientJob::MakeLearner(const PreparedWo
       std::unique_ptr<CallerLearner> learner,
       CallerLearner::Create(std::move(options), worker.backend.get(), &turns_, &exchange_));
   turns_.SetWaitingFor("");
+  // Whoever joined hears of it here: tessera_join returns, and tessera_pull brings the memory.
   TESSERA_RETURN_IF_ERROR(learner->AwaitMemory());
   return learner;
 }
@@ -239,7 +244,8 @@ absl::Status ClientJob::Close() {
   }
   process_->Leave();
   Want want = Want::kNothing;
-  // A question may still come to the caller that leaves: its answers are not waited for any more.
+  // A question may still come to the caller that leaves: its answers are not waited for any more. Where a last exchange
+  // is under way it ends first, so that what was learned is not lost.
   if (!turns_.Await(kLeavePatience, &want).ok() || want != Want::kEnd) {
     process_->Abandon(absl::CancelledError("the program has closed the job"));
   }

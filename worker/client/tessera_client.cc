@@ -144,7 +144,7 @@ tessera_status AnswerThenWait(const char* function, const tessera_job* handle,
       return absl::InvalidArgumentError(absl::StrCat(function, ": verdict is NULL"));
     }
     ClientJob& job = *held->job;
-    // What the job came to says more than that nothing is wanted.
+    // What the job came to says more than that nothing is wanted, and is said again by every later call.
     if (job.shown() == Want::kEnd) {
       TESSERA_RETURN_IF_ERROR(job.end());
       return absl::FailedPreconditionError(absl::StrCat(
@@ -245,6 +245,7 @@ absl::Status Join(const tessera_options* given, tessera_job** handle) {
   *handle = nullptr;
   TESSERA_RETURN_IF_ERROR(CheckProcess(kFunction));
   TESSERA_RETURN_IF_ERROR(CheckStruct(kFunction, given));
+  // A program that was built for an older library gives a shorter struct: what it lacks has these values.
   tessera_options options = {};
   options.rank = -1;
   std::memcpy(&options, given, given->struct_size);
@@ -278,6 +279,7 @@ absl::Status Join(const tessera_options* given, tessera_job** handle) {
   }
   tessera_verdict verdict = TESSERA_STOP;
   const absl::Status status = AwaitVerdict(opened->job.get(), &verdict);
+  // The timeout was joining's alone; tessera_set_timeout is for what follows.
   opened->job->set_timeout(absl::InfiniteDuration());
   if (status.ok() || absl::IsDeadlineExceeded(status)) {
     *handle = opened.get();

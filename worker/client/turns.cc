@@ -77,6 +77,7 @@ absl::Status Turns::Answer(Want want, absl::FunctionRef<void()> answer) {
         FunctionFor(want), ": not now; the last verdict asks for ", FunctionFor(shown_)));
   }
   shown_ = Want::kNothing;
+  // A question that was withdrawn meanwhile is answered into the void: the caller learns of the next one from Await.
   const bool stands = want_ == want && question_ == shown_question_ && cancelled_.ok();
   if (!stands) return absl::OkStatus();
   answer();
