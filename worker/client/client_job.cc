@@ -115,8 +115,7 @@ ClientJob::~ClientJob() { Close().IgnoreError(); }
 void ClientJob::Start() {
   turns_.SetWaitingFor("the coordinator");
   thread_ = std::thread([this] {
-    // The whole life of the worker, memberships that follow one another included. The caller's thread meets it in turns_
-    // alone.
+    // The worker from its first membership to its last. The caller's thread meets it in turns_ alone.
     const absl::Status status = process_->Train();
     if (!stalled_) turns_.End(process_->has_left(status) ? absl::OkStatus() : status);
   });
