@@ -264,6 +264,9 @@ class Bundles(Tree):
         for script in ("check.sh", "run.sh", "steps.sh"):
             self.put("tree/deploy/gpu/" + script, "")
         self.put("tree/LICENSE", "")
+        for name in ("client/tessera_client.h", "client/tessera_client.hpp", "client/tessera_client.pc",
+                     "python/tessera/__init__.py"):
+            self.put("tree/worker/" + name, "")
         self.put("tree/deploy/pack_libraries.sh", "#!/bin/sh\nmkdir -p $1/licenses\n>$1/licenses/libc6\necho 2.34\n")
         # Whatever is to be built is there.
         self.tool("bazel", """for target in "$@"; do

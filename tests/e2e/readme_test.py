@@ -44,6 +44,8 @@ NOT_RUN = {
     "tessera run job.yaml --set cluster.device=cuda": "wants a GPU; tests/e2e/device_test.py",
     "tessera-worker --job job.yaml --set cluster.device=cuda:1": "wants a GPU; tests/e2e/device_test.py",
     "tessera run job.yaml --worker ": "wants a program of the reader's own; tests/e2e/tensors_test.py",
+    "python3 joined.py ": "wants PyTorch; tests/worker/python/own_models_test.py",
+    "tessera run joined.yaml --worker ": "wants PyTorch; tests/worker/python/own_models_test.py",
     "tessera init mydata ": "wants data of one's own; tests/e2e/first_contact_test.py",
     "tessera plot a.json ": "wants reports; tests/e2e/first_contact_test.py",
     "tessera history report.json ": "wants a report; tests/e2e/first_contact_test.py",

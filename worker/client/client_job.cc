@@ -130,6 +130,7 @@ void ClientJob::BeginMembership() { turns_.BeginAgain(); }
 
 absl::StatusOr<std::unique_ptr<Learner>> ClientJob::MakeLearner(const PreparedWorker& worker,
                                                                 const v1::JoinReply& admission) {
+  pulled_ = false;
   rank_ = admission.rank();
   member_ = admission.member();
   CallerLearner::Options options;
@@ -176,8 +177,10 @@ absl::Status ClientJob::Pull(absl::Span<float* const> values) {
   if (!scores_nothing) {
     TESSERA_RETURN_IF_ERROR(CheckArrays("tessera_pull", "values", values, tensors_.size()));
   }
-  return turns_.Answer(Want::kValues,
-                       [&] { exchange_.values.assign(values.begin(), values.end()); });
+  return turns_.Answer(Want::kValues, [&] {
+    exchange_.values.assign(values.begin(), values.end());
+    pulled_ = true;
+  });
 }
 
 absl::Status ClientJob::Step(uint64_t examples, double loss) {

@@ -69,6 +69,8 @@ class ClientJob final : public OwnModel {
   // itself, and this object has to stay for it: has_stalled.
   absl::Status Close();
   bool has_stalled() const { return stalled_; }
+  // In this membership the first values have been asked for, and given.
+  bool has_pulled() const { return pulled_; }
 
   const WorkerOptions& options() const { return options_; }
   const v1::Job& job() const { return process_->prepared().job; }
@@ -126,6 +128,7 @@ class ClientJob final : public OwnModel {
   uint64_t member_ = 0;
   std::thread thread_;
   std::atomic<bool> stalled_{false};
+  std::atomic<bool> pulled_{false};
 };
 
 }  // namespace tessera

@@ -29,7 +29,7 @@ struct tessera_job {
   // What the last call has told of a round stays until the next.
   std::shared_ptr<const tessera::CallerCut> cut;
   std::vector<int64_t> dims;
-  absl::Mutex in_call;  // held by the thread that makes a call
+  std::atomic<bool> in_call{false};  // a thread makes a call
 };
 
 namespace tessera {
@@ -95,14 +95,14 @@ template <typename Call>
 tessera_status Called(const char* function, const tessera_job* handle, Call call) {
   return Guarded(function, [&]() -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<tessera_job> held, Find(function, handle));
-    if (!held->in_call.TryLock()) {
+    if (held->in_call.exchange(true)) {
       return absl::FailedPreconditionError(absl::StrCat(
           function, ": another thread is in a call of this job; they come from one at a time"));
     }
-    struct Unlock {
-      absl::Mutex& mutex;
-      ~Unlock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex.Unlock(); }
-    } unlock{held->in_call};
+    struct EndOfCall {
+      std::atomic<bool>& in_call;
+      ~EndOfCall() { in_call = false; }
+    } end_of_call{held->in_call};
     return call(held.get());
   });
 }
@@ -521,7 +521,8 @@ tessera_status tessera_load_state(tessera_job* job, const void** bytes, size_t* 
       return absl::InvalidArgumentError("tessera_load_state: bytes or size is NULL");
     }
     const tessera::Want shown = held->job->shown();
-    if (shown == tessera::Want::kNothing || shown == tessera::Want::kValues) {
+    // Where an evaluation follows at once the next pull is asked for already, and the state has come with the first.
+    if (shown == tessera::Want::kNothing || !held->job->has_pulled()) {
       return absl::FailedPreconditionError(
           "tessera_load_state: the state comes with the values; call tessera_pull first");
     }
@@ -546,14 +547,14 @@ tessera_status tessera_close(tessera_job* job) {
   return Guarded("tessera_close", [&]() -> absl::Status {
     TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<tessera_job> held,
                              tessera::Find("tessera_close", job));
-    if (!held->in_call.TryLock()) {
+    if (held->in_call.exchange(true)) {
       return absl::FailedPreconditionError(
           "tessera_close: another thread is in a call of this job; tessera_leave ends that call");
     }
     const absl::Status status = held->job->Close();
     // A thread that hangs still uses it.
     if (held->job->has_stalled()) static_cast<void>(held->job.release());
-    held->in_call.Unlock();
+    held->in_call = false;
     tessera::Handles& handles = tessera::OpenHandles();
     absl::MutexLock lock(&handles.mutex);
     handles.open.erase(job);

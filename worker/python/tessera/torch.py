@@ -156,11 +156,12 @@ class TorchTrainer(Trainer):
         self.job.exchange_sets(self._values.set, self._gradients.set)
         self._scatter()
 
-    def _pull(self) -> None:
+    def _pull(self) -> bool:
         self._find_values()
         self.job.pull_sets(self._values.set)
         self._scatter()
         self._pulls += 1
+        return True
 
     def _evaluate(self, score: float, loss: float, rows: int) -> None:
         self.job.evaluate(float(score), float(loss), int(rows))
