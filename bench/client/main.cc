@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -140,8 +141,8 @@ class Baton {
 
  private:
   absl::Mutex mutex_;
-  int turn_ = 0;
-  bool over_ = false;
+  int turn_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Learns nothing, and takes the time from a formed update to adopted values.

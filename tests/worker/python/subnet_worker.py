@@ -39,9 +39,8 @@ def main():
     replay = json.load(open(arguments.replay)) if arguments.replay else None
     now = {}
 
-    def begin(arrays, units):
+    def begin(arrays, units, at):
         now["network"] = network_of(arrays)
-        at = job.round
         if at.whole:
             record["whole"].append(at.number)
             return

@@ -155,7 +155,6 @@ class Subnets(Test):
             self.file_of(initial()), {"ist": {"local_steps": 5, "tail_steps": 20}}, steps_per_epoch=25))
         self.assertEqual(report["steps"], STEPS)
         for told in self.read(records):
-            print({k: told[k] for k in ("sites", "whole")}, flush=True)
             self.assertEqual(len(told["units"]), (STEPS - 20) // 5)
             self.assertEqual(len(told["whole"]), 1)
         self.assertGreater(report["final"]["test_accuracy"], 0.8)

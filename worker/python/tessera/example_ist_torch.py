@@ -65,7 +65,7 @@ def main() -> int:
     test = tuple(tensor[job.rank % job.workers::job.workers] for tensor in test)
     network = optimizer = None
 
-    def begin(arrays: dict, units: dict) -> None:
+    def begin(arrays: dict, units: dict, now: tessera.Round) -> None:
         """A round begins: the network of its units, and an optimizer without a past."""
         nonlocal network, optimizer
         network = over(arrays)

@@ -1,6 +1,6 @@
 """The loop of a program that trains subnets: each round gives it arrays of other units.
 
-    def begin(arrays, units):                            # a round begins: the network of these units alone
+    def begin(arrays, units, round):                     # a round begins: the network of these units alone
         network.build(arrays)
 
     trainer = tessera.SubnetTrainer(job, begin)
@@ -19,9 +19,10 @@ import numpy as np
 from tessera.arrays import array_set
 from tessera.errors import Status, TesseraError
 from tessera.job import Job
+from tessera.tensor import Round
 from tessera.trainer import Trainer
 
-Begin = Callable[[dict[str, np.ndarray], dict[str, np.ndarray]], None]
+Begin = Callable[[dict[str, np.ndarray], dict[str, np.ndarray], Round], None]
 
 
 class SubnetTrainer(Trainer):
@@ -34,9 +35,10 @@ class SubnetTrainer(Trainer):
 
     def __init__(self, job: Job, begin: Begin | None = None, scores: bool = True,
                  on_save: Callable[[], bytes] | None = None, on_load: Callable[[bytes], None] | None = None):
-        """begin   called with (arrays, units) whenever a round's values have come: an array for each tensor, by name,
-                and by group the units of the whole model that they are of. State of an optimizer is of other units
-                then, and begins anew
+        """begin   called with (arrays, units, round) whenever a round's values have come: an array for each tensor, by
+                name, by group the units of the whole model that they are of, and which round it is. State of an
+                optimizer is of other units then, and begins anew. (job.round may be of what is asked for next by then:
+                of an evaluation.)
         scores  False: this worker never holds the whole model, and scores nothing
         on_save, on_load as Trainer's
 
@@ -51,6 +53,7 @@ class SubnetTrainer(Trainer):
         self._whole: dict[str, np.ndarray] | None = None
         self.arrays: dict[str, np.ndarray] = {}
         self.units: dict[str, np.ndarray] = {}
+        self.round: Round | None = None
         super().__init__(job, {}, None, on_save, on_load)
 
     @property
@@ -61,7 +64,7 @@ class SubnetTrainer(Trainer):
         """
         if self._whole is not None:
             return self._whole
-        if self.job.round.whole:
+        if self.round is not None and self.round.whole:
             return self.arrays
         raise TesseraError(Status.FAILED_PRECONDITION, "whole: there is none while a subnet is trained; see evaluates")
 
@@ -87,9 +90,9 @@ class SubnetTrainer(Trainer):
         # Those of the last round are held until the servers have them, which is when this verdict has come.
         self._values, self._whole = values, None
         job.pull_sets(values)
-        self.arrays, self.units = arrays, units
+        self.arrays, self.units, self.round = arrays, units, now
         if self._begin is not None:
-            self._begin(arrays, units)
+            self._begin(arrays, units, now)
         before, self._member = self._member, job.member
         return before != self._member
 
