@@ -286,7 +286,8 @@ TEST_CASE("a device writes the largest of each chunk, and holds back the rest", 
     // Magnitudes of which some are equal, and now and then one that is not finite.
     for (int64_t i = 0; i < n; i += 5) values[i] = std::copysign(0.25f, values[i]);
     if (n == 4099) values[4097] = -std::numeric_limits<float>::infinity();
-    const SelectiveCodec& codec = *TopkCodec({k})->selective();
+    const Codec topk = TopkCodec({k});
+    const SelectiveCodec& codec = *topk->selective();
     std::vector<float> held(n);
     for (int64_t i = 0; i < n; ++i) held[i] = std::copysign(0.0f, values[i]);
     const auto encoder = codec.NewSelector()->NewEncoder();

@@ -23,7 +23,7 @@ TEST_CASE("a loss comes back as it was, and none where none was known", "[worker
   REQUIRE(file.ok());
   uint64_t local_steps = 0;
   const auto cursor =
-      ReadWorkerFile(absl::StrCat(folder, "/", WrittenName(*file)), {{}, &local_steps});
+      ReadWorkerFile(absl::StrCat(folder, "/", WrittenName(*file)), {{}, {}, &local_steps});
   REQUIRE(cursor.ok());
   CHECK(cursor->progress.train_loss == loss);
 }

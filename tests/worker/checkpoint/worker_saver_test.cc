@@ -43,7 +43,7 @@ struct State {
   std::vector<float> a = {1, 2, 3}, b = {4};
   uint64_t local_steps = 17;
   PrivateState view() {
-    return {{{"state.0.w", absl::MakeSpan(a)}, {"state.1.w", absl::MakeSpan(b)}}, &local_steps};
+    return {{{"state.0.w", absl::MakeSpan(a)}, {"state.1.w", absl::MakeSpan(b)}}, {}, &local_steps};
   }
 };
 
@@ -120,7 +120,7 @@ TEST_CASE("whoever had the rank writes beside its successor, before it or after"
     const CheckpointFile& file = files[value == 1 ? 0 : 1];
     CHECK(file.name == "worker-3.safetensors");
     REQUIRE(ReadWorkerFile(folder + "/" + WrittenName(file),
-                           {{{"state.0.w", absl::MakeSpan(read)}}, nullptr})
+                           {{{"state.0.w", absl::MakeSpan(read)}}, {}, nullptr})
                 .ok());
     CHECK(read[0] == value);
   }
@@ -255,7 +255,7 @@ TEST_CASE("what was held back is dealt to other workers, and the rest is dropped
   for (uint32_t rank = 0; rank < workers; ++rank) {
     std::vector<float> state = {0}, held = {0, 0};
     const PrivateState view{
-        {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, nullptr};
+        {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, {}, nullptr};
     WorkerSaver saver(
         {"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/false, weight});
     const auto cursor = saver.Load(view);
@@ -280,7 +280,7 @@ TEST_CASE("as many workers of other ranks take up what all held back, too", "[wo
   for (uint32_t rank = 0; rank < 3; ++rank) {
     std::vector<float> state = {0}, held = {0};
     const PrivateState view{
-        {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, nullptr};
+        {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, {}, nullptr};
     WorkerSaver saver({"", folder, Rank(rank), 3, coordinator.Tell()});
     const auto cursor = saver.Load(view);
     REQUIRE(cursor.ok());
@@ -379,7 +379,9 @@ TEST_CASE("several linear workers' residuals go to each of those there are in tu
   for (const uint32_t rank : {2u, 3u}) {
     std::vector<float> front, linear = {0, 0, 0};
     const PrivateState view{
-        {{"residual.0", absl::MakeSpan(front)}, {"residual.1", absl::MakeSpan(linear)}}, nullptr};
+        {{"residual.0", absl::MakeSpan(front)}, {"residual.1", absl::MakeSpan(linear)}},
+        {},
+        nullptr};
     WorkerSaver saver({"", folder, Rank(rank), 4, coordinator.Tell(), /*goes_back=*/false,
                        PushWeight::kOfMean, /*restored_sum=*/0, Split(2, 2)});
     REQUIRE(saver.Load(view).ok());
@@ -453,7 +455,7 @@ TEST_CASE("a job that goes back takes up the files of the same ranks, however ma
   CAPTURE(workers, rank);
   std::vector<float> state = {0}, held = {0, 0};
   const PrivateState view{
-      {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, nullptr};
+      {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, {}, nullptr};
   WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/true});
   const auto cursor = saver.Load(view);
   REQUIRE(cursor.ok());
@@ -473,6 +475,7 @@ TEST_CASE("what a codec has learned is taken up, from a file that has it", "[wor
     std::vector<float> held = {0, 0}, learned = {5};
     const PrivateState view{{{"residual.0", absl::MakeSpan(held)},
                              {was_saved ? "codec" : "codec.other", absl::MakeSpan(learned), true}},
+                            {},
                             nullptr};
     WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell()});
     const auto cursor = saver.Load(view);
@@ -491,7 +494,7 @@ TEST_CASE("a file of another worker that was changed is not taken up", "[worker_
   WriteText(path, bytes);
   Coordinator coordinator;
   std::vector<float> held = {0, 0};
-  const PrivateState view{{{"residual.0", absl::MakeSpan(held)}}, nullptr};
+  const PrivateState view{{{"residual.0", absl::MakeSpan(held)}}, {}, nullptr};
   WorkerSaver saver({"", folder, Rank(0), 2, coordinator.Tell()});
   CHECK(absl::IsInvalidArgument(saver.Load(view).status()));
 }
