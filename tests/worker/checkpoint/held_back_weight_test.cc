@@ -73,7 +73,7 @@ float TakenUp(const std::string& folder, const v1::Job& job) {
     options.payload = recipe->payload;
     std::vector<float> held = {0};
     WorkerSaver saver(std::move(options));
-    REQUIRE(saver.Load({{{"residual.0", absl::MakeSpan(held)}}, nullptr}).ok());
+    REQUIRE(saver.Load({{{"residual.0", absl::MakeSpan(held)}}, {}, nullptr}).ok());
     sum += held[0];
   }
   return sum;

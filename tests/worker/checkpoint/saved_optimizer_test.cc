@@ -81,7 +81,7 @@ TEST_CASE("a state of another optimizer is dropped, of however many arrays", "[w
 TEST_CASE("whoever keeps no state takes up the rest of the file", "[worker_saver]") {
   const std::string folder = SavedWith("adam", {{"state.mean.w", {1}}, {"residual.0", {3}}});
   std::vector<float> held = {0};
-  const auto cursor = Load(folder, {{{"residual.0", absl::MakeSpan(held)}}, nullptr});
+  const auto cursor = Load(folder, {{{"residual.0", absl::MakeSpan(held)}}, {}, nullptr});
   REQUIRE(cursor.ok());
   CHECK(cursor->has_value());
   CHECK(held[0] == 3);
@@ -92,9 +92,10 @@ TEST_CASE("another optimizer leaves what was held back, and another codec the op
   const std::string momentum = "sgd\ntrain.optimizer.sgd.momentum=0.9";
   const std::string both = SavedWith(momentum, {{"state.momentum.w", {-1}}, {"residual.0", {3}}});
   std::vector<float> mean = {0}, held = {0}, velocity = {0};
-  const auto as_adam = Load(
-      both,
-      {{{"state.mean.w", absl::MakeSpan(mean)}, {"residual.0", absl::MakeSpan(held)}}, nullptr});
+  const auto as_adam =
+      Load(both, {{{"state.mean.w", absl::MakeSpan(mean)}, {"residual.0", absl::MakeSpan(held)}},
+                  {},
+                  nullptr});
   REQUIRE(as_adam.ok());
   CHECK_FALSE(as_adam->has_value());
   CHECK(mean[0] == 0);
@@ -103,7 +104,7 @@ TEST_CASE("another optimizer leaves what was held back, and another codec the op
   const std::string exact = SavedWith(momentum, {{"state.momentum.w", {-1}}});
   const std::string folder = GENERATE_COPY(both, exact);
   // One codec held back nothing, the other holds back nothing.
-  PrivateState view{{{"state.momentum.w", absl::MakeSpan(velocity)}}, nullptr};
+  PrivateState view{{{"state.momentum.w", absl::MakeSpan(velocity)}}, {}, nullptr};
   held = {5};
   if (folder == exact) view.arrays.push_back({"residual.0", absl::MakeSpan(held)});
   const auto as_before = Load(folder, view);
@@ -117,7 +118,8 @@ TEST_CASE("what was held back of gradients is no change of parameters", "[worker
   const std::string folder = SavedWith("sgd\nmethod=data_parallel", {{"residual.0", {3}}});
   for (const PayloadKind payload : {PayloadKind::kGradient, PayloadKind::kDelta}) {
     std::vector<float> held = {0};
-    const auto cursor = Load(folder, {{{"residual.0", absl::MakeSpan(held)}}, nullptr}, payload);
+    const auto cursor =
+        Load(folder, {{{"residual.0", absl::MakeSpan(held)}}, {}, nullptr}, payload);
     REQUIRE(cursor.ok());
     const bool is_same = payload == PayloadKind::kGradient;
     CHECK(cursor->has_value() == is_same);
