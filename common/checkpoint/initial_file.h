@@ -26,7 +26,7 @@ class InitialFile {
   static absl::StatusOr<std::shared_ptr<const InitialFile>> Open(
       const std::string& path, const std::vector<ParameterSpec>& parameters,
       const std::vector<float>& factors = {});
-  // The same of a file that is open already.
+  // Like Open, for a file that is open already.
   static absl::StatusOr<std::shared_ptr<const InitialFile>> OpenWith(
       std::unique_ptr<SafetensorsReader> reader, const std::vector<ParameterSpec>& parameters,
       const std::vector<float>& factors = {});

@@ -80,7 +80,8 @@ class SelectiveCodec {
   // `payload` must outlive it.
   virtual std::unique_ptr<SelectedReader> NewReader(const Payload& payload) const = 0;
 
-  // So many of each chunk of a payload are sent, the largest, and devices write them (ExchangeKernel::EncodeLargest).
+  // How many entries of each chunk are sent, the largest, where a device writes the payload
+  // (ExchangeKernel::EncodeLargest).
   // 0: devices find the entries that reach EntrySelector::limit().
   virtual int64_t largest_of_chunk() const { return 0; }
 

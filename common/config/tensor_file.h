@@ -17,7 +17,7 @@ namespace tessera {
 //                     all such tensors are named, up to a few; and FileError's codes
 absl::StatusOr<v1::TensorLayout> LayoutOfFile(const std::string& path);
 
-// Of a job of tensors: fills model.tensor_layout from the file that model.tensors names. What is wrong with it is an
+// Fills model.tensor_layout of a job of tensors from the file that model.tensors names. What is wrong with it is an
 // error of the key, and the layout is then empty, but there. `may_be_missing`: where there is no file the layout is
 // empty, too, and that is no error.
 void ReadTensorFile(const Positions& positions, bool may_be_missing, v1::Model* model,

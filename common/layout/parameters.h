@@ -71,7 +71,7 @@ struct ModelShape {
   int64_t vocabulary = 0;
   // Sum over the parameters.
   int64_t size = 0;
-  // Of a job of tensors: what subnets cut, which follows from the layers elsewhere (common/keyset/subnet.h).
+  // What subnets cut in a job of tensors; where there are layers it follows from these (common/keyset/subnet.h).
   std::vector<TensorGroup> groups;
 };
 

@@ -212,7 +212,7 @@ void CudaConvolution<T>::ForParts(const ImagesShape& shape, const F& f) {
   const Part part = PartOf<V>(shape);
   V* const patches = static_cast<V*>(scratch_.Of(part.bytes));
   if (patches == nullptr) return;
-  // The same patches' memory for each part: parts run one after the other on the stream.
+  // All parts share one memory for their patches, as they run one after the other on the stream.
   for (int64_t first = 0; first < shape.rows; first += part.images) {
     f(first, std::min(part.images, shape.rows - first), patches);
   }

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Of the drawing, in the units of its view box.
+// Sizes of a curve's drawing, in the units of its SVG view box.
 constexpr double kWidth = 320;
 constexpr double kHeight = 96;
 constexpr double kMargin = 3;

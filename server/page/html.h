@@ -14,7 +14,7 @@ constexpr char kNotKnown[] = "–";
 
 // `text` in one line, without control characters, and with no character that HTML would take for its own.
 std::string Escaped(absl::string_view text);
-// The same of the first characters, and "..." where there are more: `bytes_max` bytes and three at most.
+// The beginning of `text`, escaped for HTML, and "..." behind it where it was cut; at most `bytes_max` + 3 bytes.
 std::string Escaped(absl::string_view text, size_t bytes_max);
 
 // "1,234,567".

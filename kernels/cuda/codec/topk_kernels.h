@@ -35,7 +35,7 @@ struct EncodeLargest {
     Value total;
     // By thread: entries above the least magnitude sent, and 2^16 times those equal to it.
     uint32_t counts[kThreads];
-    // Of the entries sent.
+    // The entries that are sent: their values, and their places in the chunk.
     float values[kChunk];
     uint16_t places[kChunk];
     float mean, low, high;
