@@ -93,8 +93,8 @@ class GroupReader {
     (dimension.dimension() == 0 ? group->rows : group->columns).push_back(parameter);
   }
 
-  // The units are as many as the least extent says. A larger one that is a multiple has several indices of each unit, as
-  // a linear layer has that reads channels behind a flatten; any other one is a mistake.
+  // The units are as many as the least extent says. A larger one that is a multiple has several indices of each unit,
+  // as a linear layer has that reads channels behind a flatten; any other one is a mistake.
   void CheckExtents(TensorGroup* group) {
     if (named_here_.empty()) return;
     const Named& least =
