@@ -100,11 +100,15 @@ NeuronGroups GroupsOfTensors(const ModelShape& shape, const SubnetRules& rules) 
   for (NeuronGroups::Use& use : groups.uses) use.rows = -1;
   for (size_t g = 0; g < shape.groups.size(); ++g) {
     const int number = static_cast<int>(g + 1);
-    for (const int p : shape.groups[g].rows) groups.uses[static_cast<size_t>(p)].rows = number;
+    for (const int p : shape.groups[g].rows) {
+      NeuronGroups::Use& use = groups.uses[static_cast<size_t>(p)];
+      use.rows = number;
+      use.row_spread.each = shape.parameters[static_cast<size_t>(p)].rows / shape.groups[g].units;
+    }
     for (const int p : shape.groups[g].columns) {
       NeuronGroups::Use& use = groups.uses[static_cast<size_t>(p)];
       use.columns = number;
-      // Further extents lie side by side, as a kernel's places do.
+      // Further extents lie side by side, as a kernel's places do, and so do the indices of a unit that has several.
       use.column_spread.each =
           shape.parameters[static_cast<size_t>(p)].columns / shape.groups[g].units;
     }
@@ -264,9 +268,11 @@ Subnet SubnetOf(const ModelShape& full, const NeuronGroups& groups, const Subnet
     ParameterSpec& spec = subnet.shape.parameters[i];
     spec.rows = static_cast<int64_t>(subnet.rows(i).size());
     if (!spec.is_vector) spec.columns = static_cast<int64_t>(subnet.columns(i).size());
-    // The columns of a convolution behind a cut are [channels, height, width]; only the channels are fewer.
+    // The columns of a convolution behind a cut are [channels, height, width]; only the channels are fewer. In a job of
+    // tensors a unit may be several of what the first extent counts.
     if (!spec.columns_are.empty() && groups.IsCut(use.columns)) {
-      spec.columns_are[0] = static_cast<int64_t>(subnet.neurons[use.columns].size());
+      const auto units = static_cast<int64_t>(subnet.neurons[use.columns].size());
+      spec.columns_are[0] = spec.columns_are[0] * units / groups.widths[use.columns];
     }
     subnet.shape.size += spec.size();
   }

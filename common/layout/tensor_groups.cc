@@ -26,13 +26,14 @@ class GroupReader {
       TensorGroup read;
       read.name = group.name();
       name_ = group.name();
-      first_.clear();
+      named_here_.clear();
       if (group.dimensions().empty()) {
         Fail(-1, "got no dimensions, want at least one: [tensor, dimension]");
       }
       for (int place = 0; place < group.dimensions_size(); ++place) {
         Add(group.dimensions(place), place, &read);
       }
+      CheckExtents(&read);
       groups_.push_back(std::move(read));
     }
     // Whole dimensions are numbered as those that are cut are.
@@ -86,16 +87,29 @@ class GroupReader {
       return Fail(place, absl::StrCat(got, "want each dimension once; it is in group ",
                                       earlier->second, " already"));
     }
-    const int64_t units = tensor.dims(static_cast<int>(dimension.dimension()));
-    if (first_.empty()) {
-      group->units = units;
-      first_ = absl::StrCat("[", dimension.tensor(), ", ", dimension.dimension(), "]");
-    } else if (units != group->units) {
-      return Fail(
-          place, absl::StrCat(got, "of extent ", units, ", want ", group->units, ", the extent of ",
-                              first_, ": the dimensions of a group have its units as indices"));
-    }
+    named_here_.push_back({place,
+                           absl::StrCat("[", dimension.tensor(), ", ", dimension.dimension(), "]"),
+                           tensor.dims(static_cast<int>(dimension.dimension()))});
     (dimension.dimension() == 0 ? group->rows : group->columns).push_back(parameter);
+  }
+
+  // The units are as many as the least extent says. A larger one that is a multiple has several indices of each unit,
+  // as a linear layer has that reads channels behind a flatten; any other one is a mistake.
+  void CheckExtents(TensorGroup* group) {
+    if (named_here_.empty()) return;
+    const Named& least =
+        *std::min_element(named_here_.begin(), named_here_.end(),
+                          [](const Named& a, const Named& b) { return a.extent < b.extent; });
+    group->units = least.extent;
+    for (const Named& each : named_here_) {
+      if (each.extent % least.extent == 0) continue;
+      Fail(
+          each.place,
+          absl::StrCat("got ", each.text, ", of extent ", each.extent, ", want ", least.extent,
+                       ", the extent of ", least.text,
+                       ", or a multiple of it: a dimension of a group has its units as indices, or "
+                       "as many indices side by side for each of them"));
+    }
   }
 
   const v1::Model& model_;
@@ -104,9 +118,14 @@ class GroupReader {
   std::vector<TensorGroupFault> faults_;
   // Which group has a dimension of a parameter.
   std::map<std::pair<int, int64_t>, std::string> named_;
-  // The group that is being read, and the first of its dimensions, in words.
+  // The group that is being read, and those of its dimensions that are there.
+  struct Named {
+    int place = 0;
+    std::string text;
+    int64_t extent = 0;
+  };
   std::string name_;
-  std::string first_;
+  std::vector<Named> named_here_;
 };
 
 }  // namespace

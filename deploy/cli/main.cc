@@ -27,6 +27,7 @@
 #include "deploy/cli/eval_command.h"
 #include "deploy/cli/export_command.h"
 #include "deploy/cli/help/help_command.h"
+#include "deploy/cli/import/import_command.h"
 #include "deploy/cli/init/init_command.h"
 #include "deploy/cli/plan/plan_command.h"
 #include "deploy/cli/run/run_command.h"
@@ -189,6 +190,34 @@ CLI::App* AddPlot(CLI::App* app, PlotOptions* options) {
   return command;
 }
 
+// Adds `tessera import` and its flags.
+CLI::App* AddImport(CLI::App* app, ImportOptions* options) {
+  CLI::App* command =
+      app->add_subcommand("import", "make another program's model the begin of a job of layers");
+  command
+      ->add_option(
+          "MODEL", options->model,
+          "a safetensors file, a checkpoint's folder, or the one that has checkpoints: the "
+          "newest is taken")
+      ->required()
+      ->check(CheckNamed);
+  command
+      ->add_option("OUT", options->out_path,
+                   "the file to write, for model.init; none: the one that the job names there")
+      ->check(CheckNamed);
+  command->add_option("--layers", options->job_path, "the job whose layers the tensors are of")
+      ->required()
+      ->check(CheckNamed);
+  AddSet(command, &options->overrides);
+  command
+      ->add_option("--map", options->renamings,
+                   "which module of the model is which layer: fc1=layers.0; may be repeated")
+      ->type_name("MODULE=LAYER")
+      ->allow_extra_args(false);
+  command->add_flag("--quiet", options->quiet, "say nothing where all is well");
+  return command;
+}
+
 // Adds `tessera init` and its flags.
 CLI::App* AddInit(CLI::App* app, InitOptions* options) {
   CLI::App* command =
@@ -344,6 +373,8 @@ int Main(int argc, char** argv) {
   CLI::App* history_command = AddHistory(&app, &history);
   PlotOptions plot;
   CLI::App* plot_command = AddPlot(&app, &plot);
+  ImportOptions imported;
+  CLI::App* import_command = AddImport(&app, &imported);
   InitOptions init;
   CLI::App* init_command = AddInit(&app, &init);
   HelpOptions help;
@@ -382,6 +413,7 @@ int Main(int argc, char** argv) {
   if (app.got_subcommand(plan_command)) return PlanJob(plan);
   if (app.got_subcommand(history_command)) return ShowHistory(history);
   if (app.got_subcommand(plot_command)) return PlotReports(plot);
+  if (app.got_subcommand(import_command)) return ImportModel(imported);
   if (app.got_subcommand(init_command)) return InitJob(init);
   if (app.got_subcommand(help_command)) return ShowHelp(help);
   return ShowStatus(status);

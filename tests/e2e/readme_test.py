@@ -49,6 +49,7 @@ NOT_RUN = {
     "tessera init mydata ": "wants data of one's own; tests/e2e/first_contact_test.py",
     "tessera plot a.json ": "wants reports; tests/e2e/first_contact_test.py",
     "tessera history report.json ": "wants a report; tests/e2e/first_contact_test.py",
+    "tessera import model.safetensors ": "wants a model of the reader's own; tests/deploy/cli/import/import_test.py",
     "tessera run job.yaml --tensorboard events": "tests/e2e/first_contact_test.py",
     "tessera-server --job job.yaml --rank 0 --page ": "tests/e2e/page_test.py runs it on loopback",
     "tessera status HOST:PORT --events": "tests/e2e/page_test.py",

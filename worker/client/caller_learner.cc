@@ -10,23 +10,27 @@
 namespace tessera {
 namespace {
 
+// PyTorch's clip_grad_norm_ adds as much to the norm, which may be 0.
+constexpr float kClipEpsilon = 1e-6f;
+
 bool KeepsState(const v1::Job& job) {
   return !job.checkpoint().directory().empty() || !job.checkpoint().restore().empty();
 }
 
 }  // namespace
 
-absl::Status CheckCallersJob(const v1::Job& job) {
+absl::Status CheckCallersJob(const v1::Job& job, const Recipe& recipe) {
   if (Calibrates(job.model())) {
     return absl::UnimplementedError(
         "model.layers: has a batch norm, whose running statistics are no tensors of the job; have "
         "tessera-worker train it, or make the model one of tensors (model.tensors)");
   }
-  if (job.train().clip_norm() > 0) {
+  if (job.train().clip_norm() > 0 && recipe.payload != PayloadKind::kGradient) {
     return absl::UnimplementedError(absl::StrCat(
-        "train.clip_norm: is ", job.train().clip_norm(),
-        ", but gradients are this program's own; set it to 0 and clip before the gradient is given "
-        "to the library (torch.nn.utils.clip_grad_norm_)"));
+        "train.clip_norm: is ", job.train().clip_norm(), ", but method ", recipe.name,
+        " pushes no gradients, and the library never sees those that this program's optimizer "
+        "takes; set it to 0 and clip in the program, in front of the optimizer's step "
+        "(torch.nn.utils.clip_grad_norm_), or have tessera-worker train the job"));
   }
   return absl::OkStatus();
 }
@@ -42,7 +46,7 @@ absl::StatusOr<std::unique_ptr<CallerLearner>> CallerLearner::Create(Options opt
         " gives each worker some of the layers, which a program of one's own cannot be given; use "
         "a method whose workers train the whole model, or subnets of it"));
   }
-  TESSERA_RETURN_IF_ERROR(CheckCallersJob(options.job));
+  TESSERA_RETURN_IF_ERROR(CheckCallersJob(options.job, recipe));
   std::unique_ptr<CallerLearner> learner(
       new CallerLearner(std::move(options), backend, turns, exchange));
   TESSERA_RETURN_IF_ERROR(learner->Allocate());
@@ -57,6 +61,12 @@ absl::Status CallerLearner::Allocate() {
     core_ = std::make_unique<ExchangeKeys>(
         ExchangeKeys::Options{options_.exchanged, servers, *recipe.core, options_.job.seed(),
                               options_.rank, options_.first, recipe.lockstep});
+  }
+  if (pushes_gradient() && clips()) {
+    int64_t floats = 0;
+    for (size_t i = 0; i < count(); ++i) floats += size(i);
+    TESSERA_ASSIGN_OR_RETURN(clipped_, Buffer<float>::Create(backend_.memory(), floats));
+    TESSERA_ASSIGN_OR_RETURN(clip_factor_, Buffer<float>::Create(backend_.memory(), 1));
   }
   // Gradients go from the caller's arrays and values come into them: there is nothing to keep.
   if (pushes_gradient()) return absl::OkStatus();
@@ -103,18 +113,38 @@ absl::StatusOr<Losses> CallerLearner::Train(const Dataset& data, absl::Span<cons
 absl::Status CallerLearner::FormUpdate() {
   TESSERA_RETURN_IF_ERROR(turns_.Ask(Want::kExchange));
   TakeMemory();
-  if (pushes_gradient()) {
-    updates_[0].clear();
-    for (size_t i = 0; i < count(); ++i) {
-      updates_[0].push_back(absl::MakeConstSpan(exchange_.gradients[i], size(i)));
-    }
-    return absl::OkStatus();
-  }
+  if (pushes_gradient()) return TakeGradients();
   // In place: the base of the last pull is of no more use, and becomes the change since then.
   for (size_t i = 0; i < count(); ++i) {
     float* const base = bases_[base_][i].data();
     backend_.vector().Subtract(size(i), held(i), base, base);
   }
+  return backend_.Finish();
+}
+
+absl::Status CallerLearner::TakeGradients() {
+  updates_[0].clear();
+  if (!clips()) {
+    for (size_t i = 0; i < count(); ++i) {
+      updates_[0].push_back(absl::MakeConstSpan(exchange_.gradients[i], size(i)));
+    }
+    return absl::OkStatus();
+  }
+  // The caller may look at its gradients afterwards, or add to them, and so a copy is clipped.
+  int64_t floats = 0;
+  for (size_t i = 0; i < count(); ++i) {
+    float* const place = clipped_.data() + floats;
+    backend_.memory().Copy(exchange_.gradients[i], size(i) * static_cast<int64_t>(sizeof(float)),
+                           place);
+    updates_[0].push_back(absl::MakeConstSpan(place, size(i)));
+    floats += size(i);
+  }
+  // The norm is over all parameters at once, as tessera-worker's GradientClip has it, with the same constant
+  // added to it.
+  const auto clip_norm = static_cast<float>(options_.job.train().clip_norm());
+  backend_.vector().NormFactor(floats, clipped_.data(), {clip_norm, kClipEpsilon, 1},
+                               clip_factor_.data());
+  backend_.vector().ScaleBy(floats, clip_factor_.data(), clipped_.data());
   return backend_.Finish();
 }
 

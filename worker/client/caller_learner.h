@@ -77,10 +77,11 @@ struct CallerExchange {
 
 // Whether a caller can be given the job's model at all.
 //   kUnimplemented  the model wants what a caller cannot give
-absl::Status CheckCallersJob(const v1::Job& job);
+absl::Status CheckCallersJob(const v1::Job& job, const Recipe& recipe);
 
 // Arithmetic beside the caller's is on the CPU: a delta is the caller's values minus those of the last pull, of which
-// the learner keeps a copy. Gradients are sent from the caller's arrays, and values come into them.
+// the learner keeps a copy. Gradients are sent from the caller's arrays, and values come into them. Gradients that the
+// job clips (train.clip_norm) are copied first, and the caller's are left as they are.
 //
 // One thread, the train loop's.
 class CallerLearner final : public Learner {
@@ -135,6 +136,7 @@ class CallerLearner final : public Learner {
       : options_(std::move(options)), backend_(*backend), turns_(*turns), exchange_(*exchange) {}
   absl::Status Allocate();
   bool pushes_gradient() const { return options_.recipe.payload == PayloadKind::kGradient; }
+  bool clips() const { return options_.job.train().clip_norm() > 0; }
   bool overlaps() const { return options_.recipe.overlaps; }
   // The caller's array of exchanged parameter i, and its entries.
   float* held(size_t i) const { return exchange_.values[i]; }
@@ -142,6 +144,8 @@ class CallerLearner final : public Learner {
   size_t count() const { return options_.exchanged.parameters.size(); }
   // values_ are the arrays that the caller has given last, where they are not the learner's own.
   void TakeMemory();
+  // updates_[0] becomes the caller's gradients, clipped where the job says so.
+  absl::Status TakeGradients();
   // The base becomes what the caller holds.
   void KeepBase();
   absl::Status AskForState();
@@ -159,6 +163,9 @@ class CallerLearner final : public Learner {
   ConstParameterArrays updates_[2];
   int base_ = 0;
   std::vector<Buffer<float>> incoming_;  // where exchanges overlap: values as they come
+  // Where gradients are clipped: all of them, one behind the other, and what they are multiplied by.
+  Buffer<float> clipped_;
+  Buffer<float> clip_factor_;
 };
 
 }  // namespace tessera

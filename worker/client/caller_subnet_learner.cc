@@ -22,7 +22,7 @@ CallerSubnetLearner::CallerSubnetLearner(CallerLearner::Options options, Backend
 absl::StatusOr<std::unique_ptr<CallerSubnetLearner>> CallerSubnetLearner::Create(
     CallerLearner::Options options, Backend* backend, Turns* turns, CallerExchange* exchange) {
   TESSERA_CHECK(options.recipe.subnets && options.recipe.payload == PayloadKind::kValue);
-  TESSERA_RETURN_IF_ERROR(CheckCallersJob(options.job));
+  TESSERA_RETURN_IF_ERROR(CheckCallersJob(options.job, options.recipe));
   std::unique_ptr<CallerSubnetLearner> learner(
       new CallerSubnetLearner(std::move(options), backend, turns, exchange));
   // What a life before this one had is gone.

@@ -202,8 +202,9 @@ TESSERA_EXPORT tessera_status tessera_get_round(tessera_job* job, tessera_round*
 TESSERA_EXPORT tessera_status tessera_tensor_now(tessera_job* job, int64_t index,
                                                  tessera_tensor* tensor);
 // The units of the group that the arrays are of, ascending: index i of an array's dimension is unit indices[i] of the
-// whole model. Where the model is whole they are all units. `indices` and what tessera_tensor_now tells as dims are
-// valid until the next call with this job.
+// whole model; where each unit has k indices of the dimension side by side, i / k takes the place of i. Where the model
+// is whole they are all units. `indices` and what tessera_tensor_now tells as dims are valid until the next call with
+// this job.
 TESSERA_EXPORT tessera_status tessera_subnet(tessera_job* job, const char* group,
                                              const uint32_t** indices, size_t* count);
 // Of all calls from now on; 0: none.

@@ -308,7 +308,9 @@ train:)"}});
   for (const char* wanted :
        {"model.groups.one.1: got [fc.weigh, 0], want a tensor of model.tensors",
         "model.groups.one.2: got [fc.bias, 1], want a dimension of the tensor, which is [3]",
-        "model.groups.one.3: got [fc.weight, 1], of extent 4, want 3, the extent of [fc.weight, 0]",
+        "model.groups.one.3: got [fc.weight, 1], of extent 4, want 3, the extent of [fc.weight, "
+        "0], or "
+        "a multiple of it: ",
         "model.groups.two.0: got [conv.weight, 2], want dimension 0 or 1 of [2, 3, 5, 5]: ",
         "model.groups.two.1: got [fc.weight, 0], want each dimension once; it is in group one",
         "model.groups.two.2: got [scale, 0], want a dimension of the tensor, which is []"}) {

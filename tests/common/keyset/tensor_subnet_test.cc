@@ -145,6 +145,136 @@ TEST_CASE("the same network has the same parts by layers and by tensors", "[subn
   CHECK(WeightsOfMeanShare(by_tensors, GroupsOf(by_tensors)).empty());
 }
 
+// The places in the whole tensor of the entries that a site has, in the order in which it has them.
+std::vector<int64_t> EntriesOf(const ModelShape& whole, const Subnet& subnet, int parameter) {
+  const ParameterSpec& spec = whole.parameters[static_cast<size_t>(parameter)];
+  const std::vector<int32_t> alone = {0};
+  std::vector<int64_t> entries;
+  for (const int32_t row : subnet.rows(parameter)) {
+    for (const int32_t column : spec.is_vector ? alone : subnet.columns(parameter)) {
+      entries.push_back(row * spec.columns + column);
+    }
+  }
+  return entries;
+}
+
+// Every site has the same entries of both models' tensors, which have the same names, in every round.
+void CheckSameParts(const v1::Model& of_layers, const v1::Model& of_tensors) {
+  const ModelShape by_layers = *ShapeOf(of_layers), by_tensors = *ShapeOf(of_tensors);
+  const NeuronGroups groups = GroupsOf(by_layers, {/*channels=*/true});
+  const NeuronGroups other_groups = GroupsOf(by_tensors);
+  REQUIRE(groups.outputs == 2);
+  REQUIRE(other_groups.outputs == 2);
+  for (const ParameterSpec& spec : by_layers.parameters) {
+    CAPTURE(spec.name);
+    const auto same =
+        std::find_if(by_tensors.parameters.begin(), by_tensors.parameters.end(),
+                     [&](const ParameterSpec& each) { return each.name == spec.name; });
+    REQUIRE(same != by_tensors.parameters.end());
+    const int a = static_cast<int>(&spec - by_layers.parameters.data());
+    const int b = static_cast<int>(same - by_tensors.parameters.begin());
+    for (uint64_t round = 1; round < 4; ++round) {
+      for (uint32_t site = 0; site < 3; ++site) {
+        const SubnetPlace place = PlaceOf(site, 3, round);
+        CHECK(EntriesOf(by_layers, SubnetOf(by_layers, groups, place), a) ==
+              EntriesOf(by_tensors, SubnetOf(by_tensors, other_groups, place), b));
+      }
+    }
+  }
+}
+
+TEST_CASE("channels behind a flatten are cut in tensors as in layers", "[subnet]") {
+  v1::Model of_layers;
+  for (const int64_t extent : {2, 5, 4}) of_layers.add_input(extent);
+  v1::Conv2d* const conv = of_layers.add_layers()->mutable_conv2d();
+  conv->set_channels(7);
+  conv->add_kernel(3);
+  conv->set_bias(true);
+  of_layers.add_layers()->mutable_relu();
+  of_layers.add_layers()->mutable_linear()->set_units(4);
+  // What is left of an image of 5 x 4 behind a kernel of 3.
+  constexpr int64_t kPlaces = 3 * 2;
+  const std::vector<int64_t> flat = {4, 7 * kPlaces}, spread = {4, 7, 3, 2};
+  for (const std::vector<int64_t>& dims : {flat, spread}) {
+    v1::Model of_tensors;
+    AddTensor("layers.0.bias", {7}, &of_tensors);
+    AddTensor("layers.0.weight", {7, 2, 3, 3}, &of_tensors);
+    AddTensor("layers.2.bias", {4}, &of_tensors);
+    AddTensor("layers.2.weight", dims, &of_tensors);
+    AddGroup("channels", {{"layers.2.weight", 1}, {"layers.0.bias", 0}, {"layers.0.weight", 0}},
+             &of_tensors);
+    CheckSameParts(of_layers, of_tensors);
+    const ModelShape shape = *ShapeOf(of_tensors);
+    const Subnet subnet = SubnetOf(shape, GroupsOf(shape), PlaceOf(0, 2));
+    CHECK(subnet.neurons[1].size() == 3);
+    CHECK(subnet.shape.parameters[3].columns == 3 * kPlaces);
+  }
+}
+
+TEST_CASE("heads of attention are cut in tensors that have an extent for them", "[subnet]") {
+  v1::Model of_layers;
+  of_layers.mutable_tokens()->set_vocabulary(11);
+  of_layers.mutable_tokens()->set_context(4);
+  v1::Embedding* const embedding = of_layers.add_layers()->mutable_embedding();
+  embedding->set_units(12);
+  embedding->set_positions("learned");
+  v1::Residual* const residual = of_layers.add_layers()->mutable_residual();
+  v1::Attention* const attention = residual->add_layers()->mutable_attention();
+  attention->set_heads(3);
+  attention->set_bias(true);
+  of_layers.add_layers()->mutable_linear()->set_units(11);
+  v1::Model of_tensors;
+  const ModelShape by_layers = *ShapeOf(of_layers);
+  Dimensions heads;
+  // Names ascend in the layout of tensors.
+  std::vector<const ParameterSpec*> sorted;
+  for (const ParameterSpec& spec : by_layers.parameters) sorted.push_back(&spec);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const ParameterSpec* a, const ParameterSpec* b) { return a->name < b->name; });
+  for (const ParameterSpec* const spec : sorted) {
+    const auto is = [&](const char* last) { return spec->name.find(last) != std::string::npos; };
+    if (is("in_proj_weight")) {
+      AddTensor(spec->name, {3, 3, 4, 12}, &of_tensors);
+    } else if (is("in_proj_bias")) {
+      AddTensor(spec->name, {3, 3, 4}, &of_tensors);
+    } else if (is("out_proj.weight")) {
+      AddTensor(spec->name, {12, 3, 4}, &of_tensors);
+    } else if (spec->is_vector) {
+      AddTensor(spec->name, {spec->rows}, &of_tensors);
+    } else {
+      AddTensor(spec->name, {spec->rows, spec->columns}, &of_tensors);
+    }
+    if (is("in_proj") || is("out_proj.weight")) heads.push_back({spec->name, 1});
+  }
+  REQUIRE(heads.size() == 3);
+  AddGroup("heads", heads, &of_tensors);
+  CheckSameParts(of_layers, of_tensors);
+}
+
+TEST_CASE("a unit may have several rows, and several of what further extents go on", "[subnet]") {
+  v1::Model model;
+  AddTensor("gain", {5}, &model);
+  AddTensor("pairs", {10, 3}, &model);
+  AddTensor("reads", {2, 15, 2}, &model);
+  AddGroup("units", {{"pairs", 0}, {"reads", 1}, {"gain", 0}}, &model);
+  const ModelShape shape = *ShapeOf(model);
+  const NeuronGroups groups = GroupsOf(shape);
+  CHECK(groups.widths[1] == 5);
+  const Subnet subnet = SubnetOf(shape, groups, PlaceOf(1, 2));
+  const std::vector<int32_t>& units = subnet.neurons[1];
+  REQUIRE(units.size() == 3);
+  std::vector<int32_t> rows, columns;
+  for (const int32_t unit : units) {
+    for (int32_t k = 0; k < 2; ++k) rows.push_back(2 * unit + k);
+    for (int32_t k = 0; k < 6; ++k) columns.push_back(6 * unit + k);
+  }
+  CHECK(subnet.rows(0) == units);
+  CHECK(subnet.rows(1) == rows);
+  CHECK(subnet.columns(2) == columns);
+  CHECK(subnet.shape.parameters[1].rows == 6);
+  CHECK(subnet.shape.parameters[2].columns_are == std::vector<int64_t>{9, 2});
+}
+
 TEST_CASE("one group may index the rows and the columns of a matrix", "[subnet]") {
   v1::Model model;
   AddTensor("recurrent", {6, 6}, &model);

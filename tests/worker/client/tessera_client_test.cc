@@ -276,6 +276,64 @@ TEST_CASE("a job from its first pull to its end, with every wrong call in betwee
   CHECK(tessera_wait(closed, &worker.verdict) == TESSERA_INVALID_ARGUMENT);
 }
 
+TEST_CASE("a gradient is clipped over all tensors on its way to the servers, and stays as it was") {
+  Server server("  steps: 2\n  clip_norm: 1\n");
+  Joined worker(server);
+  REQUIRE(worker.Pull() == TESSERA_OK);
+  worker.gradient.weight[5] = 3;
+  worker.gradient.bias[1] = -4;
+  const float weight = worker.model.weight[5], bias = worker.model.bias[1];
+  REQUIRE(worker.Step() == TESSERA_OK);
+  REQUIRE(worker.DoExchange() == TESSERA_OK);
+  // The norm is 5, of which clip_norm is a fifth.
+  CHECK(worker.model.weight[5] == Approx(weight - 0.1 * 0.6).epsilon(1e-5));
+  CHECK(worker.model.bias[1] == Approx(bias + 0.1 * 0.8).epsilon(1e-5));
+  CHECK(worker.gradient.weight[5] == 3);
+  CHECK(worker.gradient.bias[1] == -4);
+
+  // One that is short enough is pushed bit for bit.
+  worker.gradient.weight[5] = 0.25f;
+  worker.gradient.bias[1] = 0;
+  const float before = worker.model.weight[5], untouched = worker.model.bias[1];
+  REQUIRE(worker.Step() == TESSERA_OK);
+  REQUIRE(worker.DoExchange() == TESSERA_OK);
+  CHECK(worker.model.weight[5] == before - 0.1f * 0.25f);
+  CHECK(worker.model.bias[1] == untouched);
+}
+
+// What tessera_join or the first tessera_pull says, of a job that a caller cannot be given.
+std::string RefusalOf(const Server& server) {
+  const tessera_options options = OptionsFor(server);
+  tessera_job* job = nullptr;
+  tessera_status status = tessera_join(&options, &job);
+  if (status == TESSERA_OK) {
+    Arrays model;
+    const auto values = model.values();
+    tessera_verdict verdict = TESSERA_PULL;
+    status = tessera_pull(job, values.data(), values.size(), &verdict);
+  }
+  const std::string message = tessera_last_message();
+  CHECK(status == TESSERA_UNIMPLEMENTED);
+  if (job != nullptr) tessera_close(job);
+  return message;
+}
+
+TEST_CASE("a job that a caller cannot be given is refused with what to do instead") {
+  {
+    Server server("  steps: 4\n  clip_norm: 1\n", "local_sgd: {local_steps: 2}");
+    const std::string message = RefusalOf(server);
+    CHECK(absl::StrContains(message,
+                            "train.clip_norm: is 1, but method local_sgd pushes no "
+                            "gradients"));
+    CHECK(absl::StrContains(message, "in front of the optimizer's step"));
+  }
+  Server server("  steps: 4\n", "data_parallel: {}",
+                "linear: {units: 8}, batch_norm, relu, linear: {units: 10}");
+  const std::string message = RefusalOf(server);
+  CHECK(absl::StrContains(message, "model.layers: has a batch norm"));
+  CHECK(absl::StrContains(message, "model.tensors"));
+}
+
 TEST_CASE(
     "where the caller's optimizer steps, gradients are refused and the change of the values is "
     "pushed") {

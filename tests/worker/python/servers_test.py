@@ -26,6 +26,12 @@ def job_of(method, optimizer=None, **keys):
     return job
 
 
+def clipped(job):
+    """With a norm that most gradients of the job exceed."""
+    job["train"]["clip_norm"] = 0.3
+    return job
+
+
 class SameParameters(Test):
     """Python workers end where the C++ ones do, within rounding."""
 
@@ -47,6 +53,7 @@ class SameParameters(Test):
     def test_numpy(self):
         for name, job, flags in (
                 ("data_parallel", job_of({"data_parallel": {}}), ()),
+                ("clipped", clipped(job_of({"data_parallel": {}})), ()),
                 ("local_sgd", job_of({"local_sgd": {"local_steps": 5}}), ("--learning-rate", "0.2")),
                 ("momentum", job_of({"local_sgd": {"local_steps": 5}}, MOMENTUM),
                  ("--learning-rate", "0.1", "--momentum", "0.5")),
@@ -72,7 +79,7 @@ class SameParameters(Test):
                 self.setUp()
 
     def test_a_job_may_mix_workers(self):
-        self.compare(job_of({"data_parallel": {}}), NUMPY, programs=[None, NUMPY])
+        self.compare(clipped(job_of({"data_parallel": {}})), NUMPY, programs=[None, NUMPY])
 
     def test_quantized_gradients_end_near_by(self):
         # A gradient that is another in its last bit may be rounded to the next level.

@@ -2,7 +2,7 @@
 
 What it was told goes to a file, and another job may be given the same rows, so that what two jobs come to can be
 compared. usage: subnet_worker.py --data FOLDER [--record FILE] [--replay FILE] [--save FILE] [--share] [--blind]
-[--pause SECONDS]
+[--pause SECONDS] [--rejoin]
 """
 import argparse
 import json
@@ -32,10 +32,12 @@ def main():
     parser.add_argument("--share", action="store_true")
     parser.add_argument("--blind", action="store_true")
     parser.add_argument("--pause", type=float, default=0)
+    # Takes part again once it is told that it is no member any more.
+    parser.add_argument("--rejoin", action="store_true")
     arguments = parser.parse_args()
     x, labels = read_digits(arguments.data, "train")
     test_x, test_labels = read_digits(arguments.data, "test")
-    record = {"rows": {}, "units": {}, "sites": {}, "whole": [], "rejoined": 0, "loaded": []}
+    record = {"rows": {}, "units": {}, "sites": {}, "whole": [], "rejoined": 0, "lost": 0, "loaded": []}
     replay = json.load(open(arguments.replay)) if arguments.replay else None
     now = {}
 
@@ -52,15 +54,16 @@ def main():
                                         on_save=lambda: b"%d" % len(record["rows"]))
         trainer.on_load = lambda state: record["loaded"].append(int(state))
         part = slice(job.rank % job.workers, None, job.workers)
-        while trainer.running:
-            if trainer.evaluates:
-                if arguments.save:
-                    tessera.save_tensors(trainer.whole, arguments.save)
-                whole = {name: array.copy() for name, array in trainer.whole.items()}
-                if arguments.share and not record["whole"]:
-                    whole["layers.2.weight"] /= np.float32(job.round.sites)
-                trainer.report(**network_of(whole).evaluate(test_x[part], test_labels[part], x))
-                continue
+
+        def evaluate():
+            if arguments.save:
+                tessera.save_tensors(trainer.whole, arguments.save)
+            whole = {name: array.copy() for name, array in trainer.whole.items()}
+            if arguments.share and not record["whole"]:
+                whole["layers.2.weight"] /= np.float32(job.round.sites)
+            trainer.report(**network_of(whole).evaluate(test_x[part], test_labels[part], x))
+
+        def train():
             step = trainer.minibatch.step
             rows = trainer.minibatch.rows
             if replay is not None:
@@ -74,7 +77,19 @@ def main():
                 value -= RATE * gradient
             time.sleep(arguments.pause)
             trainer.step(examples=len(rows), loss=loss)
-            record["rejoined"] += trainer.rejoined
+
+        while trainer.running:
+            try:
+                if trainer.evaluates:
+                    evaluate()
+                else:
+                    train()
+                record["rejoined"] += trainer.rejoined
+            except tessera.JobLost:
+                if not arguments.rejoin:
+                    raise
+                trainer.rejoin()
+                record["lost"] += 1
     if arguments.record:
         with open(arguments.record, "w") as file:
             json.dump(record, file)

@@ -9,6 +9,7 @@ from cluster import DIGITS, Process, Test, digits, run_to_end, tessera, write_jo
 from own_workers import PACKAGE, OwnCluster, exported
 
 import numpy as np
+import spread_worker
 
 from tessera import save_tensors
 from tessera.digits_network import DigitsNetwork, read_digits
@@ -116,6 +117,20 @@ class Subnets(Test):
         for report in (want, layers, tensors):
             self.assertEqual(report["traffic"]["push_payload_bytes"], 4 * rounds * floats)
             self.assertEqual(report["traffic"]["pull_payload_bytes"], want["traffic"]["pull_payload_bytes"])
+
+    def test_units_of_several_indices_come_and_go_whole(self):
+        for method in ({"ist": {"local_steps": 3}}, {"ist": {"local_steps": 3, "order": "rolling"}}):
+            with self.case(str(method)):
+                folder = self.path("checkpoints")
+                job = self.job_of_tensors(self.file_of(spread_worker.initial()), method, workers=3, steps=30,
+                                          steps_per_epoch=15)
+                job["model"]["groups"] = spread_worker.GROUPS
+                cluster = OwnCluster(self, keeping(job, folder, 0), workers=0)
+                for rank in range(3):
+                    cluster.start_script(rank, spread_worker.__file__)
+                self.assertEqual(cluster.finish(within=60)["outcome"], "finished")
+                spread_worker.check(exported(self, folder), spread_worker.after(30))
+                self.setUp()
 
     @unittest.skipUnless(torch, "python3-torch is not installed")
     def test_the_example_in_pytorch_learns(self):

@@ -196,7 +196,8 @@ class Job:
 
     def subnet(self, group: str) -> np.ndarray:
         """With subnets: the units of a group that the arrays are of, as ascending indices: index i of a dimension is
-        unit subnet(group)[i] of the whole model. Copied."""
+        unit subnet(group)[i] of the whole model; where each unit has k indices side by side, i // k takes the place of
+        i. Copied."""
         indices, count = ctypes.POINTER(ctypes.c_uint32)(), ctypes.c_size_t()
         self._plain_call("subnet", self._library.tessera_subnet, group.encode(), ctypes.byref(indices),
                          ctypes.byref(count))

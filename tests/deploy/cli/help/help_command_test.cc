@@ -27,7 +27,7 @@ TEST_CASE("every page has a title, and every command a page", "[cli][help]") {
     CHECK(page.lines.find("](") == absl::string_view::npos);
   }
   for (const char* command : {"run", "check", "status", "plot", "history", "init", "doctor", "plan",
-                              "simulate", "export", "eval", "sample", "drain", "stop"}) {
+                              "simulate", "export", "import", "eval", "sample", "drain", "stop"}) {
     const std::string page = PageOf(command);
     CAPTURE(command);
     CHECK(PageOf(page) == page);
