@@ -20,7 +20,8 @@ constexpr int kProcessesMax = 1024;
 bool IsHostName(absl::string_view host) {
   return !host.empty() && host[0] != '-' && host[0] != '.' &&
          std::all_of(host.begin(), host.end(), [](char c) {
-           return absl::ascii_isalnum(c) || absl::string_view("._-:[]%").find(c) != absl::string_view::npos;
+           return absl::ascii_isalnum(c) ||
+                  absl::string_view("._-:[]%").find(c) != absl::string_view::npos;
          });
 }
 
@@ -35,9 +36,9 @@ class HostReader {
       return Refuse(where, absl::StrCat("got \"", text, "\", want HOST, USER@HOST or HOST:PORT"));
     }
     for (size_t i = 1; i < words.size(); ++i) ReadKey(where, words[i], &host);
-    const bool is_twice = std::any_of(
-        hosts_.begin(), hosts_.end(),
-        [&host](const LaunchHost& other) { return other.name == host.name; });
+    const bool is_twice =
+        std::any_of(hosts_.begin(), hosts_.end(),
+                    [&host](const LaunchHost& other) { return other.name == host.name; });
     if (is_twice) Refuse(where, absl::StrCat("\"", host.name, "\" is there twice, want it once"));
     hosts_.push_back(std::move(host));
   }

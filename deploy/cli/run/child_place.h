@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "deploy/cli/run/child_process.h"
 #include "deploy/cli/run/run_folders.h"
@@ -16,6 +17,9 @@ class ChildPlace {
  public:
   virtual ~ChildPlace() = default;
 
+  // Readies the folder of logs, of which an earlier run's are removed.
+  //   kInvalidArgument  it cannot be written
+  virtual absl::Status PrepareLogs(const RunFolders& folders) const = 0;
   // Makes of `child`, the process of `kind` ("server", "worker") as it would be started here, the one that starts it
   // where it belongs. `folders` are those of the run: its log may go to a folder of its machine in them.
   virtual void Place(absl::string_view kind, size_t rank, const RunFolders& folders,

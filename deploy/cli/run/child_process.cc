@@ -190,8 +190,7 @@ std::optional<ChildProcess::Exit> ChildProcess::ConnectAgain() {
   if (is_killed_ || SteadyNow() < again_) return std::nullopt;
   std::error_code error;
   const uintmax_t bytes = std::filesystem::file_size(options_.log_path, error);
-  options_.arguments =
-      options_.connection->ArgumentsFrom(error ? 0 : static_cast<int64_t>(bytes));
+  options_.arguments = options_.connection->ArgumentsFrom(error ? 0 : static_cast<int64_t>(bytes));
   if (const absl::Status started = Spawn(); !started.ok()) {
     exit_ = Exit{kConnectionLost, 0, std::string(started.message())};
   }

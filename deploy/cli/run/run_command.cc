@@ -143,6 +143,7 @@ absl::Status JobRun::Prepare() {
   TESSERA_ASSIGN_OR_RETURN(children_, JobChildren::Create(job_, folders_.get(), tell));
   children_->SetFirstServerFlags(FirstServerFlags());
   if (options_.place != nullptr) {
+    TESSERA_RETURN_IF_ERROR(options_.place->PrepareLogs(*folders_));
     children_->SetPlace(options_.place);
     children_->SetJob(options_.place->job_path(), {});
     children_->SetWorkerCommand(options_.worker_command);
