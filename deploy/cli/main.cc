@@ -30,6 +30,7 @@
 #include "deploy/cli/init/init_command.h"
 #include "deploy/cli/launch/attach_command.h"
 #include "deploy/cli/launch/launch_command.h"
+#include "deploy/cli/launch/slurm_command.h"
 #include "deploy/cli/plan/plan_command.h"
 #include "deploy/cli/run/run_command.h"
 #include "deploy/cli/sample/sample_command.h"
@@ -243,8 +244,10 @@ CLI::App* AddRun(CLI::App* app, const char* name, const char* does, const char* 
   return command;
 }
 
-// Adds `tessera launch` and its flags.
-CLI::App* AddLaunch(CLI::App* app, LaunchOptions* options) {
+// Adds `tessera launch` and its flags; `slurm` gets those that only Slurm's jobs have. `is_slurm` is set where Slurm
+// starts the job, and not ssh.
+CLI::App* AddLaunch(CLI::App* app, LaunchOptions* options, SlurmLaunchOptions* slurm,
+                    bool* is_slurm) {
   CLI::App* command = AddRun(app, "launch", "train a job on other machines, which ssh reaches",
                              "this folder, below their hosts' names", &options->run);
   command
@@ -277,6 +280,21 @@ CLI::App* AddLaunch(CLI::App* app, LaunchOptions* options) {
   command->add_flag("--copy-data", options->copies_data,
                     "copy the job's data to hosts with workers that do not have it");
   command->add_flag("--check", options->only_checks, "only check the hosts, and start nothing");
+  CLI::Option* const by_slurm =
+      command->add_flag("--slurm", *is_slurm,
+                        "submit the job to Slurm; programs and job lie where all nodes see them");
+  by_slurm->excludes("--hosts")->excludes("--hosts-file")->excludes("--check");
+  command->add_flag("--print", slurm->only_prints, "with --slurm: only print the batch script")
+      ->needs(by_slurm);
+  command->add_option("--nodes", slurm->nodes, "with --slurm: so many; without it one a worker")
+      ->needs(by_slurm)
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--sbatch", slurm->sbatch,
+                   "with --slurm: an option of sbatch, such as --partition=gpu; may be repeated")
+      ->type_name("OPTION")
+      ->needs(by_slurm)
+      ->allow_extra_args(false);
   return command;
 }
 
@@ -312,7 +330,9 @@ int Main(int argc, char** argv) {
       &app, "run", "train a job with servers and workers on this machine", "this folder", &run);
   LaunchOptions launch;
   launch.run.program = argv[0];
-  CLI::App* launch_command = AddLaunch(&app, &launch);
+  SlurmLaunchOptions slurm;
+  bool is_slurm = false;
+  CLI::App* launch_command = AddLaunch(&app, &launch, &slurm, &is_slurm);
   AttachOptions attach;
   CLI::App* attach_command = AddAttach(&app, &attach);
 
@@ -437,9 +457,14 @@ int Main(int argc, char** argv) {
   if (app.got_subcommand(launch_command)) {
     launch.run.origin =
         OriginOf({argv, static_cast<size_t>(argc)}, launch.run.job_path, launch.run.overrides);
-    return LaunchJob(launch);
+    if (!is_slurm) return LaunchJob(launch);
+    slurm.run = launch.run;
+    slurm.bundle = launch.bundle;
+    slurm.port = launch.port;
+    return SubmitToSlurm(slurm);
   }
-  if (app.got_subcommand(attach_command)) return Attach(attach);
+  // The exit code tells how another process has ended: this one does not end by its signal.
+  if (app.got_subcommand(attach_command)) std::exit(Attach(attach));
   if (app.got_subcommand(check_command)) return CheckJobFile(check);
   if (app.got_subcommand(export_command)) return ExportCheckpoint(exported);
   if (app.got_subcommand(checkpoint_command)) return RequestCheckpoint(checkpoint);

@@ -167,7 +167,7 @@ class Launch(Test):
         self.assertRegex(output, r"(?m)^127\.0\.0\.4:\d+ +127\.0\.0\.4 +- +2 +copied$")
         self.contains(output, "accuracy", "report")
         launched, alone = self.report(), run_to_end(self, job)
-        results = [[(entry["step"], entry["loss"], entry["accuracy"]) for entry in report["history"]]
+        results = [[(entry["step"], entry["test_loss"], entry["test_accuracy"]) for entry in report["history"]]
                    for report in (launched, alone)]
         self.assertEqual(results[0], results[1])
         self.assertEqual((launched["outcome"], launched["steps"]), (alone["outcome"], alone["steps"]))
@@ -205,7 +205,7 @@ class Launch(Test):
         job["data"] = dict(job["data"], directory=self.path("nowhere"))
         code, out, error = tessera(*self.arguments(job))
         self.assertEqual(code, 1, error)
-        self.contains(error, "1 of 1 host cannot take part", self.hosts[0].name + ": data.train.features",
+        self.contains(error, "1 of 1 host cannot take part", self.hosts[0].name + ": data.directory: ",
                       taken)
         self.assertRegex(error, r"(?s)server 0 .*-> ")
         self.assertEqual(self.hosts[0].jobs(), [])
