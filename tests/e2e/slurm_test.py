@@ -1,4 +1,6 @@
 """`tessera launch --slurm`: a real slurmctld with three slurmd on this machine, each a node with its own address."""
+import contextlib
+import glob
 import json
 import os
 import re
@@ -67,6 +69,7 @@ class Slurm(Test):
         self.addCleanup(shutil.rmtree, self.slurm, ignore_errors=True)
         os.chmod(self.slurm, 0o755)
         os.mkdir(self.slurm + "/state")
+        self.addCleanup(self.kill_jobs)
         key = self.slurm + "/munge.key"
         with open(key, "wb") as file:
             file.write(os.urandom(1024))
@@ -88,7 +91,16 @@ class Slurm(Test):
                       for node in NODES}
         await_true("all nodes are idle", lambda: self.command("sinfo", "-h", "-o", "%D %t").split() == ["3", "idle"],
                    explain=controller.output)
-        self.addCleanup(self.command, "scancel", "--full", "--signal=KILL", "--user=root")
+
+    def kill_jobs(self):
+        """Slurm's daemons are gone: what they have started for a job knows their configuration."""
+        mine = ("SLURM_CONF=%s/slurm.conf" % self.slurm).encode()
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                with open(path, "rb") as file:
+                    environment = file.read().split(b"\0")
+                if mine in environment:
+                    os.kill(int(path.split("/")[2]), signal.SIGKILL)
 
     def command(self, *words):
         return subprocess.run(words, env=dict(os.environ, **self.env), capture_output=True, text=True,
@@ -155,8 +167,7 @@ class Slurm(Test):
         address = self.await_training(number)
         # All of the node: the daemon, its steps and their processes.
         steps = self.command("pgrep", "-f", r"slurmstepd: \[%s\." % number).split()
-        (worker,) = [pid for pid in self.command("pgrep", "-f", "--rank 2").split()
-                     if "tessera-worker" in self.command("ps", "-o", "comm=", "-p", pid)]
+        (worker,) = self.command("pgrep", "-f", "^%s/tessera-worker .* --rank 2" % self.programs).split()
         step = self.command("ps", "-o", "ppid=", "-p", worker).strip()
         self.assertIn(step, steps)
         self.nodes["n3"].kill()

@@ -23,7 +23,9 @@
 namespace tessera {
 namespace {
 
+// How late the log is passed on.
 constexpr int kLookMs = 50;
+// How long processes that were killed are waited for: a disk that hangs may hold them.
 constexpr absl::Duration kEndPatience = absl::Seconds(5);
 
 // Writes all of `text` to stdout. False: nobody reads it.
@@ -70,6 +72,7 @@ bool Hear(const SupervisedFiles& files) {
   if (poll(&input, 1, kLookMs) <= 0) return true;
   char bytes[64];
   const ssize_t count = read(STDIN_FILENO, bytes, sizeof(bytes));
+  // The end of the input: the caller has ended, or its connection has.
   if (count <= 0) return count < 0 && errno == EINTR;
   utimensat(AT_FDCWD, files.lease().c_str(), nullptr, 0);
   if (absl::string_view(bytes, static_cast<size_t>(count)).find(kTerminateByte) !=
@@ -80,6 +83,7 @@ bool Hear(const SupervisedFiles& files) {
   return true;
 }
 
+// Ends all processes of the folder, and tells which are left.
 int EndAll(const AttachOptions& options) {
   const std::vector<std::string> left = EndSupervised(options.folder, kEndPatience);
   if (left.empty()) return 0;
@@ -93,11 +97,12 @@ int EndAll(const AttachOptions& options) {
 
 int Attach(const AttachOptions& options) {
   if (options.name.empty()) return EndAll(options);
+  // Whoever calls this by hand is told what is missing.
   if (options.command.empty()) {
     std::fprintf(stderr, "tessera attach: got no command, want one behind --\n");
     return 2;
   }
-  signal(SIGPIPE, SIG_IGN);
+  // The call itself is a sign of the caller, before it has said a byte.
   const SupervisedFiles files(options.folder, options.name);
   utimensat(AT_FDCWD, files.lease().c_str(), nullptr, 0);
   const SupervisedProcess process = {options.command[0],
@@ -108,6 +113,8 @@ int Attach(const AttachOptions& options) {
     std::fprintf(stderr, "tessera attach: %s\n", std::string(started.status().message()).c_str());
     return 1;
   }
+  // A connection that is gone is an error of writing. What was started is not to inherit that.
+  signal(SIGPIPE, SIG_IGN);
   LogReader log(files.log(), options.log_begin);
   while (true) {
     // Who has ended has written all before.

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 using Names = google::protobuf::RepeatedPtrField<std::string>;
 
+// The lists of the files that the job names.
 std::vector<Names*> NamesIn(v1::Data* data) {
   return {data->mutable_train()->mutable_features(), data->mutable_train()->mutable_labels(),
           data->mutable_test()->mutable_features(), data->mutable_test()->mutable_labels()};
@@ -57,6 +58,7 @@ absl::StatusOr<DataCopy> DataCopy::Of(const v1::Job& job) {
       if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
     }
   }
+  // Data may be large: sums of their bytes would take as long as the copy. A file that changes gets another time.
   for (const std::string& path : paths) AddFacts(path, &lines);
   std::sort(lines.begin(), lines.end());
   std::string text;
@@ -65,12 +67,14 @@ absl::StatusOr<DataCopy> DataCopy::Of(const v1::Job& job) {
 }
 
 std::string DataCopy::PackCommand() const {
+  // Paths stay what they are, below the folder of the copy; what symbolic links lead to is copied in their place.
   std::vector<std::string> below;
   for (const std::string& path : paths_) below.push_back("." + path);
   return absl::StrCat("tar -C / --owner=0 --group=0 --numeric-owner -chf - ", ShellWords(below));
 }
 
 std::string DataCopy::UnpackScript(const std::string& directory) const {
+  // The copy takes its place once it is whole; one that another launch has made meanwhile is as good.
   const std::string data = ShellWord(directory + "/data");
   return absl::StrCat(
       "set -e; umask 022; mkdir -p ", data, "; cd ", data,

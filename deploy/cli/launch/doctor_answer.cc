@@ -15,6 +15,7 @@ std::string TextAt(const nlohmann::json& object, const char* key) {
 }  // namespace
 
 std::vector<std::string> ProblemsOf(const std::string& text) {
+  // Braces of nested objects are indented, and a greeting may have some.
   const size_t begin =
       text.rfind("\n{\n") == std::string::npos ? text.find('{') : text.rfind("\n{\n");
   const size_t end = text.rfind('}');

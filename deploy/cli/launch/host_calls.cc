@@ -25,6 +25,7 @@ constexpr absl::Duration kLook = absl::Milliseconds(10);
 constexpr absl::Duration kToldFirst = absl::Seconds(4);
 constexpr absl::Duration kToldAgain = absl::Seconds(20);
 
+// What a call has written so far.
 std::string TextOf(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -34,6 +35,7 @@ std::string TextOf(const std::string& path) {
 
 std::string HostAnswer::Why() const {
   if (!in_time) return "it has not answered in time";
+  // Programs say last why they end.
   std::string last;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     const absl::string_view stripped = absl::StripAsciiWhitespace(line);
@@ -48,6 +50,7 @@ absl::StatusOr<std::vector<HostAnswer>> HostCalls::Call(absl::string_view what,
                                                         const RunSignals* signals) {
   std::vector<HostAnswer> answers;
   std::vector<std::optional<ChildProcess>> children;
+  // One that cannot be started has its answer already.
   for (const HostCall& call : calls) {
     HostAnswer answer;
     answer.host = call.host;
@@ -65,6 +68,7 @@ absl::StatusOr<std::vector<HostAnswer>> HostCalls::Call(absl::string_view what,
     }
     answers.push_back(std::move(answer));
   }
+  // Calls that are left when this returns end with their objects.
   const absl::Time begin = SteadyNow();
   absl::Time told = begin + kToldFirst - kToldAgain;
   while (true) {

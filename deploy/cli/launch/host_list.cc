@@ -14,6 +14,7 @@
 namespace tessera {
 namespace {
 
+// As many workers as a job may have.
 constexpr int kProcessesMax = 1024;
 
 // A name that may be a folder's, and no flag of ssh's.
@@ -28,6 +29,7 @@ bool IsHostName(absl::string_view host) {
 // Collects hosts and all that is wrong with them.
 class HostReader {
  public:
+  // Reads a host with its keys; `where` is the place that errors name.
   void Add(absl::string_view where, absl::string_view text) {
     const std::vector<absl::string_view> words =
         absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty());
@@ -43,6 +45,7 @@ class HostReader {
     hosts_.push_back(std::move(host));
   }
 
+  // The hosts, or all errors.
   absl::StatusOr<std::vector<LaunchHost>> Finish(absl::string_view where) {
     if (hosts_.empty() && errors_.empty()) Refuse(where, "got no host, want one or more");
     if (hosts_.size() > kHostsMax) {
@@ -53,6 +56,7 @@ class HostReader {
   }
 
  private:
+  // Reads USER@HOST:PORT, of which only the host has to be there. False: it is none.
   static bool ReadName(absl::string_view text, LaunchHost* host) {
     const size_t at = text.rfind('@');
     const absl::string_view user = at == absl::string_view::npos ? "" : text.substr(0, at);
@@ -70,6 +74,7 @@ class HostReader {
     return true;
   }
 
+  // Reads one KEY=VALUE of a hosts file.
   void ReadKey(absl::string_view where, absl::string_view word, LaunchHost* host) {
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(word, absl::MaxSplits('=', 1));

@@ -14,6 +14,7 @@
 namespace tessera {
 namespace {
 
+// Clocks that differ by less are told apart by no log's reader.
 constexpr absl::Duration kClockNoted = absl::Seconds(3);
 // The state of a socket that listens, in /proc/net/tcp.
 constexpr absl::string_view kListens = "0A";
@@ -31,6 +32,7 @@ void ReadSocket(absl::string_view line, std::set<int>* taken) {
 
 std::string ProbeScript(const std::string& directory, const std::string& bundle,
                         const std::string& data) {
+  // The shell there knows the home folder, and this machine does not.
   std::string begin;
   if (directory.empty()) {
     begin = "d=\"$HOME/.cache/tessera\"; ";
@@ -41,6 +43,7 @@ std::string ProbeScript(const std::string& directory, const std::string& bundle,
     absl::ConsumePrefix(&below, "~/");
     begin = absl::StrCat("d=\"$HOME\"/", ShellWord(below), "; ");
   }
+  // A command that is missing leaves its line out or empty: the script always comes to its end.
   std::string script = absl::StrCat(
       begin,
       "echo \"@directory $d\"; echo \"@machine $(uname -s -m)\"; echo \"@clock $(date +%s)\"; "

@@ -53,6 +53,7 @@ void ListServers(const JobPlacement& placement, v1::Job* job) {
 }
 
 absl::Status WriteJobFiles(const std::string& folder, v1::Job job, const DataCopy* data) {
+  // Files are private by their own rights, and by the folder's, which is made anew.
   if (mkdir(folder.c_str(), 0700) != 0) {
     return absl::UnavailableError(absl::StrCat(folder, ": cannot be made: ", strerror(errno)));
   }
@@ -69,11 +70,13 @@ absl::Status WriteJobFiles(const std::string& folder, v1::Job job, const DataCop
   return WriteSecret(absl::StrCat(folder, "/", kLaunchedJob), PrintJob(job));
 }
 
+// Numbers of users here mean others there: all become those of whoever unpacks.
 std::string PackJobCommand(const std::string& folder) {
   return absl::StrCat("tar -C ", ShellWord(folder),
                       " --owner=0 --group=0 --numeric-owner -czf - .");
 }
 
+// The lease is there before any process: it begins to count when the job's files come.
 std::string UnpackJobScript(const std::string& folder) {
   const SupervisedFiles files(folder, "");
   return absl::StrCat("set -e; umask 077; mkdir -p ", ShellWord(files.job()), "; tar -xzo -f - -C ",

@@ -25,6 +25,7 @@ std::string ShortSum(absl::string_view text) {
 }
 
 absl::StatusOr<LaunchBundle> LaunchBundle::Open(const std::string& folder) {
+  // The path of the running program leads there also where PATH or a link has found it.
   std::error_code error;
   std::filesystem::path path(folder);
   if (folder.empty()) path = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
@@ -51,6 +52,7 @@ std::string LaunchBundle::FolderIn(const std::string& directory) const {
   return absl::StrCat(directory, "/bundles/", digest_);
 }
 
+// The sums find a copy that was cut short, and the program's version that its libraries do not fit the machine.
 std::string LaunchBundle::UnpackScript(const std::string& directory) const {
   const std::string bundles = ShellWord(directory + "/bundles");
   return absl::StrCat(

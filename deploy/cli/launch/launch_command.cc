@@ -49,9 +49,11 @@
 namespace tessera {
 namespace {
 
+// ssh gives a host that is silent up sooner.
 constexpr absl::Duration kProbeMax = absl::Seconds(30);
-// Slow networks, and data that fill disks.
+// Networks may be slow, and data fill disks.
 constexpr absl::Duration kCopyMax = absl::Hours(12);
+// The doctor reads all data.
 constexpr absl::Duration kDoctorMax = absl::Minutes(30);
 constexpr absl::Duration kEndMax = absl::Seconds(20);
 
@@ -129,6 +131,7 @@ class JobLaunch {
   std::vector<ReadyHost> ready_;  // by host, once it may have files of the job
 };
 
+// The hosts of the one flag that was given.
 absl::StatusOr<std::vector<LaunchHost>> JobLaunch::ReadHosts() const {
   if (!options_.hosts.empty() && !options_.hosts_file.empty()) {
     return absl::InvalidArgumentError("tessera launch: got --hosts and --hosts-file, want one");
@@ -143,11 +146,13 @@ absl::StatusOr<std::vector<LaunchHost>> JobLaunch::ReadHosts() const {
   return ParseHostsFile(options_.hosts_file, text);
 }
 
+// Reads all that is here, so that a wrong flag is told before any host is called.
 absl::Status JobLaunch::Prepare() {
   TESSERA_ASSIGN_OR_RETURN(hosts_, ReadHosts());
   for (LaunchHost& host : hosts_) {
     if (host.directory.empty()) host.directory = options_.directory;
   }
+  // The bundle is opened here, too, where all hosts turn out to have it: its sum is what they are asked for.
   TESSERA_ASSIGN_OR_RETURN(bundle_, LaunchBundle::Open(options_.bundle));
   if (options_.copies_data) {
     TESSERA_ASSIGN_OR_RETURN(data_, DataCopy::Of(job_));
@@ -156,12 +161,14 @@ absl::Status JobLaunch::Prepare() {
   TESSERA_ASSIGN_OR_RETURN(ssh_, Ssh::Find(options_.ssh));
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(""));
   calls_ = std::make_unique<HostCalls>(folders_->PrivatePath(""), !options_.run.quiet);
+  // Launches of one second have folders of their own on hosts that share one.
   std::random_device random;
   id_ = absl::StrFormat(
       "%s-%08x", absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()), random());
   return absl::OkStatus();
 }
 
+// What is copied flows through a pipe, and takes no room here.
 HostCall JobLaunch::CallOf(size_t host, absl::string_view script, const std::string& input) const {
   HostCall call;
   call.host = hosts_[host].name;
@@ -196,6 +203,7 @@ absl::Status JobLaunch::FindAddresses() {
   return Refuse(faults);
 }
 
+// An error that lists the faults, if there are any, with the number of hosts that have some.
 absl::Status JobLaunch::Refuse(const Faults& faults) const {
   if (faults.empty()) return absl::OkStatus();
   std::set<std::string> names;
@@ -209,10 +217,12 @@ absl::Status JobLaunch::Refuse(const Faults& faults) const {
                                                     " cannot take part:", text));
 }
 
+// Where the connection failed ssh's own words say what was done: `what` is left out.
 JobLaunch::Faults JobLaunch::FaultOf(const HostAnswer& answer, absl::string_view what) {
   if (answer.ok()) return {};
   const std::string why = answer.Why();
   const std::string advice = SshAdvice(why);
+  // Scripts end with the code of their commands, of which none has this one.
   const bool is_ssh = answer.in_time && answer.code == kConnectionLost;
   return {{answer.host, absl::StrCat(is_ssh ? "" : absl::StrCat(what, ": "), why,
                                      is_ssh && !advice.empty() ? "\n    -> " + advice : "")}};
@@ -228,6 +238,7 @@ absl::Status JobLaunch::CallAll(absl::string_view what, const std::vector<HostCa
   return Refuse(faults);
 }
 
+// Asks each host for its facts, and judges them together.
 absl::Status JobLaunch::Probe() {
   std::vector<HostCall> calls;
   for (size_t i = 0; i < size(); ++i) {
@@ -242,6 +253,7 @@ absl::Status JobLaunch::Probe() {
   Faults faults;
   for (size_t i = 0; i < size(); ++i) {
     facts_.push_back(ReadProbe(answers[i].text));
+    // The script ends with another code where its last command has failed, and has told its facts all the same.
     const bool is_heard = answers[i].in_time && answers[i].code != kConnectionLost;
     if (!is_heard) {
       for (auto& fault : FaultOf(answers[i], "the probe")) faults.push_back(std::move(fault));
@@ -259,6 +271,7 @@ absl::Status JobLaunch::Probe() {
   return Refuse(faults);
 }
 
+// Copies to those that lack the bundle, all at once: the slowest link says how long it takes.
 absl::Status JobLaunch::CopyBundle() {
   std::vector<HostCall> calls;
   for (size_t i = 0; i < size(); ++i) {
@@ -268,6 +281,7 @@ absl::Status JobLaunch::CopyBundle() {
   return CallAll("the copy of the bundle", calls, kCopyMax);
 }
 
+// From here on the job has its servers' addresses, here and on the hosts.
 absl::Status JobLaunch::PlaceProcesses() {
   std::vector<std::set<int>> taken;
   std::vector<std::string> notes;
@@ -284,6 +298,7 @@ absl::Status JobLaunch::PlaceProcesses() {
   return absl::OkStatus();
 }
 
+// A host is one that may have files of the job as soon as they are on their way, whether they come or not.
 absl::Status JobLaunch::CopyJob() {
   const std::string folder = folders_->PrivatePath("job");
   TESSERA_RETURN_IF_ERROR(WriteJobFiles(folder, job_, data_.has_value() ? &*data_ : nullptr));
@@ -296,6 +311,7 @@ absl::Status JobLaunch::CopyJob() {
   return CallAll("the copy of the job", calls, kProbeMax);
 }
 
+// Hosts with servers alone read no data.
 absl::Status JobLaunch::CopyData() {
   if (!data_.has_value()) return absl::OkStatus();
   std::vector<HostCall> calls;
@@ -306,6 +322,7 @@ absl::Status JobLaunch::CopyData() {
   return CallAll("the copy of the data", calls, kCopyMax);
 }
 
+// Has each host look at the job as it is there, its paths and ports included.
 absl::Status JobLaunch::Examine() {
   std::vector<HostCall> calls;
   for (size_t i = 0; i < size(); ++i) {
@@ -320,6 +337,7 @@ absl::Status JobLaunch::Examine() {
   Faults faults;
   for (const HostAnswer& answer : answers) {
     if (answer.ok()) continue;
+    // One that has found no problem and failed is itself the fault.
     const std::vector<std::string> problems = ProblemsOf(answer.text);
     for (const std::string& problem : problems) faults.emplace_back(answer.host, problem);
     if (!problems.empty()) continue;
@@ -328,6 +346,7 @@ absl::Status JobLaunch::Examine() {
   return Refuse(faults);
 }
 
+// Follows the job as `tessera run` does; the place says where its children are.
 absl::Status JobLaunch::Train() {
   const RemotePlace place(*ssh_, ready_, placement_, grace_);
   RunOptions run = options_.run;
@@ -358,6 +377,7 @@ void JobLaunch::EndAll() {
   }
 }
 
+// The first step that fails is the last, but for the end.
 absl::Status JobLaunch::Run() {
   using Step = absl::Status (JobLaunch::*)();
   absl::Status status;

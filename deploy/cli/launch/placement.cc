@@ -25,6 +25,7 @@ class Dealer {
   // The hosts of `count` processes, in turn; those that want a number of their own get that.
   std::vector<PlacedProcess> Deal(const char* kind, size_t count,
                                   std::optional<int> LaunchHost::*wanted) {
+    // What is left of each host's number, and for a host without one no limit.
     std::vector<size_t> room;
     size_t fixed = 0, open = 0;
     for (const LaunchHost& host : hosts_) {
@@ -51,6 +52,7 @@ class Dealer {
     return placed;
   }
 
+  // Servers at the addresses that the job lists, or dealt, with addresses of their own.
   std::vector<PlacedProcess> Servers() {
     const auto& addresses = job_.cluster().servers().addresses();
     if (addresses.empty()) {
@@ -141,6 +143,7 @@ bool JobPlacement::HasWorkers(size_t host) const {
 absl::StatusOr<JobPlacement> PlaceJob(const v1::Job& job, const Recipe& recipe,
                                       const std::vector<LaunchHost>& hosts,
                                       const std::vector<std::set<int>>& taken, int port) {
+  // Servers first: they get the lowest ports, and replicas' workers follow them.
   Dealer dealer(job, hosts, taken, port);
   JobPlacement placement;
   placement.has_standbys = job.cluster().replicas() > 0;
@@ -175,6 +178,7 @@ std::string PlacementTable(const std::vector<LaunchHost>& hosts, const JobPlacem
                     placement.has_standbys ? StandbysOn(placement.servers, host) : "-",
                     RanksOn(placement.workers, host), notes[host]});
   }
+  // Each column is as wide as its widest cell.
   const size_t columns = rows[0].size();
   std::string text;
   for (const std::vector<std::string>& row : rows) {
@@ -182,8 +186,9 @@ std::string PlacementTable(const std::vector<LaunchHost>& hosts, const JobPlacem
     for (size_t column = 0; column < columns; ++column) {
       if (column == 3 && !placement.has_standbys) continue;
       size_t width = 0;
-      for (const std::vector<std::string>& each : rows)
+      for (const std::vector<std::string>& each : rows) {
         width = std::max(width, each[column].size());
+      }
       absl::StrAppend(&line, row[column], std::string(width - row[column].size() + 2, ' '));
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";

@@ -23,6 +23,7 @@ absl::Status RemotePlace::PrepareLogs(const RunFolders& folders) const {
   return absl::OkStatus();
 }
 
+// Processes run in the folder that has it, wherever that is on their host.
 std::string RemotePlace::job_path() const { return kLaunchedJob; }
 
 void RemotePlace::Place(absl::string_view kind, size_t rank, const RunFolders& folders,
@@ -31,6 +32,7 @@ void RemotePlace::Place(absl::string_view kind, size_t rank, const RunFolders& f
       kind == "server" ? placement_.servers[rank] : placement_.workers[rank];
   const ReadyHost& ready = hosts_[placed.host];
   const std::string name = absl::StrCat(kind, "-", rank);
+  // A worker that is a shell's command of the user's gets its environment by `env`, as ssh passes none on.
   std::vector<std::string> command;
   if (child->environment.empty()) {
     command.push_back(absl::StrCat(ready.bundle, "/tessera-", kind));
@@ -60,6 +62,7 @@ void RemotePlace::Place(absl::string_view kind, size_t rank, const RunFolders& f
   child->arguments = connection->ArgumentsFrom(0);
   child->environment.clear();
   child->log_path = absl::StrCat(logs, "/", name, ".log");
+  // Memory that was short was short there: the supervisor says so in the log.
   child->why_killed = nullptr;
   child->connection = connection;
 }

@@ -22,14 +22,17 @@
 namespace tessera {
 namespace {
 
+// A controller that is busy takes its time.
 constexpr absl::Duration kSubmitMax = absl::Minutes(2);
 
+// Nodes run the script in the folder that it was submitted from, if they have that.
 std::string Absolute(const std::string& path) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(path, error);
   return error ? path : whole.lexically_normal().string();
 }
 
+// The script, once all that it names is there.
 absl::StatusOr<std::string> ScriptOf(const SlurmLaunchOptions& options, const v1::Job& job,
                                      const std::string& logs) {
   TESSERA_ASSIGN_OR_RETURN(const Recipe recipe, RecipeFor(job));
@@ -56,6 +59,7 @@ absl::StatusOr<std::string> ScriptOf(const SlurmLaunchOptions& options, const v1
   return SlurmScript(job, recipe, slurm);
 }
 
+// Hands the script to sbatch, which copies it.
 absl::Status Submit(const std::string& script, const std::string& logs, bool is_quiet) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<RunFolders> folders, RunFolders::Open(""));
   const std::string path = folders->PrivatePath("job.sh");
@@ -65,6 +69,7 @@ absl::Status Submit(const std::string& script, const std::string& logs, bool is_
   if (error) {
     return absl::InvalidArgumentError(absl::StrCat("--logs: \"", logs, "\": ", error.message()));
   }
+  // Slurm writes to the folder from the job's first moment.
   HostCalls calls(folders->PrivatePath(""), !is_quiet);
   // A shell finds sbatch in PATH.
   const HostCall call = {"sbatch", "/bin/sh", {"-c", "exec sbatch --parsable " + ShellWord(path)}};

@@ -105,6 +105,7 @@ absl::StatusOr<std::string> SlurmScript(const v1::Job& job, const Recipe& recipe
                      " addresses, want a number: Slurm chooses the nodes; --set cluster.servers=",
                      servers.addresses_size()));
   }
+  // Workers compute, and have a node each where nothing else was asked for; servers share the nodes' cores with them.
   const int64_t workers = job.cluster().workers();
   const int64_t nodes = options.nodes > 0 ? options.nodes : workers;
   const auto on_each = [nodes](int64_t count) { return (count + nodes - 1) / nodes; };
@@ -133,6 +134,7 @@ absl::StatusOr<std::string> SlurmScript(const v1::Job& job, const Recipe& recipe
       "#SBATCH --no-kill\n#SBATCH --no-requeue\n#SBATCH --signal=B:TERM@60\n#SBATCH --output=",
       options.log_directory, "/slurm-%j.out\n");
   for (const std::string& each : options.sbatch) absl::StrAppend(&head, "#SBATCH ", each, "\n");
+  // In the script's words where it depends on the job's number.
   const std::string report = options.report_path.empty() ? std::string("$logs/report.json")
                                                          : ShellWord(options.report_path);
   return head +

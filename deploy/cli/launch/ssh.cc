@@ -14,6 +14,7 @@
 
 namespace tessera {
 
+// A child is started by its path, without a search.
 absl::StatusOr<Ssh> Ssh::Find(SshOptions options) {
   const char* const path = getenv("PATH");
   for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
@@ -34,12 +35,14 @@ std::vector<std::string> Ssh::CommonArguments(const LaunchHost& host) const {
   };
   // Of an option that is set twice ssh takes the first.
   for (const std::string& option : options_.options) set(option);
+  // A question would be asked on a terminal that shows the progress, once for each process.
   set("BatchMode=yes");
   set("ConnectTimeout=10");
   set("ServerAliveInterval=5");
   set("ServerAliveCountMax=3");
   set("ForwardAgent=no");
   set("ForwardX11=no");
+  // With a key of its own ssh offers no others, of which a server takes a few only.
   if (!options_.identity.empty()) {
     arguments.insert(arguments.end(), {"-i", options_.identity, "-o", "IdentitiesOnly=yes"});
   }
@@ -65,6 +68,7 @@ std::vector<std::string> Ssh::ConfigArguments(const LaunchHost& host) const {
 }
 
 std::string SshAdvice(absl::string_view error) {
+  // Signs that OpenSSH's messages have had for many versions.
   static constexpr std::pair<absl::string_view, absl::string_view> kAdvice[] = {
       {"Permission denied",
        "it takes none of your keys: give one with --identity, or put yours there with ssh-copy-id"},
@@ -101,6 +105,7 @@ std::vector<std::string> SshConnection::ArgumentsFrom(int64_t log_bytes) const {
                         said_);
 }
 
+// ssh appends to the file whenever it is started again.
 std::string SshConnection::LastWords() const {
   std::ifstream said(said_);
   std::string last;

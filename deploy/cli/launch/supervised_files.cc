@@ -8,6 +8,7 @@
 namespace tessera {
 
 absl::Status SupervisedFiles::WriteExit(const ChildProcess::Exit& exit) const {
+  // Whoever sees the file may read it at once.
   const std::string part = this->exit() + ".part";
   std::ofstream file(part);
   file << exit.code << " " << exit.signal << " " << exit.why << "\n";
@@ -23,6 +24,7 @@ std::optional<ChildProcess::Exit> SupervisedFiles::ReadExit() const {
   std::ifstream file(exit());
   ChildProcess::Exit exit;
   if (!(file >> exit.code >> exit.signal)) return std::nullopt;
+  // A blank stands between the numbers and the words, which may be none.
   file.ignore(1);
   std::getline(file, exit.why);
   return exit;

@@ -27,8 +27,10 @@
 namespace tessera {
 namespace {
 
+// How late a supervisor may notice what it acts upon. It is there for as long as its process, and is to cost nothing.
 constexpr absl::Duration kLook = absl::Milliseconds(100);
 
+// Set by the handler of SIGTERM.
 volatile sig_atomic_t is_asked = 0;
 
 // Tells how long a file's time has stood still, by a clock that nobody sets.
@@ -52,8 +54,9 @@ class Lease {
   absl::Time moved_ = SteadyNow();
 };
 
-// Holds the process to its end.
-ChildProcess::Exit Hold(const SupervisedFiles& files, const SupervisedProcess& process) {
+// Holds the process to its end. `is_left`: whether that was because the launching machine is gone.
+ChildProcess::Exit Hold(const SupervisedFiles& files, const SupervisedProcess& process,
+                        bool* is_left) {
   MemoryKills memory_kills;
   ChildProcess::Options options;
   options.name = files.name();
@@ -74,6 +77,8 @@ ChildProcess::Exit Hold(const SupervisedFiles& files, const SupervisedProcess& p
       was_asked = true;
       child->Signal(SIGTERM);
     }
+    *is_left = *is_left || is_over;
+    // A process that cannot finish, as its peers were left with it, gets no more time than this.
     if (is_over) limit = std::min(limit, SteadyNow() + kSupervisedEndMax);
     absl::SleepFor(kLook);
   }
@@ -82,24 +87,27 @@ ChildProcess::Exit Hold(const SupervisedFiles& files, const SupervisedProcess& p
 // What the supervisor does after the fork. It has nothing of whoever started it but the lock.
 [[noreturn]] void Supervise(const SupervisedFiles& files, const SupervisedProcess& process) {
   setsid();
+  // Handlers end where a program begins: what is ignored here would be ignored there.
   struct sigaction asked = {};
   asked.sa_handler = [](int) { is_asked = 1; };
   sigaction(SIGTERM, &asked, nullptr);
-  signal(SIGHUP, SIG_IGN);
-  signal(SIGINT, SIG_IGN);
+  struct sigaction passed_over = {};
+  passed_over.sa_handler = [](int) {};
+  sigaction(SIGHUP, &passed_over, nullptr);
+  sigaction(SIGINT, &passed_over, nullptr);
+  // As long as these were the connection's, sshd would wait for their end.
   const int null = open("/dev/null", O_RDWR);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, stream);
   if (null > STDERR_FILENO) close(null);
   // The job file and what it names are here.
   const bool is_in_folder = chdir(files.job().c_str()) == 0;
+  bool is_left = false;
   const ChildProcess::Exit exit =
-      is_in_folder ? Hold(files, process)
+      is_in_folder ? Hold(files, process, &is_left)
                    : ChildProcess::Exit{1, 0, absl::StrCat(files.job(), ": ", strerror(errno))};
   const bool is_written = files.WriteExit(exit).ok();
-  // Nobody comes for the secrets of a job whose launching machine is gone.
-  struct stat last = {};
-  const bool is_there = stat(files.lease().c_str(), &last) == 0;
-  if (is_there && absl::Now() - absl::TimeFromTimespec(last.st_mtim) > process.grace) {
+  if (is_left) {
+    // Nobody comes for the secrets of the job.
     std::error_code error;
     std::filesystem::remove_all(files.job(), error);
   }
@@ -115,6 +123,7 @@ absl::StatusOr<bool> StartSupervisor(const SupervisedFiles& files,
     return absl::UnavailableError(
         absl::StrCat(files.supervisor(), ": cannot be written: ", strerror(errno)));
   }
+  // Whoever has the lock starts it, and only if nobody has done so before: a supervisor that is gone leaves its number.
   struct stat held = {};
   const bool is_started =
       flock(lock, LOCK_EX | LOCK_NB) != 0 || fstat(lock, &held) != 0 || held.st_size > 0;
@@ -147,6 +156,7 @@ int RunningSupervisor(const SupervisedFiles& files) {
 }
 
 std::vector<std::string> EndSupervised(const std::string& folder, absl::Duration patience) {
+  // All that were ever started here, whether they run or not.
   std::vector<std::string> names;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -155,6 +165,7 @@ std::vector<std::string> EndSupervised(const std::string& folder, absl::Duration
     absl::string_view name = file;
     if (absl::ConsumeSuffix(&name, kSupervisorSuffix)) names.emplace_back(name);
   }
+  // Supervisors look for this file.
   std::ofstream(SupervisedFiles(folder, "").end()).put('\n');
   const absl::Time limit = SteadyNow() + patience;
   const auto is_gone = [&folder](const std::string& name) {

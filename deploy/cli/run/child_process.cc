@@ -66,6 +66,7 @@ absl::Status ChildProcess::Spawn() {
     return absl::UnavailableError(
         absl::StrCat(options_.log_path, ": cannot be written: ", strerror(errno)));
   }
+  // A socket and not a pipe: writing to a child that is gone is an error, and no signal to this process.
   int control[2] = {-1, -1};
   if (options_.connection != nullptr &&
       socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0) {
@@ -186,6 +187,7 @@ std::optional<ChildProcess::Exit> ChildProcess::TakeEnd(Exit ended) {
   return std::nullopt;
 }
 
+// The log's length says how much of the output came over the connections before.
 std::optional<ChildProcess::Exit> ChildProcess::ConnectAgain() {
   if (is_killed_ || SteadyNow() < again_) return std::nullopt;
   std::error_code error;

@@ -194,6 +194,7 @@ bool JobRun::HasFirstServer() {
   if (options_.place != nullptr) {
     coordinator_ = options_.place->coordinator();
     metrics_ = options_.metrics;
+    // Its URL is made of the flag, as its file of addresses is on that machine.
     if (!options_.page.empty()) {
       const bool has_tls = !job_.security().certificate().empty();
       page_ = absl::StrCat(has_tls ? "https://" : "http://", options_.page, "/");

@@ -38,8 +38,9 @@ class RunFolders {
   int lock_ = -1;
 };
 
-// Removes the logs of processes ("server-0.log") that lie in `folder`: those of an earlier run with more processes would
-// be taken for this run's. kInvalidArgument: it cannot be read, or one cannot be removed; the message names --logs.
+// Removes the logs of processes ("server-0.log") that lie in `folder`: those of an earlier run with more processes
+// would be taken for this run's. kInvalidArgument: it cannot be read, or one cannot be removed; the message names
+// --logs.
 absl::Status RemoveOldLogs(const std::string& folder);
 
 }  // namespace tessera

@@ -18,7 +18,7 @@ HostFacts Good() {
   HostFacts facts;
   facts.is_whole = true;
   facts.machine = kMachine;
-  facts.directory = "/root/.cache/tessera";
+  facts.directory = "/scratch/tessera";
   facts.is_writable = true;
   facts.room_bytes = 1 << 30;
   return facts;
