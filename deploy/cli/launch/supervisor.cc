@@ -54,9 +54,8 @@ class Lease {
   absl::Time moved_ = SteadyNow();
 };
 
-// Holds the process to its end. `is_left`: whether that was because the launching machine is gone.
-ChildProcess::Exit Hold(const SupervisedFiles& files, const SupervisedProcess& process,
-                        bool* is_left) {
+// Holds the process to its end.
+ChildProcess::Exit Hold(const SupervisedFiles& files, const SupervisedProcess& process) {
   MemoryKills memory_kills;
   ChildProcess::Options options;
   options.name = files.name();
@@ -77,9 +76,22 @@ ChildProcess::Exit Hold(const SupervisedFiles& files, const SupervisedProcess& p
       was_asked = true;
       child->Signal(SIGTERM);
     }
-    *is_left = *is_left || is_over;
     // A process that cannot finish, as its peers were left with it, gets no more time than this.
     if (is_over) limit = std::min(limit, SteadyNow() + kSupervisedEndMax);
+    absl::SleepFor(kLook);
+  }
+}
+
+// Waits until the launching machine ends the job, which removes its files; or until that is gone, and then removes the
+// secrets: the process may have ended sooner, because its peers had.
+void AwaitEndOfJob(const SupervisedFiles& files, absl::Duration grace) {
+  Lease lease(files.lease());
+  while (access(files.lease().c_str(), F_OK) == 0 && access(files.end().c_str(), F_OK) != 0) {
+    if (lease.StoodStill() > grace) {
+      std::error_code error;
+      std::filesystem::remove_all(files.job(), error);
+      return;
+    }
     absl::SleepFor(kLook);
   }
 }
@@ -101,16 +113,11 @@ ChildProcess::Exit Hold(const SupervisedFiles& files, const SupervisedProcess& p
   if (null > STDERR_FILENO) close(null);
   // The job file and what it names are here.
   const bool is_in_folder = chdir(files.job().c_str()) == 0;
-  bool is_left = false;
   const ChildProcess::Exit exit =
-      is_in_folder ? Hold(files, process, &is_left)
+      is_in_folder ? Hold(files, process)
                    : ChildProcess::Exit{1, 0, absl::StrCat(files.job(), ": ", strerror(errno))};
   const bool is_written = files.WriteExit(exit).ok();
-  if (is_left) {
-    // Nobody comes for the secrets of the job.
-    std::error_code error;
-    std::filesystem::remove_all(files.job(), error);
-  }
+  AwaitEndOfJob(files, process.grace);
   _exit(is_written ? 0 : 1);
 }
 

@@ -5,7 +5,8 @@
 //   - when SIGTERM asks for it: with SIGTERM, once
 //   - when the file "end" is there: at once
 //   - when the lease has stood still for the grace: with SIGTERM, and after kSupervisedEndMax at once
-// A process whose supervisor is killed is killed by the kernel.
+// A process whose supervisor is killed is killed by the kernel. Once the process has ended the supervisor stays for the
+// job's files: it goes when somebody ends the job, or the lease has stood still, and then takes the secrets along.
 #ifndef TESSERA_DEPLOY_CLI_LAUNCH_SUPERVISOR_H_
 #define TESSERA_DEPLOY_CLI_LAUNCH_SUPERVISOR_H_
 
