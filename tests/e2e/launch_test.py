@@ -220,7 +220,7 @@ class Launch(Test):
     def test_a_job_outlives_its_connections_and_ends_when_it_is_left(self):
         self.start_hosts(2)
         self.write_hosts(self.hosts)
-        launch = self.start(digits(servers=1, workers=2, epochs=ENDLESS, batch=16), "--grace", "8s")
+        launch = self.start(digits(servers=1, workers=2, epochs=ENDLESS, batch=16), "--grace", "15s")
         self.await_step(launch)
         connections = [pid for pid, command in children_of(launch.pid).items() if command[0].endswith("/ssh")]
         self.assertEqual(len(connections), 3)
@@ -230,9 +230,12 @@ class Launch(Test):
         for pid in connections:
             os.kill(pid, signal.SIGKILL)
         launch.await_output("the connection to worker 1 on %s is lost" % self.hosts[1].name)
-        await_true("all are connected again", lambda: sum(
-            command[0].endswith("/ssh") for command in children_of(launch.pid).values()) == 3)
-        time.sleep(9)  # Longer than the grace.
+        cut = time.time()
+
+        def renewed():
+            return all(os.stat(job + "/lease").st_mtime > cut + 1 for host in self.hosts for job in host.jobs())
+
+        await_true("all hosts are told again that this one is there", renewed, explain=launch.output)
         self.assertTrue(all(exists(pid) for pid in before))
         step = int(status_of(self.address)["step"])
         await_true("more steps", lambda: int(status_of(self.address)["step"]) > step, explain=launch.output)
