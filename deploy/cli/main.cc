@@ -29,6 +29,9 @@
 #include "deploy/cli/help/help_command.h"
 #include "deploy/cli/import/import_command.h"
 #include "deploy/cli/init/init_command.h"
+#include "deploy/cli/launch/attach_command.h"
+#include "deploy/cli/launch/launch_command.h"
+#include "deploy/cli/launch/slurm_command.h"
 #include "deploy/cli/plan/plan_command.h"
 #include "deploy/cli/run/run_command.h"
 #include "deploy/cli/sample/sample_command.h"
@@ -242,6 +245,99 @@ CLI::App* AddEnd(CLI::App* app, const char* name, const char* does, EndOptions* 
   return command;
 }
 
+// Adds a command that trains a job, and its flags. `logs`: where the logs go.
+CLI::App* AddRun(CLI::App* app, const char* name, const char* does, const char* logs,
+                 RunOptions* options) {
+  CLI::App* command = app->add_subcommand(name, does);
+  command->add_option("JOB", options->job_path, "the job file")->required()->check(CheckNamed);
+  AddSet(command, &options->overrides);
+  command->add_option("--report", options->report_path, "write the report here, as JSON")
+      ->check(CheckNamed);
+  command
+      ->add_option("--logs", options->log_directory,
+                   std::string("keep the processes' logs in ") + logs)
+      ->check(CheckNamed);
+  command->add_option("--tensorboard", options->tensorboard, kTensorboard)->check(CheckNamed);
+  AddPage(command, &options->page);
+  AddMetrics(command, &options->metrics, &options->metrics_linger,
+             "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one");
+  command
+      ->add_option("--worker", options->worker_command,
+                   "a shell command that each worker is, such as \"python3 train.py\", in place of "
+                   "tessera-worker; TESSERA_JOB, TESSERA_RANK and TESSERA_COORDINATOR tell it what "
+                   "to join")
+      ->check([](const std::string& text) {
+        return text.empty() ? "got nothing, want a command" : "";
+      });
+  command->add_flag("--quiet", options->quiet, "no progress and no table");
+  return command;
+}
+
+// Adds `tessera launch` and its flags; `slurm` gets those that only Slurm's jobs have. `is_slurm` is set where Slurm
+// starts the job, and not ssh.
+CLI::App* AddLaunch(CLI::App* app, LaunchOptions* options, SlurmLaunchOptions* slurm,
+                    bool* is_slurm) {
+  CLI::App* command = AddRun(app, "launch", "train a job on other machines, which ssh reaches",
+                             "this folder, below their hosts' names", &options->run);
+  command
+      ->add_option("--hosts", options->hosts,
+                   "the machines: HOST, USER@HOST or HOST:PORT, with commas between them")
+      ->check(CheckNamed);
+  command
+      ->add_option("--hosts-file", options->hosts_file,
+                   "the same, one a line, with address=, directory=, servers= and workers= of each")
+      ->check(CheckNamed);
+  command->add_option("--identity", options->ssh.identity, "the private key file for ssh")
+      ->check(CheckNamed);
+  command
+      ->add_option("--ssh-option", options->ssh.options,
+                   "an option for ssh, such as StrictHostKeyChecking=accept-new; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--directory", options->directory,
+                   "where bundle and jobs lie on the hosts (~/.cache/tessera)")
+      ->check(CheckNamed);
+  command
+      ->add_option("--bundle", options->bundle,
+                   "the folder of the bundle that the hosts get; without it this program's own")
+      ->check(CheckNamed);
+  command->add_option("--port", options->port,
+                      "the first port for servers whose addresses the job does not list (7000)");
+  command->add_option("--grace", options->grace,
+                      "how long processes go on without a connection to this command (60s)");
+  command->add_flag("--copy-data", options->copies_data,
+                    "copy the job's data to hosts with workers that do not have it");
+  command->add_flag("--check", options->only_checks, "only check the hosts, and start nothing");
+  CLI::Option* const by_slurm =
+      command->add_flag("--slurm", *is_slurm,
+                        "submit the job to Slurm; programs and job lie where all nodes see them");
+  by_slurm->excludes("--hosts")->excludes("--hosts-file")->excludes("--check");
+  command->add_flag("--print", slurm->only_prints, "with --slurm: only print the batch script")
+      ->needs(by_slurm);
+  command->add_option("--nodes", slurm->nodes, "with --slurm: so many; without it one a worker")
+      ->needs(by_slurm)
+      ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--sbatch", slurm->sbatch,
+                   "with --slurm: an option of sbatch, such as --partition=gpu; may be repeated")
+      ->type_name("OPTION")
+      ->needs(by_slurm)
+      ->allow_extra_args(false);
+  return command;
+}
+
+// Adds `tessera attach`, which help does not list: `tessera launch` calls it on other machines.
+CLI::App* AddAttach(CLI::App* app, AttachOptions* options) {
+  CLI::App* command = app->add_subcommand("attach", "the other end of tessera launch")->group("");
+  command->add_option("--folder", options->folder)->required()->check(CheckNamed);
+  command->add_option("--name", options->name);
+  command->add_option("--from", options->log_begin);
+  command->add_option("--grace", options->grace_seconds);
+  command->add_option("COMMAND", options->command);
+  return command;
+}
+
 // The threads of a command, beside those of the processes that it starts and of the threads that compute: for
 // signals, and a status.
 ProcessNeeds NeedsOfCommand(bool calls_servers) {
@@ -259,27 +355,15 @@ int Main(int argc, char** argv) {
 
   RunOptions run;
   run.program = argv[0];
-  CLI::App* run_command =
-      app.add_subcommand("run", "train a job with servers and workers on this machine");
-  run_command->add_option("JOB", run.job_path, "the job file")->required()->check(CheckNamed);
-  AddSet(run_command, &run.overrides);
-  run_command->add_option("--report", run.report_path, "write the report here, as JSON")
-      ->check(CheckNamed);
-  run_command->add_option("--logs", run.log_directory, "keep the processes' logs in this folder")
-      ->check(CheckNamed);
-  run_command->add_option("--tensorboard", run.tensorboard, kTensorboard)->check(CheckNamed);
-  AddPage(run_command, &run.page);
-  AddMetrics(run_command, &run.metrics, &run.metrics_linger,
-             "serve the job's metrics for Prometheus on HOST:PORT; port 0 takes a free one");
-  run_command
-      ->add_option("--worker", run.worker_command,
-                   "a shell command that each worker is, such as \"python3 train.py\", in place of "
-                   "tessera-worker; TESSERA_JOB, TESSERA_RANK and TESSERA_COORDINATOR tell it what "
-                   "to join")
-      ->check([](const std::string& text) {
-        return text.empty() ? "got nothing, want a command" : "";
-      });
-  run_command->add_flag("--quiet", run.quiet, "no progress and no table");
+  CLI::App* run_command = AddRun(
+      &app, "run", "train a job with servers and workers on this machine", "this folder", &run);
+  LaunchOptions launch;
+  launch.run.program = argv[0];
+  SlurmLaunchOptions slurm;
+  bool is_slurm = false;
+  CLI::App* launch_command = AddLaunch(&app, &launch, &slurm, &is_slurm);
+  AttachOptions attach;
+  CLI::App* attach_command = AddAttach(&app, &attach);
 
   CheckOptions check;
   CLI::App* check_command =
@@ -387,10 +471,10 @@ int Main(int argc, char** argv) {
     return EndOfParsing(app, error);
   }
   const bool calls_servers =
-      app.got_subcommand(run_command) || app.got_subcommand(status_command) ||
-      app.got_subcommand(checkpoint_command) || app.got_subcommand(drain_command) ||
-      app.got_subcommand(stop_command) || app.got_subcommand(doctor_command) ||
-      app.got_subcommand(history_command);
+      app.got_subcommand(run_command) || app.got_subcommand(launch_command) ||
+      app.got_subcommand(status_command) || app.got_subcommand(checkpoint_command) ||
+      app.got_subcommand(drain_command) || app.got_subcommand(stop_command) ||
+      app.got_subcommand(doctor_command) || app.got_subcommand(history_command);
   absl::Status limits = CheckProcessLimits(NeedsOfCommand(calls_servers));
   if (limits.ok() && calls_servers) limits = CheckPollStrategy();
   if (!limits.ok()) {
@@ -401,6 +485,17 @@ int Main(int argc, char** argv) {
     run.origin = OriginOf({argv, static_cast<size_t>(argc)}, run.job_path, run.overrides);
     return RunJob(run);
   }
+  if (app.got_subcommand(launch_command)) {
+    launch.run.origin =
+        OriginOf({argv, static_cast<size_t>(argc)}, launch.run.job_path, launch.run.overrides);
+    if (!is_slurm) return LaunchJob(launch);
+    slurm.run = launch.run;
+    slurm.bundle = launch.bundle;
+    slurm.port = launch.port;
+    return SubmitToSlurm(slurm);
+  }
+  // The exit code tells how another process has ended: this one does not end by its signal.
+  if (app.got_subcommand(attach_command)) std::exit(Attach(attach));
   if (app.got_subcommand(check_command)) return CheckJobFile(check);
   if (app.got_subcommand(export_command)) return ExportCheckpoint(exported);
   if (app.got_subcommand(checkpoint_command)) return RequestCheckpoint(checkpoint);

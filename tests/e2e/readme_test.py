@@ -54,6 +54,8 @@ NOT_RUN = {
     "tessera-server --job job.yaml --rank 0 --page ": "tests/e2e/page_test.py runs it on loopback",
     "tessera status HOST:PORT --events": "tests/e2e/page_test.py",
     "tessera status HOST:PORT --events --follow": "tests/e2e/page_test.py",
+    "tessera/tessera launch ": "wants machines that ssh reaches; tests/e2e/launch_test.py",
+    "tessera launch --slurm ": "wants Slurm; tests/e2e/slurm_test.py",
     "tessera sample ckpt ": "wants a checkpoint of a model of tokens; tests/e2e/text_test.py",
     "tessera run deploy/jobs/speech_ist.yaml ": "wants data that has no public address",
     "tessera run deploy/jobs/fashion_mnist.yaml ": "wants data that are downloaded, and takes minutes",

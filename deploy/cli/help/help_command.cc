@@ -20,23 +20,15 @@ namespace {
 
 // The pages that tell of commands.
 constexpr std::pair<absl::string_view, absl::string_view> kCommands[] = {
-    {"check", "starting"},
-    {"checkpoint", "checkpoints"},
-    {"doctor", "starting"},
-    {"drain", "ending"},
-    {"eval", "models"},
-    {"export", "models"},
-    {"history", "watching"},
-    {"import", "models"},
-    {"init", "data"},
-    {"plan", "simulating"},
-    {"plot", "watching"},
-    {"run", "starting"},
-    {"sample", "models"},
-    {"simulate", "simulating"},
-    {"status", "watching"},
-    {"stop", "ending"},
-    {"tensorboard", "watching"},
+    {"check", "starting"},      {"checkpoint", "checkpoints"},
+    {"doctor", "starting"},     {"drain", "ending"},
+    {"eval", "models"},         {"export", "models"},
+    {"history", "watching"},    {"import", "models"},
+    {"init", "data"},           {"launch", "launch"},
+    {"plan", "simulating"},     {"plot", "watching"},
+    {"run", "starting"},        {"sample", "models"},
+    {"simulate", "simulating"}, {"status", "watching"},
+    {"stop", "ending"},         {"tensorboard", "watching"},
 };
 
 std::string Title(const HelpPage& page) {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "deploy/cli/run/child_connection.h"
 
 namespace tessera {
 
@@ -30,6 +33,12 @@ class ChildProcess {
     std::function<std::string()> why_killed;
     // "NAME=value", beside this process's environment or in place of what that has by this name.
     std::vector<std::string> environment = {};
+    // The file that it reads as its standard input; empty: none.
+    std::string input_path = {};
+    // Set where the child is the connection to a process of another machine. It is started again where that is lost,
+    // and `tell` gets a sentence on it, once for each loss.
+    std::shared_ptr<const ChildConnection> connection = {};
+    std::function<void(const std::string&)> tell = {};
   };
 
   // The child dies with this process, even if this process is killed, and does not get the
@@ -47,12 +56,13 @@ class ChildProcess {
   struct Exit {
     int code = 0;     // exit code, where signal is 0
     int signal = 0;   // the signal that ended it
-    std::string why;  // of the signal, where that is known
+    std::string why;  // where that is known
     bool ok() const { return code == 0 && signal == 0; }
     // The end in words: "exit code 2", "signal 9 (Killed)", "signal 9 (Killed): out of memory"
     std::string ToString() const;
   };
   std::optional<Exit> Poll();
+  // Sends the child a signal; to a process of another machine only SIGTERM.
   void Signal(int signal);
   // Ends it at once, and what it has started in its process group.
   void Kill();
@@ -61,11 +71,23 @@ class ChildProcess {
   const std::string& log_path() const { return options_.log_path; }
 
  private:
-  ChildProcess(Options options, pid_t pid) : options_(std::move(options)), pid_(pid) {}
+  explicit ChildProcess(Options options) : options_(std::move(options)) {}
+  absl::Status Spawn();
+  void Write(char byte);
+  std::optional<Exit> TakeEnd(Exit ended);
+  std::optional<Exit> ConnectAgain();
 
   Options options_;
   pid_t pid_ = -1;
   std::optional<Exit> exit_;
+  // Of a child with a connection: the socket that is its standard input, and when that got a byte.
+  int control_ = -1;
+  absl::Time pinged_ = absl::InfinitePast();
+  absl::Time started_ = absl::InfinitePast();
+  // When the connection was lost, unless it has held since, and when it is tried again.
+  absl::Time lost_ = absl::InfiniteFuture();
+  absl::Time again_ = absl::InfiniteFuture();
+  bool is_killed_ = false;
 };
 
 // The names of those that have not ended: "server 1, worker 0".

@@ -69,23 +69,35 @@ ChildProcess::Options JobChildren::Options(std::string name, const std::string& 
   return child;
 }
 
+// Starts it here, or where it belongs.
+absl::StatusOr<ChildProcess> JobChildren::Start(absl::string_view kind, size_t rank,
+                                                ChildProcess::Options child) const {
+  if (place_ != nullptr) {
+    place_->Place(kind, rank, folders_, &child);
+    child.tell = tell_;
+  }
+  return ChildProcess::Start(std::move(child));
+}
+
 absl::Status JobChildren::StartServer() {
   const size_t rank = servers_.size();
   ChildProcess::Options child = Options("server", server_program_, rank);
   // Without addresses in the job, servers take free ports here and tell each other through the
   // coordinator.
-  if (job_.cluster().servers().addresses().empty()) {
+  if (job_.cluster().servers().addresses().empty() && place_ == nullptr) {
     child.arguments.insert(child.arguments.end(), {"--listen", "127.0.0.1:0"});
   }
   // Nobody here would start it again.
   child.arguments.push_back("--no-takeover");
-  if (rank == 0) {
+  if (rank == 0 && place_ == nullptr) {
     child.arguments.insert(child.arguments.end(),
                            {"--address-file", AddressPath(), "--report", ReportPath()});
+  }
+  if (rank == 0) {
     child.arguments.insert(child.arguments.end(), first_server_flags_.begin(),
                            first_server_flags_.end());
   }
-  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
+  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, Start("server", rank, std::move(child)));
   servers_.push_back(std::move(started));
   server_noticed_.push_back(false);
   return absl::OkStatus();
@@ -101,7 +113,7 @@ absl::Status JobChildren::StartWorker() {
                          absl::StrCat("TESSERA_RANK=", rank),
                          absl::StrCat("TESSERA_COORDINATOR=", coordinator_)};
   }
-  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, ChildProcess::Start(std::move(child)));
+  TESSERA_ASSIGN_OR_RETURN(ChildProcess started, Start("worker", rank, std::move(child)));
   workers_.push_back(std::move(started));
   ended_.emplace_back();
   return absl::OkStatus();

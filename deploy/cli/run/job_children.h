@@ -13,7 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "deploy/cli/run/child_place.h"
 #include "deploy/cli/run/child_process.h"
 #include "deploy/cli/run/memory_kills.h"
 #include "deploy/cli/run/run_folders.h"
@@ -46,6 +48,8 @@ class JobChildren {
   // Sets the shell command that each worker is, in place of tessera-worker. What it needs to join stands in its
   // environment: TESSERA_JOB, TESSERA_RANK and TESSERA_COORDINATOR.
   void SetWorkerCommand(std::string command) { worker_command_ = std::move(command); }
+  // Has the children run elsewhere. `place` outlives this object; null: they run here.
+  void SetPlace(const ChildPlace* place) { place_ = place; }
   // Tells where children that are started from now on find the coordinator.
   void SetCoordinator(std::string address) { coordinator_ = std::move(address); }
 
@@ -91,6 +95,8 @@ class JobChildren {
 
   JobChildren(const v1::Job& job, const RunFolders* folders) : job_(job), folders_(*folders) {}
   std::vector<std::string> CommonArguments(size_t rank) const;
+  absl::StatusOr<ChildProcess> Start(absl::string_view kind, size_t rank,
+                                     ChildProcess::Options child) const;
   std::string LogPath(const std::string& name) const {
     return absl::StrCat(folders_.logs(), "/", name, ".log");
   }
@@ -104,6 +110,7 @@ class JobChildren {
 
   const v1::Job& job_;
   const RunFolders& folders_;
+  const ChildPlace* place_ = nullptr;
   MemoryKills memory_kills_;
   std::function<void(const std::string&)> tell_;
   std::string server_program_;

@@ -3,29 +3,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "deploy/cli/run/shell_word.h"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Quotes `text` so that a shell reads it as one word.
-std::string ShellWord(const std::string& text) {
-  const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isalnum(c) ||
-           absl::string_view("/._-+:@,%=").find(c) != absl::string_view::npos;
-  });
-  return is_plain ? text : absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
-}
 
 std::string AbsolutePath(const std::string& path) {
   std::error_code error;

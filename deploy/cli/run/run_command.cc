@@ -45,6 +45,7 @@
 #include "deploy/cli/run/run_needs.h"
 #include "deploy/cli/status_stream.h"
 #include "deploy/cli/terminal.h"
+#include "deploy/doctor/reachability.h"
 #include "server/control/report.h"
 #include "server/monitor/metrics_endpoint.h"
 #include "server/server_page.h"
@@ -58,20 +59,12 @@ constexpr absl::string_view kModelNotKept = "not kept; --set checkpoint.director
 constexpr absl::Duration kPollInterval = absl::Milliseconds(20);
 constexpr absl::Duration kServerStartMax = absl::Seconds(60);
 constexpr absl::Duration kConnectMax = absl::Seconds(20);
+// What is waited for longer is told.
+constexpr absl::Duration kToldMin = absl::Seconds(3);
 // How long the end of a job is waited for that was asked to end and did not answer.
 constexpr absl::Duration kEndHeardMax = absl::Seconds(3);
 // How long server 0 is asked to end the job where it does not answer, again and again.
 constexpr absl::Duration kUnheardMax = absl::Seconds(10);
-
-// The signals that have come.
-struct Signals {
-  std::atomic<int> count{0};
-  std::atomic<int> last{0};
-};
-
-std::string DrainReason(const Signals& signals) {
-  return absl::StrCat(SignalName(signals.last), " to tessera run");
-}
 
 // One run of one job, from start to end.
 class JobRun {
@@ -79,20 +72,24 @@ class JobRun {
   JobRun(const RunOptions& options, const v1::Job& job)
       : options_(options), job_(job), progress_(!options.quiet && CanRedraw()) {}
 
-  absl::Status Run(const Signals& signals);
+  absl::Status Run(const RunSignals& signals);
 
  private:
-  absl::Status Train(const Signals& signals);
+  absl::Status Train(const RunSignals& signals);
   absl::Status Prepare();
+  std::string DrainReason(const RunSignals& signals) const {
+    return absl::StrCat(SignalName(signals.last), " to ", options_.command);
+  }
   std::vector<std::string> FirstServerFlags() const;
-  absl::Status StartAll(const Signals& signals);
-  absl::Status AwaitFirstServer(const Signals& signals);
+  absl::Status StartAll(const RunSignals& signals);
+  absl::Status AwaitFirstServer(const RunSignals& signals);
+  bool HasFirstServer();
   void OpenStatus();
-  absl::Status Follow(const Signals& signals);
+  absl::Status Follow(const RunSignals& signals);
   void WriteEvents(const v1::JobStatus& status);
   void Tell(absl::string_view text);
   bool JobHasEnded(absl::Duration patience) const;
-  void AwaitChildren(bool failed, const Signals& signals);
+  void AwaitChildren(bool failed, const RunSignals& signals);
   // In a job of tensors workers are programs that nobody here knows, unless the command is told.
   bool starts_workers() const {
     return !options_.worker_command.empty() || !IsOfTensors(job_.model());
@@ -100,9 +97,9 @@ class JobRun {
   bool lingers() const {
     return !options_.metrics.empty() && options_.metrics_linger > absl::ZeroDuration();
   }
-  void AwaitLastScrape(const Signals& signals);
+  void AwaitLastScrape(const RunSignals& signals);
   std::optional<v1::JobStatus> LastStatus() const;
-  absl::Status Conclude(const Signals& signals);
+  absl::Status Conclude(const RunSignals& signals);
   void ReportFailure(const absl::Status& why);
   absl::Status TellOfNoReport(const absl::Status& status, absl::string_view why) const;
   void WriteReport(const v1::JobStatus& status);
@@ -125,20 +122,33 @@ class JobRun {
 // Checks limits, security and outputs while there is no child yet, so that an error ends the run with 2 and
 // nothing to clean up.
 absl::Status JobRun::Prepare() {
-  TESSERA_RETURN_IF_ERROR(CheckProcessLimits(RunNeeds(job_)));
+  TESSERA_RETURN_IF_ERROR(
+      CheckProcessLimits(options_.place == nullptr ? RunNeeds(job_) : ConnectionNeeds(job_)));
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job_.security())));
   TESSERA_RETURN_IF_ERROR(
       CheckJobOutput("--report", options_.report_path, options_.job_path, job_));
-  TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
+  // What is served on another machine is that machine's to check.
+  if (options_.place == nullptr) {
+    TESSERA_RETURN_IF_ERROR(MetricsEndpoint::Check(options_.metrics));
+  }
   if (!options_.tensorboard.empty()) {
     events_ = std::make_unique<EventWriter>(options_.tensorboard);
     TESSERA_RETURN_IF_ERROR(events_->Open());
   }
-  TESSERA_RETURN_IF_ERROR(ServerPage::Check(options_.page, job_));
+  if (options_.place == nullptr) {
+    TESSERA_RETURN_IF_ERROR(ServerPage::Check(options_.page, job_));
+  }
   TESSERA_ASSIGN_OR_RETURN(folders_, RunFolders::Open(options_.log_directory));
   const auto tell = [this](const std::string& text) { Tell(text); };
   TESSERA_ASSIGN_OR_RETURN(children_, JobChildren::Create(job_, folders_.get(), tell));
   children_->SetFirstServerFlags(FirstServerFlags());
+  if (options_.place != nullptr) {
+    TESSERA_RETURN_IF_ERROR(options_.place->PrepareLogs(*folders_));
+    children_->SetPlace(options_.place);
+    children_->SetJob(options_.place->job_path(), {});
+    children_->SetWorkerCommand(options_.worker_command);
+    return absl::OkStatus();
+  }
   std::error_code error;
   const std::string path =
       std::filesystem::absolute(options_.job_path, error).lexically_normal().string();
@@ -164,7 +174,7 @@ std::vector<std::string> JobRun::FirstServerFlags() const {
 }
 
 // Starts the first server, whose port the others are told, then the other servers, then the workers.
-absl::Status JobRun::StartAll(const Signals& signals) {
+absl::Status JobRun::StartAll(const RunSignals& signals) {
   TESSERA_RETURN_IF_ERROR(children_->StartServer());
   TESSERA_RETURN_IF_ERROR(AwaitFirstServer(signals));
   children_->SetCoordinator(coordinator_);
@@ -178,26 +188,52 @@ absl::Status JobRun::StartAll(const Signals& signals) {
   return absl::OkStatus();
 }
 
-// Waits until the first server has written its addresses; its port may be any free one.
-absl::Status JobRun::AwaitFirstServer(const Signals& signals) {
-  const absl::Time limit = SteadyNow() + kServerStartMax;
-  while (true) {
-    if (const std::optional<ServerAddresses> taken = ReadAddressFile(children_->AddressPath())) {
-      coordinator_ = taken->services;
-      metrics_ = taken->metrics;
-      page_ = taken->page;
-      return absl::OkStatus();
+// Whether the first server is there: it has written its addresses, as its port may be any free one; or, on another
+// machine, it takes a connection at the address that was chosen for it.
+bool JobRun::HasFirstServer() {
+  if (options_.place != nullptr) {
+    coordinator_ = options_.place->coordinator();
+    metrics_ = options_.metrics;
+    // Its URL is made of the flag, as its file of addresses is on that machine.
+    if (!options_.page.empty()) {
+      const bool has_tls = !job_.security().certificate().empty();
+      page_ = absl::StrCat(has_tls ? "https://" : "http://", options_.page, "/");
     }
+    return TryConnect(coordinator_, kConnectionPing) == Reach::kOpen;
+  }
+  const std::optional<ServerAddresses> taken = ReadAddressFile(children_->AddressPath());
+  if (!taken.has_value()) return false;
+  coordinator_ = taken->services;
+  metrics_ = taken->metrics;
+  page_ = taken->page;
+  return true;
+}
+
+absl::Status JobRun::AwaitFirstServer(const RunSignals& signals) {
+  const absl::Time begin = SteadyNow();
+  bool told = options_.quiet || options_.place == nullptr;
+  while (!HasFirstServer()) {
     TESSERA_RETURN_IF_ERROR(children_->CheckServers(std::nullopt));
     if (signals.count > 0) return absl::CancelledError("stopped before the job began");
-    if (SteadyNow() > limit) {
+    const absl::Duration since = SteadyNow() - begin;
+    if (!told && since > kToldMin) {
+      told = true;
+      std::fprintf(stderr, "tessera: waiting for server 0 on %s to listen at %s\n",
+                   options_.place->coordinator_host().c_str(), coordinator_.c_str());
+    }
+    if (since > kServerStartMax) {
       folders_->KeepLogs();
-      return absl::DeadlineExceededError(
-          absl::StrCat("server 0 has not come up within ", absl::FormatDuration(kServerStartMax),
-                       "; its log: ", children_->first_server().log_path()));
+      return absl::DeadlineExceededError(absl::StrCat(
+          children_->first_server().name(), " has not come up within ",
+          absl::FormatDuration(kServerStartMax),
+          options_.place == nullptr
+              ? ""
+              : absl::StrCat(": nobody answers at ", coordinator_, "; may this machine call it?"),
+          "; its log: ", children_->first_server().log_path()));
     }
     absl::SleepFor(absl::Milliseconds(2));
   }
+  return absl::OkStatus();
 }
 
 // Appends what is new. A disk that is full is told of once, and does not end the job.
@@ -230,7 +266,7 @@ void JobRun::OpenStatus() {
 }
 
 // Shows progress, notices children that die and passes signals on, until the job has ended.
-absl::Status JobRun::Follow(const Signals& signals) {
+absl::Status JobRun::Follow(const RunSignals& signals) {
   bool draining = false;
   absl::Status drained;
   absl::Time drain_begun, drain_tried, shown, server_ended = absl::InfiniteFuture(),
@@ -293,7 +329,7 @@ absl::Status JobRun::Follow(const Signals& signals) {
 
 // Where the job has failed all that matters is what server 0 has yet to say: others may wait for processes
 // that are gone, and end with these.
-void JobRun::AwaitChildren(bool failed, const Signals& signals) {
+void JobRun::AwaitChildren(bool failed, const RunSignals& signals) {
   const absl::Time begin = SteadyNow();
   absl::Time end = begin + kChildEndMax;
   bool shortened = false, told = false;
@@ -319,7 +355,7 @@ void JobRun::AwaitChildren(bool failed, const Signals& signals) {
 }
 
 // Server 0 goes on serving metrics until whoever watches them has seen the end, and then ends by itself.
-void JobRun::AwaitLastScrape(const Signals& signals) {
+void JobRun::AwaitLastScrape(const RunSignals& signals) {
   if (!lingers() || children_->first_server().Poll().has_value()) return;
   bool told = options_.quiet || signals.count > 0, ends = false;
   const absl::Time begin = SteadyNow();
@@ -356,7 +392,7 @@ std::optional<v1::JobStatus> JobRun::LastStatus() const {
 
 // Waits for the children, reads the report and decides how the run ended: what the first server said counts for
 // more than how it ended.
-absl::Status JobRun::Conclude(const Signals& signals) {
+absl::Status JobRun::Conclude(const RunSignals& signals) {
   std::optional<v1::JobStatus> status = status_->latest();
   if (status.has_value() && !options_.quiet) progress_.Show(*status);
   AwaitChildren(!HasReport(status) || !status->failure().empty(), signals);
@@ -436,7 +472,7 @@ absl::Status JobRun::TellOfNoReport(const absl::Status& status, absl::string_vie
 }
 
 // Trains, and then says where the logs are and removes what nobody wants.
-absl::Status JobRun::Run(const Signals& signals) {
+absl::Status JobRun::Run(const RunSignals& signals) {
   absl::Status status = Train(signals);
   // Whoever keeps a folder says so, however the run ends.
   if (folders_ != nullptr && folders_->keeps_logs()) {
@@ -446,7 +482,7 @@ absl::Status JobRun::Run(const Signals& signals) {
 }
 
 // Starts the children and follows the job to its end.
-absl::Status JobRun::Train(const Signals& signals) {
+absl::Status JobRun::Train(const RunSignals& signals) {
   constexpr absl::string_view kNotBegun = "the job has not begun";
   TESSERA_RETURN_IF_ERROR(Prepare());
   if (const absl::Status started = StartAll(signals); !started.ok()) {
@@ -503,8 +539,19 @@ absl::Status JobRun::Train(const Signals& signals) {
 
 }  // namespace
 
+absl::Status TrainJob(const RunOptions& options, const v1::Job& job, const RunSignals& signals) {
+  JobRun run(options, job);
+  return run.Run(signals);
+}
+
+int ExitCodeOf(const absl::Status& status, const RunSignals& signals) {
+  if (signals.count > 0) return kSignalExitCode + signals.last;
+  if (status.ok()) return 0;
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
 int RunJob(const RunOptions& options) {
-  Signals signals;
+  RunSignals signals;
   std::atomic<bool> has_begun{false};
   const Termination termination([&](int count, int signal) {
     // There is nothing to end, and who reads the job may wait for a pipe or a disk.
@@ -523,15 +570,9 @@ int RunJob(const RunOptions& options) {
     }
   }
   has_begun = true;
-  absl::Status status;
-  {
-    JobRun run(options, reading.job);
-    status = run.Run(signals);
-  }
+  const absl::Status status = TrainJob(options, reading.job, signals);
   if (!status.ok()) std::fprintf(stderr, "tessera: %s\n", std::string(status.message()).c_str());
-  if (signals.count > 0) return kSignalExitCode + signals.last;
-  if (status.ok()) return 0;
-  return absl::IsInvalidArgument(status) ? 2 : 1;
+  return ExitCodeOf(status, signals);
 }
 
 }  // namespace tessera

@@ -2,10 +2,14 @@
 #ifndef TESSERA_DEPLOY_CLI_RUN_RUN_COMMAND_H_
 #define TESSERA_DEPLOY_CLI_RUN_RUN_COMMAND_H_
 
+#include <atomic>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "deploy/cli/run/child_place.h"
+#include "proto/job.pb.h"
 #include "proto/status.pb.h"
 
 namespace tessera {
@@ -34,7 +38,25 @@ struct RunOptions {
   std::string worker_command;
   // How this run was started, for the report.
   v1::JobOrigin origin;
+  // Where the processes run; null: on this machine.
+  const ChildPlace* place = nullptr;
+  // What the job's end is asked for by, where a signal comes.
+  std::string command = "tessera run";
 };
+
+// The signals that have come. Any thread.
+struct RunSignals {
+  std::atomic<int> count{0};
+  std::atomic<int> last{0};
+};
+
+// Trains the job, whose file was read, and prints what RunJob prints of it but for the error that it returns.
+//   kInvalidArgument  it was refused before it took part
+//   kCancelled        the second signal ended it
+absl::Status TrainJob(const RunOptions& options, const v1::Job& job, const RunSignals& signals);
+
+// The exit code of a command that has trained a job so, as RunJob has it.
+int ExitCodeOf(const absl::Status& status, const RunSignals& signals);
 
 // Runs the job to its end and returns the process's exit code:
 //   0  the job ended normally, also after losing workers, or because somebody asked its servers for it

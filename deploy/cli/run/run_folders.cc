@@ -64,25 +64,24 @@ absl::Status RunFolders::TakeLogs() {
   if (error) return LogsError(logs_, error.message());
   lock_ = open(logs_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0) return LogsError(logs_, strerror(errno));
-  if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return RemoveOldLogs();
+  if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return RemoveOldLogs(logs_);
   // Some network file systems cannot lock a folder; then nobody is asked, and what is there may be another's.
   if (errno != EWOULDBLOCK) return absl::OkStatus();
   return LogsError(logs_, "another `tessera run` writes its logs there; name another folder");
 }
 
-// Logs of an earlier run with more processes would be taken for this run's.
-absl::Status RunFolders::RemoveOldLogs() {
+absl::Status RemoveOldLogs(const std::string& folder) {
   std::error_code error;
   std::vector<std::filesystem::path> old;
-  for (std::filesystem::directory_iterator entry(logs_, error), end; !error && entry != end;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     if (IsLog(entry->path().filename().string())) old.push_back(entry->path());
   }
-  if (error) return LogsError(logs_, error.message());
+  if (error) return LogsError(folder, error.message());
   for (const std::filesystem::path& path : old) {
     std::filesystem::remove(path, error);
     if (error) {
-      return LogsError(logs_, absl::StrCat("an old log cannot be removed: ", error.message()));
+      return LogsError(folder, absl::StrCat("an old log cannot be removed: ", error.message()));
     }
   }
   return absl::OkStatus();

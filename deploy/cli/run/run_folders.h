@@ -31,13 +31,17 @@ class RunFolders {
  private:
   explicit RunFolders(std::string logs) : logs_(std::move(logs)) {}
   absl::Status TakeLogs();
-  absl::Status RemoveOldLogs();
 
   const std::string logs_;
   std::string private_;
   bool keep_ = false;
   int lock_ = -1;
 };
+
+// Removes the logs of processes ("server-0.log") that lie in `folder`: those of an earlier run with more processes
+// would be taken for this run's. kInvalidArgument: it cannot be read, or one cannot be removed; the message names
+// --logs.
+absl::Status RemoveOldLogs(const std::string& folder);
 
 }  // namespace tessera
 

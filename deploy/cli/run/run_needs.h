@@ -20,6 +20,15 @@ inline ProcessNeeds RunNeeds(const v1::Job& job) {
   return needs;
 }
 
+// What a run takes whose processes are on other machines: here each of them is a connection.
+inline ProcessNeeds ConnectionNeeds(const v1::Job& job) {
+  ProcessNeeds needs = RpcNeeds(/*own_threads=*/4, /*connections=*/2);
+  const int64_t processes = job.cluster().servers().count() + job.cluster().workers();
+  needs.children_threads = processes;
+  needs.files += processes;
+  return needs;
+}
+
 }  // namespace tessera
 
 #endif  // TESSERA_DEPLOY_CLI_RUN_RUN_NEEDS_H_

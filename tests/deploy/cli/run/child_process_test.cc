@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include <catch2/catch.hpp>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -125,6 +127,74 @@ TEST_CASE("a child does not outlive its owner", "[cli][child]") {
     CHECK(Exists(pid));
   }
   CHECK_FALSE(Exists(pid));
+}
+
+// A connection that is a shell's script, which is told how much of the log is there.
+class ScriptConnection final : public ChildConnection {
+ public:
+  ScriptConnection(std::string script, absl::Duration grace)
+      : script_(std::move(script)), grace_(grace) {}
+  std::vector<std::string> ArgumentsFrom(int64_t log_bytes) const override {
+    return {"-c", script_, "sh", absl::StrCat(log_bytes)};
+  }
+  std::string LastWords() const override { return "cut"; }
+  absl::Duration grace() const override { return grace_; }
+
+ private:
+  const std::string script_;
+  const absl::Duration grace_;
+};
+
+absl::StatusOr<ChildProcess> Connect(const std::string& script, absl::Duration grace,
+                                     std::vector<std::string>* told) {
+  const auto connection = std::make_shared<ScriptConnection>(script, grace);
+  ChildProcess::Options options;
+  options.name = "worker 1";
+  options.program = "/bin/sh";
+  options.arguments = connection->ArgumentsFrom(0);
+  options.log_path = LogPath();
+  options.connection = connection;
+  options.tell = [told](const std::string& text) { told->push_back(text); };
+  return ChildProcess::Start(std::move(options));
+}
+
+TEST_CASE("a connection that is lost is made again, and the log goes on", "[cli][child]") {
+  std::vector<std::string> told;
+  auto child = Connect("echo from $1; [ $1 = 0 ] && exit 255; [ $1 = 7 ] && kill -9 $$; exit 4",
+                       absl::Seconds(30), &told);
+  REQUIRE(child.ok());
+  const ChildProcess::Exit exit = AwaitExit(*child);
+  CHECK(exit.code == 4);
+  CHECK(child->LogTail(9) == "from 0\nfrom 7\nfrom 14");
+  // It has not held between its losses.
+  CHECK(told == std::vector<std::string>{"the connection to worker 1 is lost (cut), which goes on "
+                                         "for 30s; connecting again"});
+}
+
+TEST_CASE("a connection that is not made for the grace is given up", "[cli][child]") {
+  std::vector<std::string> told;
+  auto child = Connect("exit 255", absl::Milliseconds(100), &told);
+  REQUIRE(child.ok());
+  const ChildProcess::Exit exit = AwaitExit(*child);
+  CHECK(exit.ToString() == "exit code 255: no connection for 100ms: cut");
+}
+
+TEST_CASE("a connection ends as the process that it is to", "[cli][child]") {
+  std::vector<std::string> told;
+  auto child = Connect("exit 137", absl::Seconds(30), &told);
+  REQUIRE(child.ok());
+  CHECK(AwaitExit(*child).signal == SIGKILL);
+  CHECK(told.empty());
+}
+
+TEST_CASE("a connection hears that this process is there, and what it asks for", "[cli][child]") {
+  std::vector<std::string> told;
+  auto child = Connect("head -c 1; head -c 1; exit 0", absl::Seconds(30), &told);
+  REQUIRE(child.ok());
+  CHECK_FALSE(child->Poll().has_value());
+  child->Signal(SIGTERM);
+  CHECK(AwaitExit(*child).ok());
+  CHECK(child->LogTail(1) == ".T");
 }
 
 }  // namespace
