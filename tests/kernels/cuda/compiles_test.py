@@ -3,6 +3,7 @@ meant.
 
 Skipped where there is no nvcc.
 """
+import functools
 import os
 import re
 import subprocess
@@ -94,14 +95,17 @@ def number(text, size):
 
 @unittest.skipUnless(os.access(NVCC, os.X_OK), "no nvcc")
 class Compiles(unittest.TestCase):
-    def kernels(self, architecture):
-        """Columns of bench/gpu/compiled.py's table, by kernel."""
+    @staticmethod
+    @functools.lru_cache(maxsize=None)
+    def kernels(architecture):
+        """Columns of bench/gpu/compiled.py's table, by kernel. nvcc takes most of this test's time: once for each."""
+        test = unittest.TestCase()
         done = subprocess.run([sys.executable, "bench/gpu/compiled.py", architecture], capture_output=True, text=True,
                               timeout=100, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr, "")  # No warning.
+        test.assertEqual(done.returncode, 0, done.stderr)
+        test.assertEqual(done.stderr, "")  # No warning.
         lines = [re.split(r"  +", line) for line in done.stdout.splitlines()[1:]]
-        self.assertGreater(len(lines), 30)
+        test.assertGreater(len(lines), 30)
         return {line[0]: line[1:] for line in lines}
 
     def test_every_kernel_keeps_its_values_in_registers(self):
