@@ -58,13 +58,24 @@ def why_skipped(text, skipped):
     return [(number, reason) for reason, number in counts] + ([(untold, "")] if untold > 0 else [])
 
 
-def log_of(target):
-    """The text of one target's log, "" when there is none."""
-    path = pathlib.Path("bazel-testlogs") / target.lstrip("/").replace(":", "/") / "test.log"
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+def logs_of(target, root="bazel-testlogs"):
+    """The texts of one target's logs: one, or one for each part where Bazel ran it in several. [""]: there is none."""
+    folder = pathlib.Path(root) / target.lstrip("/").replace(":", "/")
+    # Those of an earlier run lie beside them where it had another number of parts.
+    found = sorted(folder.glob("test.log")) + sorted(folder.glob("shard_*_of_*/test.log"))
+    if not found:
+        return [""]
+    parts = {path: path.parent.name.rpartition("_of_")[2] for path in found}
+    latest = parts[max(found, key=lambda path: path.stat().st_mtime)]
+    return [path.read_text(errors="replace") for path in found if parts[path] == latest]
+
+
+def count_all(logs, ok):
+    """The sum of `count` over the logs of one target, of which `ok` says whether it passed."""
+    counted = [count(log) for log in logs]
+    # A part that does not say ended before its end where the target failed, and is one test otherwise.
+    passed, failed, skipped = map(sum, zip(*[each or ((1, 0, 0) if ok else (0, 1, 0)) for each in counted]))
+    return (passed, failed, skipped) if ok or failed else (0, 1, 0)
 
 
 def main():
@@ -76,13 +87,11 @@ def main():
         if not match:
             continue
         ok = match.group(3) == "PASSED"
-        test_log = log_of(match.group(1))
-        counted = count(test_log) or ((1, 0, 0) if ok else (0, 1, 0))
-        if not ok and counted[1] == 0:
-            counted = (0, 1, 0)
+        logs = logs_of(match.group(1))
+        counted = count_all(logs, ok)
         passed += counted[0]
         failed += counted[1]
-        for number, reason in why_skipped(test_log, counted[2]):
+        for number, reason in why_skipped("".join(logs), counted[2]):
             print("excluded: %d test%s of %s (skipped%s)" % (
                 number, "" if number == 1 else "s", match.group(1), ": " + reason if reason else ""))
     listed = []

@@ -1,5 +1,7 @@
 """deploy/count_tests.py reads what Catch2 and unittest print."""
 import importlib.util
+import os
+import tempfile
 import unittest
 
 SPEC = importlib.util.spec_from_file_location("count_tests", "deploy/count_tests.py")
@@ -49,6 +51,27 @@ class Count(unittest.TestCase):
                 "//tests/a:ptx_test   SKIPPED\nSKIPPED\n")
         self.assertEqual(count_tests.left_out(text, ["//tests/a:gpu_test"]), ["//tests/a:ptx_test"])
         self.assertEqual(count_tests.left_out("//tests/a:x_test   PASSED in 1.0s\n", []), [])
+
+    def test_parts_of_a_target_are_added_up(self):
+        two, three = "Ran 2 tests in 1s\n\nOK\n", "Ran 3 tests in 1s\n\nOK (skipped=1)\n"
+        self.assertEqual(count_tests.count_all([two, three], True), (4, 0, 1))
+        # One that ended before its end is one failure, and hides no other part.
+        self.assertEqual(count_tests.count_all([two, "Ran 5 tests in the"], False), (2, 1, 0))
+        self.assertEqual(count_tests.count_all([two], False), (0, 1, 0))
+        self.assertEqual(count_tests.count_all([""], True), (1, 0, 0))
+
+    def test_logs_are_those_of_the_latest_run(self):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as root:
+            self.assertEqual(count_tests.logs_of("//a:x_test", root), [""])
+            for age, name in enumerate(("shard_1_of_2", "shard_2_of_2", "shard_1_of_3", ".")):
+                path = os.path.join(root, "a/x_test", name, "test.log")
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w") as file:
+                    file.write(name)
+                os.utime(path, (100 - 10 * age, 100 - 10 * age))
+            self.assertEqual(count_tests.logs_of("//a:x_test", root), ["shard_1_of_2", "shard_2_of_2"])
+            os.utime(path, (200, 200))
+            self.assertEqual(count_tests.logs_of("//a:x_test", root), ["."])
 
     def test_other_logs_say_nothing(self):
         self.assertIsNone(count(""))

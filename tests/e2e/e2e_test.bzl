@@ -1,8 +1,9 @@
 """Tests in Python with the real programs."""
 
 # A unittest file. It finds the programs, the jobs and the built-in data where they lie in the tree.
-# It counts as two cores' worth of load, so that nothing runs beside it on a small machine. `waits`: most of its time it
-# waits for leases, pings and restarts, and one like it may run beside it.
+# It counts as two of the three units of load that deploy/test.sh has for each core. `waits`: most of its time it waits
+# for leases, pings and restarts, and it counts as one. Files of more than a minute are run in parts (shard_count), so
+# that none of them is left over when all others are done.
 def e2e_test(name, src, data = [], size = "medium", tags = [], arguments = [], waits = False, **kwargs):
     native.sh_test(
         name = name,

@@ -1,5 +1,11 @@
 #!/bin/sh
-# Runs a Python test with Debian's Python, which has the grpc and protobuf packages. usage: run_python.sh FILE [TEST]...
+# Runs a Python test with Debian's Python, which has the grpc and protobuf packages, or a part of it where Bazel has
+# several (tests/e2e/shards.py). usage: run_python.sh FILE [TEST]...
 file=$1
 shift
-PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="tests/e2e:$(dirname "$file")" exec /usr/bin/python3 "$file" -v "$@"
+PYTHONPATH="tests/e2e:$(dirname "$file")"
+export PYTHONPATH PYTHONDONTWRITEBYTECODE=1
+if [ -n "$TEST_TOTAL_SHARDS" ]; then
+  exec /usr/bin/python3 tests/e2e/shards.py "$file" -v "$@"
+fi
+exec /usr/bin/python3 "$file" -v "$@"

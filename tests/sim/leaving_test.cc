@@ -14,15 +14,13 @@ constexpr SimMethod kMethods[] = {SimMethod::kDataParallel, SimMethod::kLocalSgd
                                   SimMethod::kDilocoQuorum, SimMethod::kIst,
                                   SimMethod::kSlimDp,       SimMethod::kSlimDpAsynchronous};
 
-// Where nobody says how many.
-uint64_t LeavingSeeds() { return ChosenSeeds().count == Seeds().count ? 24 : ChosenSeeds().count; }
-
 SimOutcome RunAll(SimOptions options) {
   options.leaves = true;
   SimOutcome total;
   uint64_t finished = 0, runs = 0;
+  const uint64_t count = SeedsOf(96);
   for (const SimMethod method : kMethods) {
-    for (uint64_t i = 0; i < LeavingSeeds(); ++i) {
+    for (uint64_t i = 0; i < count; ++i) {
       options.seed = ChosenSeeds().first + i;
       options.method = method;
       const SimOutcome outcome = SimJob(options).Run();
@@ -38,7 +36,7 @@ SimOutcome RunAll(SimOptions options) {
       total.rollbacks += outcome.rollbacks;
     }
   }
-  if (ChosenSeeds().count < 24) return total;
+  if (count < 24) return total;
   CHECK(finished * 2 > runs);
   CHECK(total.left > runs);
   return total;

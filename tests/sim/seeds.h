@@ -8,11 +8,19 @@ namespace tessera {
 
 struct Seeds {
   uint64_t first = 1;
-  uint64_t count = 300;
+  uint64_t count = 75;
+  bool chosen = false;  // By --seed or --seeds: each kind of jobs has so many.
 };
 
-// Set by main from --seed (that one only), --seeds (so many) and --first.
+// Set by main from --seed (that one only), --seeds (so many), --long (four times the usual ones) and --first.
 Seeds& ChosenSeeds();
+
+// How many seeds are tried of a kind of jobs of which --long tries `long_count`: a quarter of them where no flag says
+// otherwise.
+uint64_t SeedsOf(uint64_t long_count);
+
+// For jobs that take milliseconds each: as many as --long tries where no flag says otherwise.
+uint64_t CheapSeeds(uint64_t count);
 
 }  // namespace tessera
 

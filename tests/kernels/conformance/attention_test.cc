@@ -188,7 +188,7 @@ TEST_CASE("places get the values of those they attend to, and gradients go back,
           "[attention]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   int64_t misaligned = 0;
-  for (const Case& c : Cases()) {
+  for (const Case& c : Sampled(Cases())) {
     const AttentionShape& s = c.shape;
     CAPTURE(s.rows, s.places, s.heads, s.head_size, s.causal, c.probability, misaligned);
     const std::vector<float> qkv = RandomValues(3 * s.size(), 5, c.spread),
@@ -206,7 +206,7 @@ TEST_CASE("attention in bf16 is attention within the rounding of its factors, at
           "[attention][bf16]") {
   const auto backend = BackendUnderTest(1);
   int64_t misaligned = 0;
-  for (Case c : Cases()) {
+  for (Case c : Sampled(Cases())) {
     c.shape.bf16 = true;
     const AttentionShape& s = c.shape;
     CAPTURE(s.rows, s.places, s.heads, s.head_size, s.causal, c.probability, misaligned);

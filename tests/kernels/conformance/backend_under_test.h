@@ -3,7 +3,9 @@
 #ifndef TESSERA_TESTS_KERNELS_CONFORMANCE_BACKEND_UNDER_TEST_H_
 #define TESSERA_TESTS_KERNELS_CONFORMANCE_BACKEND_UNDER_TEST_H_
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -20,6 +22,21 @@ constexpr double kRoundoff = 0x1p-24;
 std::unique_ptr<Backend> BackendUnderTest(int threads);
 // So many host threads as may make a difference.
 std::vector<int> ThreadsUnderTest();
+
+// All of `cases`, or a random Nth of them where the environment says TESSERA_BATTERY_EVERY=N, as for a machine that
+// plays a GPU instruction by instruction. Each call draws others, so that a test which goes through them under several
+// options meets nearly all, and a run draws what every run draws.
+template <typename T>
+std::vector<T> Sampled(const std::vector<T>& cases) {
+  const char* text = std::getenv("TESSERA_BATTERY_EVERY");
+  const unsigned every = text == nullptr ? 1 : std::max(1, std::atoi(text));
+  static std::mt19937 random(1);
+  std::vector<T> sample;
+  for (const T& each : cases) {
+    if (random() % every == 0) sample.push_back(each);
+  }
+  return sample;
+}
 
 // An array in the backend's memory, `shift` values behind an aligned address, between guards that
 // the kernels must leave alone.

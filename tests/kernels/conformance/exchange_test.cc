@@ -90,7 +90,7 @@ TEST_CASE("a device writes and reads the bytes that the codec says", "[exchange]
   for (const ModelShape& shape : Shapes()) {
     const std::vector<float> entries = Entries(shape.size, 1);
     const DeviceArray<float> from(*backend, entries, shift), back(*backend, shape.size, shift);
-    for (const Codec& codec : OnDevices()) {
+    for (const Codec& codec : Sampled(OnDevices())) {
       CAPTURE(codec->name(), shape.size, shift);
       const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
       const DeviceArray<char> bytes(*backend, keys.bytes(), shift);
@@ -116,7 +116,7 @@ TEST_CASE("what a device's codec loses of one update is in the next one", "[exch
   const int64_t shift = GENERATE(0, 3);
   for (const ModelShape& shape : Shapes()) {
     const ShardSlices slices = SlicesOf(shape, ShardId(0), 1);
-    for (const Codec& codec : OnDevices()) {
+    for (const Codec& codec : Sampled(OnDevices())) {
       CAPTURE(codec->name(), shape.size, shift);
       const CodedKeys keys(codec, slices, shape);
       Residual residual(shape);

@@ -69,7 +69,7 @@ TEST_CASE("values are normalised by the statistics of their group of their row",
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const bool scales = GENERATE(false, true), in_place = GENERATE(false, true);
   const int64_t misaligned = GENERATE(0, 1);
-  for (const Case& c : AllCases()) {
+  for (const Case& c : Sampled(AllCases())) {
     const GroupsShape& s = c.shape;
     CAPTURE(s.rows, s.positions, s.channels, s.groups, c.spread, c.center, scales, in_place);
     const std::vector<float> x = RandomValues(s.size(), 5, c.spread, c.center),
@@ -108,7 +108,7 @@ TEST_CASE("the gradient of a group goes through its statistics", "[group_norm]")
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const bool scales = GENERATE(false, true), in_place = GENERATE(false, true);
   const int64_t misaligned = GENERATE(0, 1);
-  for (const Case& c : AllCases()) {
+  for (const Case& c : Sampled(AllCases())) {
     const GroupsShape& s = c.shape;
     CAPTURE(s.rows, s.positions, s.channels, s.groups, c.spread, c.center, scales, in_place);
     const std::vector<float> x = RandomValues(s.size(), 5, c.spread, c.center),

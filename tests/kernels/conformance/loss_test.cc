@@ -174,7 +174,7 @@ TEST_CASE("losses and gradients are PyTorch's", "[loss]") {
 TEST_CASE("smoothed targets equal their f64 formula, in rows of any length", "[loss]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const float smoothing = GENERATE(0.1f, 0.75f, 1.0f);
-  for (const MatrixShape& s : Shapes()) {
+  for (const MatrixShape& s : Sampled(Shapes())) {
     CAPTURE(s.rows, s.columns, smoothing);
     const std::vector<float> z = RandomValues(s.size(), 3, 4, 4);
     std::vector<int32_t> labels(s.rows);
@@ -253,7 +253,7 @@ TEST_CASE("the squared error equals its f64 formula, and a label its one-hot tar
 
 TEST_CASE("pieces of a minibatch have its gradients, and their sums add up to its own", "[loss]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
-  for (const MatrixShape& s : Shapes()) {
+  for (const MatrixShape& s : Sampled(Shapes())) {
     CAPTURE(s.rows, s.columns);
     const std::vector<float> z = RandomValues(s.size(), 3);
     std::vector<float> t = RandomValues(s.size(), 4);
@@ -376,7 +376,7 @@ TEST_CASE("huge logits do not overflow", "[loss]") {
 TEST_CASE("sigmoid cross entropy is summed over outputs and averaged in the gradient", "[loss]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
   const float spread = GENERATE(1.0f, 40.0f);
-  for (const MatrixShape& s : Shapes()) {
+  for (const MatrixShape& s : Sampled(Shapes())) {
     CAPTURE(s.rows, s.columns, spread);
     const std::vector<float> z = RandomValues(s.size(), 3, spread);
     std::vector<float> targets = RandomValues(s.size(), 4);

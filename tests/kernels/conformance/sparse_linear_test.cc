@@ -146,8 +146,8 @@ void CheckShape(Backend& backend, const LinearShape& s, double density, int64_t 
 
 TEST_CASE("products with sparse rows are those with the same rows written out", "[sparse_linear]") {
   const auto backend = BackendUnderTest(GENERATE(from_range(ThreadsUnderTest())));
-  for (const auto& [shape, density] : Cases()) CheckShape(*backend, shape, density, 0);
-  for (const auto& [shape, density] : Cases()) CheckShape(*backend, shape, density, 1);
+  for (const auto& [shape, density] : Sampled(Cases())) CheckShape(*backend, shape, density, 0);
+  for (const auto& [shape, density] : Sampled(Cases())) CheckShape(*backend, shape, density, 1);
 }
 
 TEST_CASE("a gradient is zero outside the columns of its own batch, whatever came before",
