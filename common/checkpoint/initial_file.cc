@@ -22,6 +22,12 @@ namespace {
 // Values that are converted, or read to be checked, at a time.
 constexpr int64_t kPieceValues = int64_t{1} << 16;
 
+std::vector<int64_t> ExtentsOf(const ParameterSpec& spec) {
+  return CheckpointParameter{spec.name, spec.rows,        spec.columns,  spec.is_vector,
+                             1,         spec.columns_are, spec.is_scalar}
+      .WholeShape();
+}
+
 // Some of the texts, and how many more there are.
 std::string FirstOf(const std::vector<std::string>& texts, absl::string_view between) {
   constexpr size_t kToldMax = 8;
@@ -32,12 +38,6 @@ std::string FirstOf(const std::vector<std::string>& texts, absl::string_view bet
 }
 
 }  // namespace
-
-std::vector<int64_t> ExtentsOf(const ParameterSpec& spec) {
-  return CheckpointParameter{spec.name, spec.rows,        spec.columns,  spec.is_vector,
-                             1,         spec.columns_are, spec.is_scalar}
-      .WholeShape();
-}
 
 absl::StatusOr<std::shared_ptr<const InitialFile>> InitialFile::Open(
     const std::string& path, const std::vector<ParameterSpec>& parameters,

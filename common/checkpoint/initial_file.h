@@ -15,9 +15,6 @@
 
 namespace tessera {
 
-// The shape of a parameter's tensor, as an export and an initial file have it.
-std::vector<int64_t> ExtentsOf(const ParameterSpec& spec);
-
 // Holds the file open and none of its values. Any thread.
 class InitialFile {
  public:

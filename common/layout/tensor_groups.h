@@ -17,8 +17,7 @@ struct TensorGroup {
   std::string name;
   int64_t units = 0;
   // Parameters whose rows are the units, and parameters whose columns are `units` blocks side by side, of as many
-  // columns as the tensor's further extents make. Where a dimension has a multiple of `units` indices each unit has so
-  // many of them, side by side.
+  // columns as the tensor's further extents make.
   std::vector<int> rows;
   std::vector<int> columns;
 };

@@ -15,7 +15,6 @@
 #include "common/base/check.h"
 #include "common/base/output_file.h"
 #include "common/checkpoint/durable_file.h"
-#include "common/checkpoint/initial_file.h"
 #include "common/checkpoint/safetensors_writer.h"
 #include "common/config/job_reader.h"
 #include "common/layout/parameters.h"

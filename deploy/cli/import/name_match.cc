@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/printable.h"
-#include "common/checkpoint/initial_file.h"
+#include "common/checkpoint/manifest.h"
 
 namespace tessera {
 namespace {
@@ -145,6 +145,12 @@ std::vector<std::string> Suggestions(const std::vector<const ParameterSpec*>& mi
 }
 
 }  // namespace
+
+std::vector<int64_t> ExtentsOf(const ParameterSpec& spec) {
+  return CheckpointParameter{spec.name, spec.rows,        spec.columns,  spec.is_vector,
+                             1,         spec.columns_are, spec.is_scalar}
+      .WholeShape();
+}
 
 absl::StatusOr<Renaming> ParseRenaming(absl::string_view text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '=');

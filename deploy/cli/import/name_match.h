@@ -13,6 +13,9 @@
 
 namespace tessera {
 
+// The shape of a parameter's tensor, as an export has it.
+std::vector<int64_t> ExtentsOf(const ParameterSpec& spec);
+
 // A module of the model, and the layer that it is: "fc1" and "layers.0". A tensor that is called `from`, or whose name
 // begins with it and a dot, is taken as if `to` stood in the place of `from`.
 struct Renaming {
