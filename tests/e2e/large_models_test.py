@@ -40,7 +40,7 @@ class LargeModels(Test):
                 self.assertEqual(report["traffic"][key], whole["traffic"][key])
             self.assertGreaterEqual(report["traffic"]["other_payload_bytes"], 4 * parameter_bytes)
         # The first two hold a whole network for evaluations, or both subnets; the third does not, and keeps the limit.
-        if PATIENCE > 1:
+        if PATIENCE >= 5:
             return  # A sanitizer's memory is not ours.
         peaks = limited["memory"]["server_peak_rss_bytes"] + limited["memory"]["worker_peak_rss_bytes"]
         self.assertLessEqual(max(peaks), limit)
