@@ -78,7 +78,8 @@ class Host:
         found = {}
         for path in glob.glob("/proc/[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
-                with open(path) as file:
+                # Others' may have any bytes.
+                with open(path, errors="replace") as file:
                     command = file.read().split("\0")
                 pid = int(path.split("/")[2])
                 if command[0].startswith(self.directory + "/tessera/") and exists(pid):
