@@ -13,11 +13,11 @@ namespace tessera {
 // Constant after construction; any thread.
 class DataCopy {
  public:
-  // Of the files and folders that `job` names under `data`, whose paths are absolute.
+  // What is to be copied: the files and folders that `job` names under `data`, whose paths are absolute.
   //   kInvalidArgument  one is not there
   static absl::StatusOr<DataCopy> Of(const v1::Job& job);
 
-  // Of names, sizes and times: what is changed here is copied again.
+  // The digest of names, sizes and times: what is changed here is copied again.
   const std::string& digest() const { return digest_; }
   // A shell's command here that writes all to stdout.
   std::string PackCommand() const;

@@ -33,7 +33,7 @@ std::vector<std::string> Ssh::CommonArguments(const LaunchHost& host) const {
   const auto set = [&arguments](absl::string_view option) {
     arguments.insert(arguments.end(), {"-o", std::string(option)});
   };
-  // Of an option that is set twice ssh takes the first.
+  // Where an option is set twice ssh takes the first, and so the user's options stand in front of ours.
   for (const std::string& option : options_.options) set(option);
   // A question would be asked on a terminal that shows the progress, once for each process.
   set("BatchMode=yes");

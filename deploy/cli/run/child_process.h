@@ -80,7 +80,7 @@ class ChildProcess {
   Options options_;
   pid_t pid_ = -1;
   std::optional<Exit> exit_;
-  // Of a child with a connection: the socket that is its standard input, and when that got a byte.
+  // A child with a connection has this socket as its standard input, and was last told at `pinged_` that we are here.
   int control_ = -1;
   absl::Time pinged_ = absl::InfinitePast();
   absl::Time started_ = absl::InfinitePast();
