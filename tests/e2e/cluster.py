@@ -17,6 +17,7 @@ import glob
 import json
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -281,6 +282,11 @@ def tessera(*arguments, within=SOON, env=None):
     done = subprocess.run([TESSERA] + list(arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=within * PATIENCE, preexec_fn=die_with_parent, env=dict(os.environ, **(env or {})))
     return done.returncode, done.stdout, done.stderr
+
+
+def errors_in(stderr):
+    """What `tessera run` says on stderr, less what it waits for at the end, which depends on the machine's load."""
+    return re.sub(r"^tessera: waiting for .* to end, another .* at most\n", "", stderr, flags=re.M)
 
 
 def run_to_end(test, job, *arguments, within=TEST_MAX, env=None):
