@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "common/codec/stochastic.h"
-#include "common/codec/stretch.h"
+#include "common/codec/segment.h"
 #include "common/codec/threshold_run.h"
 
 namespace tessera {
@@ -41,13 +41,13 @@ class ExchangeKernel {
  public:
   virtual ~ExchangeKernel() = default;
 
-  // The bytes of `stretch`, whose entries these are: as Encoder writes them, or, unless `residual` is
-  // null, FeedbackEncoder, with as many entries of what was held back. Of a stretch without headers
-  // `stretch` may be any part.
-  virtual void Encode(const Stretch& stretch, const PayloadRandom& random, const float* entries,
+  // The bytes of `segment`, whose entries these are: as Encoder writes them, or, unless `residual` is
+  // null, FeedbackEncoder, with as many entries of what was held back. Of a segment without headers
+  // `segment` may be any part.
+  virtual void Encode(const Segment& segment, const PayloadRandom& random, const float* entries,
                       float* residual, char* out) = 0;
   // What Decoder assigns with weight 1.
-  virtual void Decode(const Stretch& stretch, const char* in, float* entries) = 0;
+  virtual void Decode(const Segment& segment, const char* in, float* entries) = 0;
 
   // magnitudes[i] = |update[i * distance] + residual[i * distance]|, for all of `entries`.
   virtual void SampleMagnitudes(int64_t entries, int64_t distance, const float* update,

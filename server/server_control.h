@@ -89,7 +89,7 @@ class ServerControl {
   std::unique_ptr<EtcdClient> etcd_;  // nullptr: embedded
   std::unique_ptr<CoordinatorFinder> finder_;
   std::unique_ptr<StateFile> file_;
-  std::unique_ptr<EtcdStore> store_;  // of the residency; the election's thread's
+  std::unique_ptr<EtcdStore> store_;  // of the tenure; the election's thread's
   std::unique_ptr<Coordinator> found_;
   v1::CoordinatorWord word_;
   Stand stand_;

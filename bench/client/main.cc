@@ -178,7 +178,7 @@ class IdleLearner final : public Learner {
   absl::Status BeginTail() override { return absl::OkStatus(); }
   bool pulls_apart() const override { return true; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override {
+                                                 IdleNotice word) override {
     return servers->Read(after, word, values_);
   }
   absl::StatusOr<bool> EndEvaluation() override { return false; }

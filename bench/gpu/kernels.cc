@@ -93,26 +93,26 @@ Kernel Optimizer(const std::string& kind, double bytes, bool rounds = false) {
 }
 
 // All of the matrix as one parameter.
-Stretch StretchOf(const Codec& codec, const MatrixShape& shape) {
+Segment SegmentOf(const Codec& codec, const MatrixShape& shape) {
   ModelShape model;
   ParameterSpec weight;
   weight.rows = shape.rows;
   weight.columns = shape.columns;
   model.parameters.push_back(weight);
   model.size = shape.size();
-  return CodedKeys(codec, SlicesOf(model, ShardId(0), 1), model).stretches().front();
+  return CodedKeys(codec, SlicesOf(model, ShardId(0), 1), model).segments().front();
 }
 
 Kernel Encoding(const std::string& name, const Codec& codec, bool holds_back, double bytes) {
   return {name, bytes, [codec, holds_back](Backend& b, Arrays& a) {
-            b.exchange().Encode(StretchOf(codec, a.shape), {7, 8}, a.matrix[0].data(),
+            b.exchange().Encode(SegmentOf(codec, a.shape), {7, 8}, a.matrix[0].data(),
                                 holds_back ? a.matrix[2].data() : nullptr, a.bytes.data());
           }};
 }
 
 Kernel Decoding(const std::string& name, const Codec& codec, double bytes) {
   return {name, bytes, [codec](Backend& b, Arrays& a) {
-            b.exchange().Decode(StretchOf(codec, a.shape), a.bytes.data(), a.matrix[2].data());
+            b.exchange().Decode(SegmentOf(codec, a.shape), a.bytes.data(), a.matrix[2].data());
           }};
 }
 

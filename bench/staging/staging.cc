@@ -140,7 +140,7 @@ class Job {
     });
     absl::Notification read;
     thread_.Read<ReadResult>(
-        MemberId(worker + 1), Exchange(exchange_), RestWord(),
+        MemberId(worker + 1), Exchange(exchange_), IdleNotice(),
         [&](Shard& shard) { return shard.Read(MemberId(worker + 1), Exchange(exchange_)); },
         [&](const absl::StatusOr<ReadResult>& result) {
           TESSERA_CHECK(result.ok());

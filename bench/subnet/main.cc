@@ -39,7 +39,7 @@ constexpr char kDigest[] = "bench";
 constexpr uint64_t kSeed = 1;
 
 // The server process: prints its port, and ends with its standard input. Where it trains subnets, a
-// former member is the second site of every round.
+// departed member is the second site of every round.
 int Serve(int64_t width, bool subnets) {
   Shard::Options options;
   options.shape = SquareMatrix(width);
@@ -52,7 +52,7 @@ int Serve(int64_t width, bool subnets) {
   Plan plan;
   plan.generation = Generation(1);
   plan.members = {{MemberId(1), Rank(0), Exchange(1)}};
-  plan.former = {{MemberId(2), Rank(1), Exchange(1), Exchange(0)}};
+  plan.departed = {{MemberId(2), Rank(1), Exchange(1), Exchange(0)}};
   shard.PostOfPlan([plan](ServedShard& served) { served.SetPlan(plan); });
   ParameterService service(&shard, kDigest, Generation(0));
   auto server = GrpcServer::Start({"127.0.0.1:0", {service.service()}});

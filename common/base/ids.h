@@ -52,7 +52,7 @@ using Generation = Id<struct GenerationTag>;
 
 // An idle notice: a worker comes to an evaluation or to its end, and makes no exchange for a while, so that nobody
 // need wait for it; or it goes on. The latest notice counts, whatever overtakes it.
-struct RestWord {
+struct IdleNotice {
   uint64_t number = 0;  // from 1; 0: no word
   bool rests = false;
 };

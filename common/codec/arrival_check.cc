@@ -8,18 +8,18 @@ namespace tessera {
 ArrivalCheck::ArrivalCheck(const CodedKeys& keys, CodecPath path) : keys_(keys), path_(path) {}
 
 bool ArrivalCheck::Feed(const char* data, int64_t size) {
-  while (bad_entry_ < 0 && size > 0 && stretch_ < keys_.stretches().size()) {
-    const Stretch& s = keys_.stretches()[stretch_];
+  while (bad_entry_ < 0 && size > 0 && segment_ < keys_.segments().size()) {
+    const Segment& s = keys_.segments()[segment_];
     if (s.has_headers()) {
       FeedBuckets(&data, &size);
     } else {
       FeedPlain(&data, &size);
     }
-    // Codes that are still to come belong to this stretch, though its last bucket was counted with its header.
+    // Codes that are still to come belong to this segment, though its last bucket was counted with its header.
     if (done_ == s.entries && code_bytes_ == 0) {
       before_ += done_;
       done_ = 0;
-      ++stretch_;
+      ++segment_;
     }
   }
   return bad_entry_ < 0;
@@ -38,7 +38,7 @@ bool ArrivalCheck::Carry(const char** data, int64_t* size, int64_t wanted) {
 }
 
 void ArrivalCheck::FeedPlain(const char** data, int64_t* size) {
-  const Stretch& s = keys_.stretches()[stretch_];
+  const Segment& s = keys_.segments()[segment_];
   const int64_t entry_bytes = s.bits / 8;
   const auto any = s.form->at(path_).any_not_finite;
   // Whole entries are looked at where they lie; one that two pieces share is put together first.
@@ -62,7 +62,7 @@ void ArrivalCheck::FeedPlain(const char** data, int64_t* size) {
 
 // Takes in part of a bucket: its header, whose scale must decode to finite values, or its codes, which may be anything.
 void ArrivalCheck::FeedBuckets(const char** data, int64_t* size) {
-  const Stretch& s = keys_.stretches()[stretch_];
+  const Segment& s = keys_.segments()[segment_];
   if (code_bytes_ == 0) {
     if (!Carry(data, size, kHeaderBytes)) return;
     float header;

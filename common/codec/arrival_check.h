@@ -33,9 +33,9 @@ class ArrivalCheck {
 
   const CodedKeys& keys_;
   const CodecPath path_;
-  size_t stretch_ = 0;
-  int64_t done_ = 0;        // entries of the stretch
-  int64_t before_ = 0;      // entries of the stretches before
+  size_t segment_ = 0;
+  int64_t done_ = 0;        // entries of the segment
+  int64_t before_ = 0;      // entries of the segments before
   int64_t code_bytes_ = 0;  // of the bucket at hand, that are still to come
   char carry_[4] = {};
   int64_t carry_size_ = 0;

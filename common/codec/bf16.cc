@@ -13,8 +13,8 @@ class Bf16Definition final : public CodecDefinition {
  public:
   Bf16Definition() : CodecDefinition("bf16", "", Traits()) {}
 
-  Stretch Write(const ParameterRows& rows) const override {
-    return PlainStretch(kBf16Form, AsBf16::kBytes, rows.entries);
+  Segment Write(const ParameterRows& rows) const override {
+    return PlainSegment(kBf16Form, AsBf16::kBytes, rows.entries);
   }
 
  private:

@@ -13,7 +13,7 @@ CodecDefinition::CodecDefinition(absl::string_view kind, absl::string_view numbe
       name_(numbers.empty() ? std::string(kind) : absl::StrCat(kind, " (", numbers, ")")),
       traits_(traits) {}
 
-Stretch CodecDefinition::Write(const ParameterRows&) const {
+Segment CodecDefinition::Write(const ParameterRows&) const {
   // A selective codec does not write slices; its caller asks selective() first.
   TESSERA_CHECK(false);
   return {};

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/codec/stretch.h"
+#include "common/codec/segment.h"
 
 namespace tessera {
 
@@ -59,7 +59,7 @@ class CodecDefinition {
   const CodecTraits& traits() const { return traits_; }
 
   // How entries are written, which has one size whatever they are. Not asked of a selective codec.
-  virtual Stretch Write(const ParameterRows& rows) const;
+  virtual Segment Write(const ParameterRows& rows) const;
   // The answers of a codec whose payloads have the entries that it selects, and so no fixed size; nullptr: not so.
   virtual const SelectiveCodec* selective() const { return nullptr; }
 

@@ -7,13 +7,13 @@
 namespace tessera {
 CodedKeys::CodedKeys(const Codec& codec, const ShardSlices& slices, const ModelShape& full)
     : codec_(codec) {
-  // A plain codec treats each entry by itself, so that all slices are one stretch.
+  // A plain codec treats each entry by itself, so that all slices are one segment.
   if (IsPlain(codec)) {
     Add(codec->Write({slices.size, 1, slices.size}));
     return;
   }
   for (const Slice& slice : slices.slices) {
-    // Buckets end with a parameter's rows, so each slice is a stretch of its own.
+    // Buckets end with a parameter's rows, so each slice is a segment of its own.
     Add(codec->Write({slice.size(), slice.columns, full.parameters[slice.parameter].size()}));
   }
   TESSERA_CHECK(entries_ == slices.size);
@@ -26,27 +26,27 @@ CodedKeys CodedKeys::Plain(const Codec& codec, int64_t entries) {
   return keys;
 }
 
-CodedKeys CodedKeys::OfStretch(const Stretch& stretch) {
+CodedKeys CodedKeys::OfSegment(const Segment& segment) {
   CodedKeys keys{Codec()};
-  keys.Add(stretch);
+  keys.Add(segment);
   return keys;
 }
 
-void CodedKeys::Add(Stretch stretch) {
-  if (stretch.entries == 0) return;
-  // The first stretch begins with bucket 0, unless it was cut out of a larger payload and says otherwise.
-  if (!stretches_.empty()) {
+void CodedKeys::Add(Segment segment) {
+  if (segment.entries == 0) return;
+  // The first segment begins with bucket 0, unless it was cut out of a larger payload and says otherwise.
+  if (!segments_.empty()) {
     // Buckets are numbered through the whole payload: the random numbers of each follow from its number.
-    const Stretch& last = stretches_.back();
-    stretch.first_bucket = last.first_bucket + last.buckets();
+    const Segment& last = segments_.back();
+    segment.first_bucket = last.first_bucket + last.buckets();
   }
-  if (stretch.has_headers()) {
+  if (segment.has_headers()) {
     // Only buckets with a header must be whole in memory when they are coded.
-    bucket_max_ = std::max(bucket_max_, std::min(stretch.bucket, stretch.entries));
+    bucket_max_ = std::max(bucket_max_, std::min(segment.bucket, segment.entries));
   }
-  entries_ += stretch.entries;
-  bytes_ += stretch.bytes();
-  stretches_.push_back(stretch);
+  entries_ += segment.entries;
+  bytes_ += segment.bytes();
+  segments_.push_back(segment);
 }
 
 CodedForms::CodedForms(const CodecChoice& codecs, const ShardSlices& slices,

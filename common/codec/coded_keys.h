@@ -1,15 +1,15 @@
 // A key set as one codec writes it: which bytes hold which entries. Known to both ends, so that
 // nothing of it is sent.
 //
-// A payload is a sequence of *stretches*, a stretch of rows, a row of buckets. The last bucket of a
-// row and the last row of a stretch may be shorter.
+// A payload is a sequence of *segments*, a segment of rows, a row of buckets. The last bucket of a
+// row and the last row of a segment may be shorter.
 //
-//   f32, bf16, f16  one stretch, one row, one bucket: no header, entries of 4 or 2 bytes
-//   int8            a stretch for each parameter; a bucket is a row: header, then 8 bits an entry
-//   qsgd            a stretch for each parameter, too, with buckets of as many entries, at most, and bits as the codec
+//   f32, bf16, f16  one segment, one row, one bucket: no header, entries of 4 or 2 bytes
+//   int8            a segment for each parameter; a bucket is a row: header, then 8 bits an entry
+//   qsgd            a segment for each parameter, too, with buckets of as many entries, at most, and bits as the codec
 //                   says; those of parameters of fewer than kQsgdEntriesMin entries are f32's
 //
-// The rows are those of the matrix (stretch.h). All numbers are little-endian.
+// The rows are those of the matrix (segment.h). All numbers are little-endian.
 #ifndef TESSERA_COMMON_CODEC_CODED_KEYS_H_
 #define TESSERA_COMMON_CODEC_CODED_KEYS_H_
 
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "common/codec/codec.h"
-#include "common/codec/stretch.h"
+#include "common/codec/segment.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 
@@ -31,11 +31,11 @@ class CodedKeys {
   CodedKeys(const Codec& codec, const ShardSlices& slices, const ModelShape& full);
   // The form of `entries` entries of a codec that IsPlain, wherever they lie.
   static CodedKeys Plain(const Codec& codec, int64_t entries);
-  // One stretch of a payload alone, whose buckets keep their numbers. Of what codec it is nobody says: codec() is f32.
-  static CodedKeys OfStretch(const Stretch& stretch);
+  // One segment of a payload alone, whose buckets keep their numbers. Of what codec it is nobody says: codec() is f32.
+  static CodedKeys OfSegment(const Segment& segment);
 
   const Codec& codec() const { return codec_; }
-  const std::vector<Stretch>& stretches() const { return stretches_; }
+  const std::vector<Segment>& segments() const { return segments_; }
   int64_t entries() const { return entries_; }
   int64_t bytes() const { return bytes_; }
   // The longest bucket with a header: an encoder must be given so many entries at once.
@@ -43,10 +43,10 @@ class CodedKeys {
 
  private:
   explicit CodedKeys(const Codec& codec) : codec_(codec) {}
-  void Add(Stretch stretch);
+  void Add(Segment segment);
 
   const Codec codec_;
-  std::vector<Stretch> stretches_;
+  std::vector<Segment> segments_;
   int64_t entries_ = 0;
   int64_t bytes_ = 0;
   int64_t bucket_max_ = 1;

@@ -36,7 +36,7 @@ Decoder::Step Decoder::Read(EntryLoops::Decode EntryLoops::*which, const char* d
   // Stops where data end in the middle of something: the rest is kept in carry_, and the next call goes on.
   while (entries < count) {
     if (bucket_left_ == 0 && !BeginBucket(&data, &size)) break;
-    const Stretch& s = keys_.stretches()[stretch_];
+    const Segment& s = keys_.segments()[segment_];
     const EntryLoops::Decode loop = s.form->at(path_).*which;
     const int64_t wanted = std::min(count - entries, bucket_left_);
     const int64_t read = s.bits < 8 ? ReadPacked(loop, &data, &size, weight, sum + entries, wanted)
@@ -59,7 +59,7 @@ bool Decoder::Carry(const char** data, int64_t* size, int64_t wanted) {
 }
 
 bool Decoder::BeginBucket(const char** data, int64_t* size) {
-  const Stretch& s = keys_.stretches()[stretch_];
+  const Segment& s = keys_.segments()[segment_];
   if (s.has_headers()) {
     if (*size == 0 || !Carry(data, size, kHeaderBytes)) return false;
     float header;
@@ -74,7 +74,7 @@ bool Decoder::BeginBucket(const char** data, int64_t* size) {
 // Entries of one, two or four bytes.
 int64_t Decoder::ReadWhole(EntryLoops::Decode decode, const char** data, int64_t* size,
                            float weight, float* sum, int64_t count) {
-  const int64_t entry_bytes = keys_.stretches()[stretch_].bits / 8;
+  const int64_t entry_bytes = keys_.segments()[segment_].bits / 8;
   if (carry_size_ == 0) {
     const int64_t taken = std::min(count, *size / entry_bytes);
     // With less than one entry left of this piece, its bytes go to carry_ below.
@@ -94,7 +94,7 @@ int64_t Decoder::ReadWhole(EntryLoops::Decode decode, const char** data, int64_t
 // Groups of 8 entries of `bits`, which are `bits` bytes; the last of a bucket may be shorter.
 int64_t Decoder::ReadPacked(EntryLoops::Decode decode, const char** data, int64_t* size,
                             float weight, float* sum, int64_t count) {
-  const int bits = keys_.stretches()[stretch_].bits;
+  const int bits = keys_.segments()[segment_].bits;
   const auto decode_codes = [&](const int8_t* codes, int64_t n) {
     decode(reinterpret_cast<const char*>(codes), n, factor_, weight, sum);
     return n;
@@ -130,10 +130,10 @@ void Decoder::Advance(int64_t entries) {
   left_ -= entries;
   done_ += entries;
   bucket_left_ -= entries;
-  if (done_ < keys_.stretches()[stretch_].entries) return;
+  if (done_ < keys_.segments()[segment_].entries) return;
   done_ = 0;
-  // Empty stretches are not kept, so the next one has entries.
-  ++stretch_;
+  // Empty segments are not kept, so the next one has entries.
+  ++segment_;
 }
 
 PayloadReader::PayloadReader(const CodedKeys& keys, const Payload& payload, CodecPath path)

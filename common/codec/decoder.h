@@ -48,8 +48,8 @@ class Decoder {
   const CodedKeys& keys_;
   const CodecPath path_;
   int64_t left_;
-  size_t stretch_ = 0;
-  int64_t done_ = 0;         // entries of the stretch
+  size_t segment_ = 0;
+  int64_t done_ = 0;         // entries of the segment
   int64_t bucket_left_ = 0;  // 0: its header comes next
   float factor_ = 1;
   // The beginning of a header or of a unit that is not complete.

@@ -15,12 +15,12 @@ static_assert(Encoder::kRoomMin >= kHeaderBytes + kRandomGroup);
 
 Encoder::Encoder(const CodedKeys& keys, const PayloadRandom& random, CodecPath path)
     : keys_(keys), random_(random), path_(path), left_(keys.bytes()) {
-  if (!keys.stretches().empty()) bucket_ = keys.stretches().front().first_bucket;
+  if (!keys.segments().empty()) bucket_ = keys.segments().front().first_bucket;
 }
 
 Encoder::Ahead Encoder::ahead() const {
-  if (stretch_ == keys_.stretches().size()) return {};
-  const Stretch& s = keys_.stretches()[stretch_];
+  if (segment_ == keys_.segments().size()) return {};
+  const Segment& s = keys_.segments()[segment_];
   // A bucket that was begun needs only its rest.
   return {s.BucketAt(done_ - bucket_done_) - (s.has_headers() ? bucket_done_ : 0), s.has_headers()};
 }
@@ -29,8 +29,8 @@ Encoder::Step Encoder::Encode(const float* entries, int64_t count, char* out, in
                               float* decoded) {
   Step all;
   while (all.entries < count) {
-    TESSERA_CHECK(stretch_ < keys_.stretches().size());
-    const bool has_headers = keys_.stretches()[stretch_].has_headers();
+    TESSERA_CHECK(segment_ < keys_.segments().size());
+    const bool has_headers = keys_.segments()[segment_].has_headers();
     const Step step = (this->*(has_headers ? &Encoder::EncodeBucket : &Encoder::EncodePlain))(
         entries + all.entries, count - all.entries, out + all.bytes, room - all.bytes,
         decoded == nullptr ? nullptr : decoded + all.entries);
@@ -46,7 +46,7 @@ Encoder::Step Encoder::Encode(const float* entries, int64_t count, char* out, in
 
 Encoder::Step Encoder::EncodePlain(const float* entries, int64_t count, char* out, int64_t room,
                                    float* decoded) {
-  const Stretch& s = keys_.stretches()[stretch_];
+  const Segment& s = keys_.segments()[segment_];
   const int64_t entry_bytes = s.bits / 8;
   const int64_t taken = std::min({count, s.entries - done_, room / entry_bytes});
   if (taken == 0) return {};
@@ -59,7 +59,7 @@ Encoder::Step Encoder::EncodePlain(const float* entries, int64_t count, char* ou
 
 Encoder::Step Encoder::EncodeBucket(const float* entries, int64_t count, char* out, int64_t room,
                                     float* decoded) {
-  const Stretch& s = keys_.stretches()[stretch_];
+  const Segment& s = keys_.segments()[segment_];
   const int64_t size = s.BucketAt(done_ - bucket_done_);
   const bool begins = bucket_size_ == 0;
   const int64_t head = begins ? kHeaderBytes : 0;
@@ -100,11 +100,11 @@ void Encoder::Advance(int64_t entries) {
     ++bucket_;
     bucket_size_ = bucket_done_ = 0;
   }
-  if (done_ < keys_.stretches()[stretch_].entries) return;
+  if (done_ < keys_.segments()[segment_].entries) return;
   done_ = 0;
-  ++stretch_;
-  // Each stretch says which bucket it begins with, which a part of a payload takes from the whole.
-  if (stretch_ < keys_.stretches().size()) bucket_ = keys_.stretches()[stretch_].first_bucket;
+  ++segment_;
+  // Each segment says which bucket it begins with, which a part of a payload takes from the whole.
+  if (segment_ < keys_.segments().size()) bucket_ = keys_.segments()[segment_].first_bucket;
 }
 
 }  // namespace tessera

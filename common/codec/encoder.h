@@ -58,8 +58,8 @@ class Encoder {
   const PayloadRandom random_;
   const CodecPath path_;
   int64_t left_;
-  size_t stretch_ = 0;
-  int64_t done_ = 0;  // entries of the stretch
+  size_t segment_ = 0;
+  int64_t done_ = 0;  // entries of the segment
   // The bucket at hand: its number, length, and entries coded; length 0: not begun.
   uint64_t bucket_ = 0;
   int64_t bucket_size_ = 0;

@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-struct Stretch;
+struct Segment;
 
 // The loops of one path.
 struct EntryLoops {
@@ -30,7 +30,7 @@ struct EntryLoops {
 // Entries of a bucket that are coded next. `first`, the place of the first one in the bucket, is a multiple of
 // kRandomGroup.
 struct CodeRun {
-  const Stretch& stretch;
+  const Segment& segment;
   CodecPath path;
   BucketScale scale;
   BucketRandom random;
@@ -43,8 +43,8 @@ struct EntryForm {
   const EntryLoops* loops;  // by CodecPath
   // What the header of a bucket says and its codes stand for. nullptr: there are no headers, and each entry stands by
   // itself.
-  BucketScale (*scale)(const Stretch& stretch, const float* bucket, int64_t size, CodecPath path);
-  // Writes BytesOfEntries(run.count, run.stretch.bits) bytes. `decoded`, unless nullptr, receives what a reader will
+  BucketScale (*scale)(const Segment& segment, const float* bucket, int64_t size, CodecPath path);
+  // Writes BytesOfEntries(run.count, run.segment.bits) bytes. `decoded`, unless nullptr, receives what a reader will
   // see. run.scale.inverse is not 0.
   void (*encode_codes)(const CodeRun& run, char* out, float* decoded);
 

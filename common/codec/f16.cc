@@ -91,8 +91,8 @@ class F16 final : public CodecDefinition {
  public:
   F16() : CodecDefinition("f16", "", Traits()) {}
 
-  Stretch Write(const ParameterRows& rows) const override {
-    return PlainStretch(kF16Form, AsF16::kBytes, rows.entries);
+  Segment Write(const ParameterRows& rows) const override {
+    return PlainSegment(kF16Form, AsF16::kBytes, rows.entries);
   }
 
  private:

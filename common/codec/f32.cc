@@ -13,8 +13,8 @@ class F32 final : public CodecDefinition {
  public:
   F32() : CodecDefinition("f32", "", Traits()) {}
 
-  Stretch Write(const ParameterRows& rows) const override {
-    return PlainStretch(kF32Form, AsF32::kBytes, rows.entries);
+  Segment Write(const ParameterRows& rows) const override {
+    return PlainSegment(kF32Form, AsF32::kBytes, rows.entries);
   }
 
  private:

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-BucketScale ScaleOf(const Stretch& s, const float* bucket, int64_t size, CodecPath path) {
+BucketScale ScaleOf(const Segment& s, const float* bucket, int64_t size, CodecPath path) {
   // The scale is the largest magnitude, as a finer one would cut that off; only QSGD may scale by the norm.
   return BucketScaleOf(/*nearest=*/true, s.divisor, BucketLoopsOf(path).largest(bucket, size),
                        /*square_sum=*/-1.0);
@@ -22,14 +22,14 @@ class Int8 final : public CodecDefinition {
  public:
   Int8() : CodecDefinition("int8", "", Traits()) {}
 
-  Stretch Write(const ParameterRows& rows) const override {
-    Stretch stretch;
-    stretch.form = &kInt8Form;
-    stretch.bits = 8;
-    stretch.entries = rows.entries;
+  Segment Write(const ParameterRows& rows) const override {
+    Segment segment;
+    segment.form = &kInt8Form;
+    segment.bits = 8;
+    segment.entries = rows.entries;
     // A bucket is a row of the parameter, whose entries are of similar size; a vector is cut every kVectorRow entries.
-    stretch.row = stretch.bucket = rows.columns == 1 ? kVectorRow : rows.columns;
-    return stretch;
+    segment.row = segment.bucket = rows.columns == 1 ? kVectorRow : rows.columns;
+    return segment;
   }
 
  private:

@@ -12,7 +12,7 @@ namespace {
 // Codes that are packed at a time: whole groups, small enough for the stack.
 constexpr int64_t kTile = 8 * kRandomGroup;
 
-BucketScale ScaleOf(const Stretch& s, const float* bucket, int64_t size, CodecPath path) {
+BucketScale ScaleOf(const Segment& s, const float* bucket, int64_t size, CodecPath path) {
   const BucketLoops& loops = BucketLoopsOf(path);
   return BucketScaleOf(/*nearest=*/false, s.divisor, loops.largest(bucket, size),
                        s.l2_norm ? loops.square_sum(bucket, size) : -1.0);
@@ -20,7 +20,7 @@ BucketScale ScaleOf(const Stretch& s, const float* bucket, int64_t size, CodecPa
 
 void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
   const BucketLoops& loops = BucketLoopsOf(run.path);
-  const int bits = run.stretch.bits;
+  const int bits = run.segment.bits;
   for (int64_t begin = 0; begin < run.count; begin += kTile) {
     const int64_t tile = std::min(kTile, run.count - begin);
     // Tiles are whole groups, so each begins with a byte of its own.
@@ -29,7 +29,7 @@ void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
     // Codes of whole bytes are written where they belong; smaller ones take a detour through the stack to be packed.
     int8_t* const codes = bits == 8 ? reinterpret_cast<int8_t*>(tile_out) : unpacked;
     loops.round_at_random(run.entries + begin, tile, run.scale.inverse,
-                          static_cast<int>(run.stretch.divisor), run.random, run.first + begin,
+                          static_cast<int>(run.segment.divisor), run.random, run.first + begin,
                           codes);
     if (bits < 8) loops.pack(codes, tile, bits, tile_out);
     // Only error feedback asks for what the codes decode to.
@@ -50,25 +50,25 @@ class Qsgd final : public CodecDefinition {
         bucket_(bucket),
         l2_norm_(l2_norm) {}
 
-  Stretch Write(const ParameterRows& rows) const override {
+  Segment Write(const ParameterRows& rows) const override {
     // Small parameters, such as biases, save little and lose much; they are sent as f32.
     if (rows.parameter_entries < kQsgdEntriesMin) {
-      return PlainStretch(kF32Form, sizeof(float), rows.entries);
+      return PlainSegment(kF32Form, sizeof(float), rows.entries);
     }
     // Codes are signed: with b bits there are 2^(b-1) - 1 levels besides 0 on each side.
     const int levels = (1 << (bits_ - 1)) - 1;
-    Stretch stretch;
-    stretch.form = &kQsgdForm;
-    stretch.bits = bits_;
-    stretch.entries = rows.entries;
-    stretch.row = rows.columns == 1 ? kVectorRow : rows.columns;
-    stretch.bucket = std::min(stretch.row, bucket_);
-    stretch.divisor = static_cast<float>(levels);
+    Segment segment;
+    segment.form = &kQsgdForm;
+    segment.bits = bits_;
+    segment.entries = rows.entries;
+    segment.row = rows.columns == 1 ? kVectorRow : rows.columns;
+    segment.bucket = std::min(segment.row, bucket_);
+    segment.divisor = static_cast<float>(levels);
     // The lowest code of two's complement reaches one level further than any that is written, and a payload may have
     // it.
-    stretch.reach = static_cast<float>(levels + 1);
-    stretch.l2_norm = l2_norm_;
-    return stretch;
+    segment.reach = static_cast<float>(levels + 1);
+    segment.l2_norm = l2_norm_;
+    return segment;
   }
 
  private:

@@ -39,14 +39,14 @@ absl::Status CheckPlan(const Plan& plan) {
     if (m.rank >= Rank(kRankEnd)) return wrong(m.member, rank_is(m.rank));
     if (!IsExchange(m.first_exchange)) return wrong(m.member, "begins with no exchange");
   }
-  for (const FormerSite& f : plan.former) {
+  for (const DepartedSite& f : plan.departed) {
     if (f.member == MemberId(0) || !known.insert(f.member).second) {
       return wrong(f.member, "is there twice, or nobody");
     }
     if (!IsExchange(f.first)) return wrong(f.member, "began with no exchange");
     if (f.rank >= Rank(kRankEnd)) return wrong(f.member, rank_is(f.rank));
   }
-  const uint64_t sites = plan.members.size() + plan.former.size();
+  const uint64_t sites = plan.members.size() + plan.departed.size();
   for (const PartShares& shares : plan.shares) {
     // A part's border is width * shares before it / all shares, in 64 bits: the limit keeps the sum within 31 bits.
     for (const auto& [member, share] : shares.of) {
@@ -64,7 +64,7 @@ std::vector<MemberId> SitesOf(const Plan& plan, Exchange round) {
     if (m.first_exchange <= round) order.push_back({m.rank, m.member});
   }
   // A member that has left keeps its part of a round that was cut while it was there: parts of a round never change.
-  for (const FormerSite& m : plan.former) {
+  for (const DepartedSite& m : plan.departed) {
     const bool has_ended = m.until != Exchange(0) && m.until <= round;
     if (m.first <= round && !has_ended) order.push_back({m.rank, m.member});
   }

@@ -20,7 +20,7 @@ struct PlanMember {
 
 // Where members train parts of one model: a member that was removed, whose part in the rounds
 // [first, until) nobody else has, as these were or will be cut with it.
-struct FormerSite {
+struct DepartedSite {
   MemberId member;
   Rank rank;
   Exchange first{1};
@@ -40,7 +40,7 @@ struct PartShares {
 struct Plan {
   Generation generation;
   std::vector<PlanMember> members;
-  std::vector<FormerSite> former;
+  std::vector<DepartedSite> departed;
   // The shares in force, and any that will be. Empty: all parts are equal.
   std::vector<PartShares> shares;
 
@@ -60,7 +60,7 @@ constexpr uint64_t kExchangeEnd = uint64_t{1} << 40;
 //   kInvalidArgument  members are not in rank order, or named twice; or a number is beyond its limit
 absl::Status CheckPlan(const Plan& plan);
 
-// The members whose parts `round` is cut into: those that have begun and former ones that still count, by rank and
+// The members whose parts `round` is cut into: those that have begun and departed ones that still count, by rank and
 // then by member. The result is the same on every server that may fold a push of `round`.
 std::vector<MemberId> SitesOf(const Plan& plan, Exchange round);
 

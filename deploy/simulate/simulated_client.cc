@@ -52,7 +52,7 @@ SimulatedClient::SimulatedClient(SimulatedClientOptions options, SimulatedWorld*
 
 absl::StatusOr<ExchangeResult> SimulatedClient::Pull(Exchange after, const KeySet& keys,
                                                      const ParameterArrays& values) {
-  Begin(Kind::kPull, {after, 0, RestWord()}, nullptr, keys, values);
+  Begin(Kind::kPull, {after, 0, IdleNotice()}, nullptr, keys, values);
   return End();
 }
 
@@ -80,7 +80,7 @@ absl::StatusOr<ExchangeResult> SimulatedClient::EndPushPull() {
   return result;
 }
 
-absl::StatusOr<ExchangeResult> SimulatedClient::Read(Exchange after, RestWord word,
+absl::StatusOr<ExchangeResult> SimulatedClient::Read(Exchange after, IdleNotice word,
                                                      const ParameterArrays& values) {
   static const KeySet* const dense = new KeySet();
   Begin(Kind::kReadOutside, {after, 0, word}, nullptr, *dense, values);

@@ -46,7 +46,7 @@ class SimulatedClient final : public ParameterClient {
                              const ParameterArrays& values) override;
   absl::StatusOr<ExchangeResult> EndPushPull() override;
   void DropPushPull() override { ++call_; }  // What is still on its way is of no use.
-  absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
+  absl::StatusOr<ExchangeResult> Read(Exchange after, IdleNotice word,
                                       const ParameterArrays& values) override;
   absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override;
   void AskCores(uint64_t number) override { cores_.Ask(number); }

@@ -81,7 +81,7 @@ class StubLearner : public Learner {
   absl::Status BeginTail() override { return Recut({}); }
   bool pulls_apart() const override { return true; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override {
+                                                 IdleNotice word) override {
     return servers->Read(after, word, arrays_.values());
   }
   absl::StatusOr<bool> EndEvaluation() override { return false; }

@@ -67,7 +67,7 @@ void SimulatedServer::Start() {
 void SimulatedServer::TakeCoreRequest(const CoreRequest& request) {
   using Keys = std::shared_ptr<const Core>;
   served_.Read<Keys>(
-      ++core_reads_, request.member, Exchange(0), RestWord(),
+      ++core_reads_, request.member, Exchange(0), IdleNotice(),
       [this, request] { return served_.shard().ReadCore(request.member, request.number); },
       [this, request](absl::StatusOr<Keys> core) {
         pull_payload_bytes_ += request.cores->Answer(rank_, request.call, std::move(core));

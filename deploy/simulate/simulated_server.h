@@ -47,7 +47,7 @@ class SimulatedServer {
     Kind kind = Kind::kPull;
     ReceivedPush push;
     ParkedRead read;
-    RestWord rest;
+    IdleNotice rest;
   };
 
   // `world` and `coordinator` outlive the server.

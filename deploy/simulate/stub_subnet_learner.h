@@ -47,7 +47,7 @@ class StubSubnetLearner final : public Learner {
   absl::Status BeginTail() override;
   bool pulls_apart() const override { return true; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override {
+                                                 IdleNotice word) override {
     return servers->Read(after, word, values());
   }
   absl::StatusOr<bool> EndEvaluation() override { return false; }

@@ -34,12 +34,12 @@ void EachPlace(const PlaceSet& set, int64_t begin, int64_t end, Visit visit) {
 
 }  // namespace
 
-void CpuExchange::Encode(const Stretch& stretch, const PayloadRandom& random, const float* entries,
+void CpuExchange::Encode(const Segment& segment, const PayloadRandom& random, const float* entries,
                          float* residual, char* out) {
-  const CodedKeys keys = CodedKeys::OfStretch(stretch);
+  const CodedKeys keys = CodedKeys::OfSegment(segment);
   Encoder encoder(keys, random);
   if (residual == nullptr) {
-    encoder.Encode(entries, stretch.entries, out, keys.bytes());
+    encoder.Encode(entries, segment.entries, out, keys.bytes());
     return;
   }
   std::vector<float> sums, decoded;
@@ -62,9 +62,9 @@ void CpuExchange::Encode(const Stretch& stretch, const PayloadRandom& random, co
   }
 }
 
-void CpuExchange::Decode(const Stretch& stretch, const char* in, float* entries) {
-  const CodedKeys keys = CodedKeys::OfStretch(stretch);
-  Decoder(keys).Assign(in, keys.bytes(), 1.0f, entries, stretch.entries);
+void CpuExchange::Decode(const Segment& segment, const char* in, float* entries) {
+  const CodedKeys keys = CodedKeys::OfSegment(segment);
+  Decoder(keys).Assign(in, keys.bytes(), 1.0f, entries, segment.entries);
 }
 
 void CpuExchange::SampleMagnitudes(int64_t entries, int64_t distance, const float* update,

@@ -34,7 +34,7 @@ struct EmbedTokens : OnePhase {
 };
 
 // The gradient of the weight: a block has an entry of the vocabulary. Its threads first look for the entry, each in a
-// stretch of the batch of its own, and then each sums its units over the stretches that have it. Most entries of a
+// segment of the batch of its own, and then each sums its units over the segments that have it. Most entries of a
 // large vocabulary are in none.
 struct EmbeddingTokenSums {
   static constexpr int kThreads = 256;
@@ -42,7 +42,7 @@ struct EmbeddingTokenSums {
   using Value = int32_t;
   struct Shared {
     Value total;
-    int32_t found[kThreads];  // in each stretch
+    int32_t found[kThreads];  // in each segment
   };
   struct Own {
     Value value;
@@ -72,9 +72,9 @@ struct EmbeddingTokenSums {
       for (int64_t u = lane.thread; u < units; u += kThreads) {
         float* const to = dweight + lane.block * units + u;
         float sum = adds ? *to : 0.0f;
-        for (int stretch = 0; stretch < kThreads && shared.total > 0; ++stretch) {
-          if (shared.found[stretch] == 0) continue;
-          const int64_t begin = stretch * length, end = End(begin, length);
+        for (int segment = 0; segment < kThreads && shared.total > 0; ++segment) {
+          if (shared.found[segment] == 0) continue;
+          const int64_t begin = segment * length, end = End(begin, length);
           for (int64_t i = begin; i < end; ++i) {
             if (tokens[i] == entry) sum += dy[i * units + u];
           }

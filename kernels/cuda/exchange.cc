@@ -33,15 +33,15 @@ void MovePlaces(const PlaceSet& set, int64_t begin, int64_t end, const float* fr
 
 }  // namespace
 
-void CudaExchange::Encode(const Stretch& stretch, const PayloadRandom& random, const float* entries,
+void CudaExchange::Encode(const Segment& segment, const PayloadRandom& random, const float* entries,
                           float* residual, char* out) {
-  if (stretch.entries == 0) return;
-  DeviceCodecOf(*stretch.form).encode({device_, scratch_, stretch, random}, entries, residual, out);
+  if (segment.entries == 0) return;
+  DeviceCodecOf(*segment.form).encode({device_, scratch_, segment, random}, entries, residual, out);
 }
 
-void CudaExchange::Decode(const Stretch& stretch, const char* in, float* entries) {
-  if (stretch.entries == 0) return;
-  DeviceCodecOf(*stretch.form).decode(&device_, stretch, in, entries);
+void CudaExchange::Decode(const Segment& segment, const char* in, float* entries) {
+  if (segment.entries == 0) return;
+  DeviceCodecOf(*segment.form).decode(&device_, segment, in, entries);
 }
 
 void CudaExchange::SampleMagnitudes(int64_t entries, int64_t distance, const float* update,

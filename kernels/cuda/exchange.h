@@ -12,9 +12,9 @@ class CudaExchange final : public ExchangeKernel {
  public:
   CudaExchange(cuda::Device* device, CudaScratch* scratch) : device_(*device), scratch_(*scratch) {}
 
-  void Encode(const Stretch& stretch, const PayloadRandom& random, const float* entries,
+  void Encode(const Segment& segment, const PayloadRandom& random, const float* entries,
               float* residual, char* out) override;
-  void Decode(const Stretch& stretch, const char* in, float* entries) override;
+  void Decode(const Segment& segment, const char* in, float* entries) override;
   void SampleMagnitudes(int64_t entries, int64_t distance, const float* update,
                         const float* residual, float* magnitudes) override;
   void FindMarks(int64_t entries, float tau, const float* update, float* residual,

@@ -44,13 +44,13 @@ class Election {
   void OnAwaited(absl::Time now);
   // The lease's time. kNotFound: it is over.
   void OnKept(absl::Time asked, const absl::StatusOr<absl::Duration>& ttl, absl::Time now);
-  // Its stay is over, for a reason of its own; the lease is given back. It stays out for a whole time of the
+  // Its tenure is over, for a reason of its own; the lease is given back. It stays out for a whole time of the
   // lease, so that another one may try.
   void Resign(absl::Time now);
 
   // Nobody else can be leading by `now`.
   bool Leads(absl::Time now) const { return revision_ != 0 && now < held_until_; }
-  // Names its stay; 0: it does not lead, or has not found out.
+  // Names its tenure; 0: it does not lead, or has not found out.
   int64_t revision() const { return revision_; }
   int64_t lease() const { return lease_; }
   absl::Time held_until() const { return held_until_; }

@@ -43,7 +43,7 @@ HelloClaim ClaimOf(const Hello& hello) {
   return {hello.rank(), hello.run(), hello.term(), hello.changes(), hello.server_key()};
 }
 
-// One process's stay as the coordinator. Pure: no I/O, no clock, no lock.
+// One process's tenure as the coordinator. Pure: no I/O, no clock, no lock.
 class KeptCoordinator {
  public:
   // In `word`'s run and term, going on from a state of `word`'s changes. Without `is_kept` it is kept nowhere,
@@ -58,7 +58,7 @@ class KeptCoordinator {
 
   // --- what is kept ---
 
-  // Over all stays; grows with every one.
+  // Over all tenures; grows with every one.
   uint64_t changes() const { return begun_at_ + 1 + coordinator_->changes(); }
   // There is something to write, before anybody is told.
   bool IsAhead() const { return is_kept_ && changes() != kept_; }

@@ -1,7 +1,7 @@
 // The coordinator's state in etcd, and whose it is:
 //
 //   PREFIX/coordinator      host:port of the coordinator. Bound to its lease; its create_revision names the
-//                           stay, and every write below is guarded by it: one that has been superseded can
+//                           tenure, and every write below is guarded by it: one that has been superseded can
 //                           write nothing
 //   PREFIX/state            "1 PIECES SLOT SUM\n", and where PIECES is 0 the state itself. Every write below is
 //                           guarded by its mod_revision, too: one that was given up, and repeated, may reach

@@ -140,7 +140,7 @@ void ServerElection::Tell(absl::string_view step, const absl::Status& status) {
 
 // Tells on_elected and on_deposed what has become of this server's time as coordinator.
 void ServerElection::Settle() {
-  int64_t stay = 0, lease = 0;
+  int64_t tenure = 0, lease = 0;
   bool resigned = false;
   {
     absl::MutexLock lock(&mutex_);
@@ -150,20 +150,20 @@ void ServerElection::Settle() {
       resigns_ = false;
       election_.Resign(SteadyNow());
     }
-    stay = election_.Leads(SteadyNow()) ? election_.revision() : 0;
+    tenure = election_.Leads(SteadyNow()) ? election_.revision() : 0;
   }
   // The end is told before the lease is revoked: nobody else may lead while this one still does.
-  if (stay_ != 0 && stay != stay_) {
-    stay_ = 0;
+  if (tenure_ != 0 && tenure != tenure_) {
+    tenure_ = 0;
     options_.on_deposed(resigned ? "it has resigned"
                                  : absl::StrCat("its lease in etcd is over",
                                                 trouble_.empty() ? "" : ": ", trouble_));
   }
   if (lease != 0) (void)options_.etcd->Revoke(lease);
-  if (stay == 0 || stay == stay_) return;
-  stay_ = stay;
-  Log(LogLevel::kInfo, absl::StrCat("control: elected coordinator revision=", stay));
-  const absl::Status taken = options_.on_elected(stay);
+  if (tenure == 0 || tenure == tenure_) return;
+  tenure_ = tenure;
+  Log(LogLevel::kInfo, absl::StrCat("control: elected coordinator revision=", tenure));
+  const absl::Status taken = options_.on_elected(tenure);
   if (taken.ok()) return;
   Log(LogLevel::kError, absl::StrCat("control: elected, and cannot be the coordinator why=\"",
                                      taken.message(), "\""));
@@ -178,7 +178,7 @@ void ServerElection::Run() {
       absl::MutexLock lock(&mutex_);
       // This server's lease may end before the next step is due.
       until = election_.Next().at;
-      if (stay_ != 0) until = std::min(until, election_.held_until());
+      if (tenure_ != 0) until = std::min(until, election_.held_until());
     }
     wake_.WaitUntil(until);
     {

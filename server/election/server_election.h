@@ -65,7 +65,7 @@ class ServerElection {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool resigns_ ABSL_GUARDED_BY(mutex_) = false;
   Wakeup wake_;                // something of the above has changed
-  int64_t stay_ = 0;           // the thread's; 0: not elected
+  int64_t tenure_ = 0;         // the thread's; 0: not elected
   int64_t seen_revision_ = 0;  // the thread's: the store's, when the key was somebody else's
   std::string trouble_;  // the thread's: what the last call to etcd failed by; empty: it did not
   LogThrottle troubles_;

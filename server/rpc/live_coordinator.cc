@@ -69,7 +69,7 @@ absl::Status LiveCoordinator::Install(std::unique_ptr<Coordinator> coordinator,
   TESSERA_CHECK(kept_ == nullptr && !is_writing_);
   kept_ = std::move(kept);
   // The number of this coordinator's time here, so that answers of an earlier one are told apart.
-  ++stay_;
+  ++tenure_;
   word_ = word;
   store_ = store;
   write_began_ = began;
@@ -161,9 +161,9 @@ void LiveCoordinator::Send(KeptCoordinator::Batch batch, Answers* answers) {
 void LiveCoordinator::WhenKept(const Ticket& ticket, StatusDone then) {
   absl::Status kept;
   // Without a ticket nothing was changed, and the answer is true at once.
-  if (ticket.stay != 0) {
+  if (ticket.tenure != 0) {
     absl::MutexLock lock(&mutex_);
-    if (kept_ == nullptr || stay_ != ticket.stay) {
+    if (kept_ == nullptr || tenure_ != ticket.tenure) {
       kept = NotKept();
     } else if (!kept_->MayBeTold(ticket.changes)) {
       unkept_.push_back({ticket.changes, std::move(then)});

@@ -166,7 +166,7 @@ class LiveCoordinator {
   // They are called without the mutex.
   using Answers = CoordinatorAnswers;
   struct Ticket {
-    uint64_t stay = 0;  // 0: nothing came to pass
+    uint64_t tenure = 0;  // 0: nothing came to pass
     uint64_t changes = 0;
   };
   struct Unkept {
@@ -182,7 +182,7 @@ class LiveCoordinator {
       absl::MutexLock lock(&mutex_);
       TESSERA_RETURN_IF_ERROR(Check(run));
       auto value = event(kept_->coordinator(), SteadyNow());
-      *ticket = {stay_, kept_->Collect()};
+      *ticket = {tenure_, kept_->Collect()};
       answers = Release();
       return value;
     }();
@@ -212,7 +212,7 @@ class LiveCoordinator {
   mutable absl::Mutex mutex_;
   std::unique_ptr<KeptCoordinator> kept_ ABSL_GUARDED_BY(mutex_);  // nullptr: it is not here
   StateStore* store_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  uint64_t stay_ ABSL_GUARDED_BY(mutex_) = 0;  // counts Install
+  uint64_t tenure_ ABSL_GUARDED_BY(mutex_) = 0;  // counts Install
   bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread::id teller_ ABSL_GUARDED_BY(mutex_);  // calls on_vacated, or is about to
   absl::Time write_began_ ABSL_GUARDED_BY(mutex_);
@@ -223,7 +223,7 @@ class LiveCoordinator {
   // The answers to those that were waiting when the coordinator went.
   Answers gone_ ABSL_GUARDED_BY(mutex_);
   CoordinatorClients clients_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Unkept> unkept_ ABSL_GUARDED_BY(mutex_);        // of this stay
+  std::vector<Unkept> unkept_ ABSL_GUARDED_BY(mutex_);        // of this tenure
   absl::string_view status_without_ ABSL_GUARDED_BY(mutex_);  // what the last one left out
   std::function<void(DiskTask)> disk_ ABSL_GUARDED_BY(mutex_);
   Wakeup stop_;

@@ -107,7 +107,7 @@ absl::Status PullCall::CheckKeys(const NamedKeys& keys) {
   return absl::OkStatus();
 }
 
-void PullCall::AskValues(MemberId member, Exchange after, RestWord word, NamedKeys keys) {
+void PullCall::AskValues(MemberId member, Exchange after, IdleNotice word, NamedKeys keys) {
   const std::shared_ptr<PullCall> self = shared_from_this();
   if (outside_exchange_) {
     plane_->shard().Ask(
@@ -131,7 +131,7 @@ void PullCall::AskValues(MemberId member, Exchange after, RestWord word, NamedKe
 void PullCall::AskCore(MemberId member, uint64_t number) {
   using Keys = std::shared_ptr<const Core>;
   CancelWhenGone(plane_->shard().Read<Keys>(
-      member, Exchange(0), RestWord(),
+      member, Exchange(0), IdleNotice(),
       [member, number](Shard& shard) { return shard.ReadCore(member, number); },
       [self = shared_from_this()](const absl::StatusOr<Keys>& core) {
         if (!core.ok()) return self->Finish(ToGrpc(core.status()));
@@ -188,7 +188,7 @@ absl::Status PullCall::AskFetch(const grpc::ByteBuffer& bytes) {
   }
   TESSERA_RETURN_IF_ERROR(TakeCodec(request.codec()));
   waits_only_ = request.waits_only();
-  AskValues(member, Exchange(request.round() - 1), RestWord(), *std::move(asked));
+  AskValues(member, Exchange(request.round() - 1), IdleNotice(), *std::move(asked));
   return absl::OkStatus();
 }
 

@@ -60,7 +60,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   absl::Status AskCopy(const v1::PullRequest& request);
   void AskCore(MemberId member, uint64_t number);
   // The values of `keys` for a member that has made exchange `after`: at once where it is outside an exchange.
-  void AskValues(MemberId member, Exchange after, RestWord word, NamedKeys keys);
+  void AskValues(MemberId member, Exchange after, IdleNotice word, NamedKeys keys);
   // Checks what can be told without the shard. kInvalidArgument: nobody reads such keys here.
   absl::Status CheckKeys(const NamedKeys& keys);
   absl::Status TakeCodec(absl::string_view name);

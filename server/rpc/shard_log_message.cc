@@ -103,8 +103,8 @@ v1::Plan ToMessage(const Plan& plan) {
     member.set_rank(m.rank.value());
     member.set_first_exchange(m.first_exchange.value());
   }
-  for (const FormerSite& f : plan.former) {
-    v1::FormerSite& site = *message.add_former_sites();
+  for (const DepartedSite& f : plan.departed) {
+    v1::DepartedSite& site = *message.add_departed_sites();
     site.set_member(f.member.value());
     site.set_rank(f.rank.value());
     site.set_first_exchange(f.first.value());

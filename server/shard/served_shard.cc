@@ -37,7 +37,7 @@ void ServedShard::TakeCopy() {
   copy_taken_(*std::move(copy));
 }
 
-void ServedShard::Rest(MemberId member, Exchange after, RestWord word) {
+void ServedShard::Rest(MemberId member, Exchange after, IdleNotice word) {
   shard_->Rest(member, after, word);
   if (word.number > 0) gate_.Append(RestEvent{member, after, word});
 }
@@ -126,7 +126,7 @@ void ServedShard::CancelRead(uint64_t read) {
   cancelled.fail(absl::CancelledError("pull: the client has gone"));
 }
 
-void ServedShard::ReadOutside(MemberId member, Exchange after, RestWord word, absl::Time now,
+void ServedShard::ReadOutside(MemberId member, Exchange after, IdleNotice word, absl::Time now,
                               std::function<void(absl::StatusOr<ReadResult>)> done) {
   // Values are for those who train; who has a member's number has joined.
   if (shard_->plan().Find(member) == nullptr) {

@@ -39,11 +39,11 @@ class ServedShard {
   void Accept(ReceivedPush push, std::function<void(absl::StatusOr<PushAccepted>)> done);
   // `ask` is called until it answers, `done` once the answer may be told.
   template <typename Result>
-  void Read(uint64_t read, MemberId member, Exchange after, RestWord word,
+  void Read(uint64_t read, MemberId member, Exchange after, IdleNotice word,
             std::function<absl::StatusOr<std::optional<Result>>()> ask,
             std::function<void(absl::StatusOr<Result>)> done);
   void CancelRead(uint64_t read);
-  void ReadOutside(MemberId member, Exchange after, RestWord word, absl::Time now,
+  void ReadOutside(MemberId member, Exchange after, IdleNotice word, absl::Time now,
                    std::function<void(absl::StatusOr<ReadResult>)> done);
   uint64_t parked_reads() const { return reads_.size(); }
 
@@ -85,7 +85,7 @@ class ServedShard {
     int64_t pushes_before = 0;  // when it was last looked at
   };
 
-  void Rest(MemberId member, Exchange after, RestWord word);
+  void Rest(MemberId member, Exchange after, IdleNotice word);
   void AnswerReads();
   void GrantReservations();
   void TakeCopy();
@@ -102,7 +102,7 @@ class ServedShard {
 };
 
 template <typename Result>
-void ServedShard::Read(uint64_t id, MemberId member, Exchange after, RestWord word,
+void ServedShard::Read(uint64_t id, MemberId member, Exchange after, IdleNotice word,
                        std::function<absl::StatusOr<std::optional<Result>>()> ask,
                        std::function<void(absl::StatusOr<Result>)> done) {
   Rest(member, after, word);

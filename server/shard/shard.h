@@ -127,7 +127,7 @@ class Shard {
   void Withdraw(uint64_t proposal) { state_.members.Withdraw(proposal); }
   // `member` makes no pushes and nobody waits for it (it rests) from when its exchange `after` is folded, or it goes
   // on. A push after `after` ends its rest, too.
-  void Rest(MemberId member, Exchange after, RestWord word) {
+  void Rest(MemberId member, Exchange after, IdleNotice word) {
     state_.members.Rest(member, after, word);
   }
   const ShardMembers& members() const { return state_.members; }

@@ -72,7 +72,7 @@ struct WithdrawEvent {
 struct RestEvent {
   MemberId member;
   Exchange after;
-  RestWord word;
+  IdleNotice word;
 };
 
 struct CoreQuestionEvent {

@@ -14,7 +14,7 @@ ShardMember* ShardMembers::Find(MemberId member) {
 
 // A worker's numbers grow one by one, and every server hears all of them. One that is far ahead is none of its: it
 // would have all of the worker's own words be old ones.
-bool ShardMembers::IsFarAhead(const ShardMember& member, RestWord word) {
+bool ShardMembers::IsFarAhead(const ShardMember& member, IdleNotice word) {
   return member.rest_number > 0 && word.number > member.rest_number + kRestsAheadMax;
 }
 
@@ -77,7 +77,7 @@ void ShardMembers::RestIfDue(MemberId id, const ShardMember& member) {
   if (member.rests_after == member.folded) policy_.SetResting(id, true);
 }
 
-void ShardMembers::Rest(MemberId id, Exchange after, RestWord word) {
+void ShardMembers::Rest(MemberId id, Exchange after, IdleNotice word) {
   ShardMember* const member = Find(id);
   if (member == nullptr) return;
   // Words of one number come in the order rest, end of rest; repeated ones may come at any time.

@@ -73,7 +73,7 @@ class ShardMembers {
   // Tells the policy if the member has folded its last push before a rest: after every fold of one.
   void RestIfDue(MemberId id, const ShardMember& member);
   // See Shard::Rest.
-  void Rest(MemberId id, Exchange after, RestWord word);
+  void Rest(MemberId id, Exchange after, IdleNotice word);
 
   // The last folded exchange of each, for replicas those of members that have gone among them.
   std::map<MemberId, Exchange> Folded() const;
@@ -86,7 +86,7 @@ class ShardMembers {
 
  private:
   void Wake(MemberId id, ShardMember* member);
-  static bool IsFarAhead(const ShardMember& member, RestWord word);
+  static bool IsFarAhead(const ShardMember& member, IdleNotice word);
 
   ConsistencyPolicy& policy_;
   const bool is_replica_;

@@ -11,9 +11,9 @@ Plan ToPlan(const v1::Plan& message) {
   for (const v1::Member& m : message.members()) {
     plan.members.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange())});
   }
-  for (const v1::FormerSite& m : message.former_sites()) {
-    plan.former.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange()),
-                           Exchange(m.until_exchange())});
+  for (const v1::DepartedSite& m : message.departed_sites()) {
+    plan.departed.push_back({MemberId(m.member()), Rank(m.rank()), Exchange(m.first_exchange()),
+                             Exchange(m.until_exchange())});
   }
   for (const v1::PartShares& s : message.shares()) {
     PartShares shares;

@@ -58,7 +58,7 @@ class ShardThread {
   // Calls ask(shard) until it answers, and `done` with the answer; with kFailedPrecondition when `member` is, or
   // becomes, no member. Returns a number for CancelRead. `word`: see Shard::Rest. Refused as Ask's questions are.
   template <typename Result>
-  uint64_t Read(MemberId member, Exchange after, RestWord word,
+  uint64_t Read(MemberId member, Exchange after, IdleNotice word,
                 std::function<absl::StatusOr<std::optional<Result>>(Shard& shard)> ask,
                 std::function<void(absl::StatusOr<Result>)> done) {
     const uint64_t id = next_read_.fetch_add(1, std::memory_order_relaxed);

@@ -293,7 +293,7 @@ class Events {
     const ScriptedAnswer answer = Values(Header(all), Payload(WireBytes(all, true)));
     Calls().Set(kPull, {answer});
     const absl::Status status =
-        client_->Read(Exchange(exchange_), RestWord(), values.spans()).status();
+        client_->Read(Exchange(exchange_), IdleNotice(), values.spans()).status();
     CheckWords(status);
     values.CheckGuards();
     if (status.ok()) TESSERA_CHECK(values.Bytes() == PayloadsOf(answer));

@@ -114,7 +114,7 @@ class Events {
       member.set_first_exchange(in_.Count());
     }
     for (uint64_t left = in_.Below(4); left > 0; --left) {
-      v1::FormerSite& site = *plan.add_former_sites();
+      v1::DepartedSite& site = *plan.add_departed_sites();
       site.set_member(in_.Below(6));
       site.set_first_exchange(in_.Count());
       site.set_until_exchange(in_.Count());

@@ -87,8 +87,8 @@ void FuzzLeader::RemoveMember(size_t i) {
   const PlanMember removed = plan.members[i];
   plan.members.erase(plan.members.begin() + static_cast<int64_t>(i));
   if (job_.recipe.subnets) {
-    plan.former.push_back({removed.member, removed.rank, removed.first_exchange,
-                           served_.shard().counters().collecting.Next()});
+    plan.departed.push_back({removed.member, removed.rank, removed.first_exchange,
+                             served_.shard().counters().collecting.Next()});
   }
   served_.SetPlan(plan);
 }

@@ -119,11 +119,11 @@ class Messages {
       member.set_first_exchange(in_.Byte() < 224 ? 1 + in_.Below(4) : Exchange());
     }
     for (uint64_t left = in_.Below(8) / 6; left > 0; --left) {
-      v1::FormerSite& former = *plan.add_former_sites();
-      former.set_member(8 + in_.Below(3));
-      former.set_rank(static_cast<uint32_t>(in_.Count()));
-      former.set_first_exchange(1 + Exchange());
-      former.set_until_exchange(Exchange());
+      v1::DepartedSite& departed = *plan.add_departed_sites();
+      departed.set_member(8 + in_.Below(3));
+      departed.set_rank(static_cast<uint32_t>(in_.Count()));
+      departed.set_first_exchange(1 + Exchange());
+      departed.set_until_exchange(Exchange());
     }
     for (uint64_t left = in_.Below(8) / 6; left > 0; --left) {
       v1::PartShares& shares = *plan.add_shares();

@@ -20,7 +20,7 @@ constexpr float kF16Most = 65504;
 constexpr float kSlack = 1 + 0x1p-14f;
 
 // Of entries [begin, end), which are written in one way. The largest error that each may have.
-float LargestError(const Stretch& stretch, const std::vector<float>& values, size_t begin,
+float LargestError(const Segment& segment, const std::vector<float>& values, size_t begin,
                    size_t end) {
   float most = 0;
   double squares = 0;
@@ -28,9 +28,9 @@ float LargestError(const Stretch& stretch, const std::vector<float>& values, siz
     most = std::max(most, std::abs(values[i]));
     squares += static_cast<double>(values[i]) * values[i];
   }
-  if (stretch.form == &kInt8Form) return kSlack * most / 254;
-  const float norm = stretch.l2_norm ? static_cast<float>(std::sqrt(squares)) : most;
-  return kSlack * norm / stretch.divisor;
+  if (segment.form == &kInt8Form) return kSlack * most / 254;
+  const float norm = segment.l2_norm ? static_cast<float>(std::sqrt(squares)) : most;
+  return kSlack * norm / segment.divisor;
 }
 
 float PlainError(const EntryForm& form, float value) {
@@ -47,14 +47,14 @@ std::optional<std::string> RoundingObjection(const CodedKeys& keys,
                                              const std::vector<float>& values,
                                              const std::vector<float>& seen) {
   size_t at = 0;
-  for (const Stretch& stretch : keys.stretches()) {
-    for (int64_t done = 0; done < stretch.entries;) {
-      const int64_t count = stretch.BucketAt(done);
+  for (const Segment& segment : keys.segments()) {
+    for (int64_t done = 0; done < segment.entries;) {
+      const int64_t count = segment.BucketAt(done);
       const size_t end = at + static_cast<size_t>(count);
-      const float bucket = stretch.has_headers() ? LargestError(stretch, values, at, end) : 0;
+      const float bucket = segment.has_headers() ? LargestError(segment, values, at, end) : 0;
       for (; at < end; ++at) {
         const float error = std::abs(seen[at] - values[at]);
-        if (error <= std::max(bucket, PlainError(*stretch.form, values[at]))) continue;
+        if (error <= std::max(bucket, PlainError(*segment.form, values[at]))) continue;
         return absl::StrCat("entry ", at, " is ", values[at], ", and a reader sees ", seen[at],
                             " as ", keys.codec()->name());
       }

@@ -17,7 +17,7 @@ enum class Mutation {
   kLosesStaged,           // one server acknowledges a push now and then, and forgets it
   kTakesAllTies,          // a server takes all entries that are as significant as the core's last
   kSaysReportsOnce,       // a server does not repeat what it says of a core
-  kForgetsFormerSites,    // one server cuts rounds without members that were lost
+  kForgetsDepartedSites,  // one server cuts rounds without members that were lost
   kAcknowledgesEarly,     // a leader acknowledges before its standby has it
   kTakesOldTerm,          // a standby that leads acknowledges its predecessor's log still
   kNeverCopies,           // a leader has a standby only from the beginning

@@ -138,7 +138,7 @@ bool SimWorker::FollowKeys() {
     keys_->Drop();
     parts_missing_ = doors_.size();
     for (size_t server = 0; server < doors_.size(); ++server) {
-      PullFrom(server, exchange_, RestWord());
+      PullFrom(server, exchange_, IdleNotice());
     }
     return false;
   }

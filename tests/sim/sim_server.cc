@@ -183,7 +183,9 @@ void SimServer::ApplyPlan(const v1::Plan& text) {
       if (plan.Find(m.member) == nullptr) believed.members.push_back(m);
     }
   }
-  if (mutation_ == Mutation::kForgetsFormerSites && rank_ == ShardId(0)) believed.former.clear();
+  if (mutation_ == Mutation::kForgetsDepartedSites && rank_ == ShardId(0)) {
+    believed.departed.clear();
+  }
   v1::ShardMessage message;
   v1::PlanApplied& applied = *message.mutable_applied();
   applied.set_generation(plan.generation.value());
@@ -258,7 +260,7 @@ void SimServer::Push(const std::function<ReceivedPush()>& make,
   Work();
 }
 
-void SimServer::ReadOutside(MemberId member, Exchange after, RestWord word,
+void SimServer::ReadOutside(MemberId member, Exchange after, IdleNotice word,
                             std::function<void(absl::StatusOr<ReadOfMoment>)> answer) {
   // It reads at once, and may answer before there is a moment to compare, or when a standby has it.
   struct Reading {
@@ -283,18 +285,18 @@ void SimServer::ReadOutside(MemberId member, Exchange after, RestWord word,
   Work();
 }
 
-void SimServer::Pull(MemberId member, Exchange after, RestWord word, std::optional<CoreName> core,
+void SimServer::Pull(MemberId member, Exchange after, IdleNotice word, std::optional<CoreName> core,
                      std::function<void(absl::StatusOr<PulledValues>)> answer) {
   Read({member, after, std::nullopt, false, core}, word, std::move(answer));
 }
 
 void SimServer::Fetch(MemberId member, const SubnetPlace& asked, bool waits_only,
                       std::function<void(absl::StatusOr<PulledValues>)> answer) {
-  Read({member, Exchange(asked.round - 1), asked, waits_only, std::nullopt}, RestWord(),
+  Read({member, Exchange(asked.round - 1), asked, waits_only, std::nullopt}, IdleNotice(),
        std::move(answer));
 }
 
-void SimServer::Read(AskedRead read, RestWord word,
+void SimServer::Read(AskedRead read, IdleNotice word,
                      std::function<void(absl::StatusOr<PulledValues>)> answer) {
   const uint64_t id = next_read_++;
   reads_[id] = {read.member, read.after};
@@ -315,7 +317,7 @@ void SimServer::Read(AskedRead read, RestWord word,
 void SimServer::ReadCore(MemberId member, uint64_t number,
                          std::function<void(absl::StatusOr<std::shared_ptr<const Core>>)> answer) {
   served_.Read<std::shared_ptr<const Core>>(
-      next_read_++, member, Exchange(0), RestWord(),
+      next_read_++, member, Exchange(0), IdleNotice(),
       [this, member, number] { return shard().ReadCore(member, number); }, std::move(answer));
   Work();
 }

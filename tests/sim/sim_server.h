@@ -123,7 +123,7 @@ class SimServer final : public ShardDoor {
   void Push(const std::function<ReceivedPush()>& make,
             std::function<void(absl::StatusOr<PushAccepted>)> answer);
   // `core` set: of its entries and the explorer's.
-  void Pull(MemberId member, Exchange after, RestWord word, std::optional<CoreName> core,
+  void Pull(MemberId member, Exchange after, IdleNotice word, std::optional<CoreName> core,
             std::function<void(absl::StatusOr<PulledValues>)> answer);
   // The keys of this core or a later one, once there is one.
   void ReadCore(MemberId member, uint64_t number,
@@ -133,7 +133,7 @@ class SimServer final : public ShardDoor {
   void Fetch(MemberId member, const SubnetPlace& asked, bool waits_only,
              std::function<void(absl::StatusOr<PulledValues>)> answer);
 
-  void ReadOutside(MemberId member, Exchange after, RestWord word,
+  void ReadOutside(MemberId member, Exchange after, IdleNotice word,
                    std::function<void(absl::StatusOr<ReadOfMoment>)> answer);
 
   // It is asked to end.
@@ -175,7 +175,7 @@ class SimServer final : public ShardDoor {
   void AwaitEnd();
   // Something has changed: folds, commits and answers, one piece of work after the other.
   void Work();
-  void Read(AskedRead read, RestWord word,
+  void Read(AskedRead read, IdleNotice word,
             std::function<void(absl::StatusOr<PulledValues>)> answer);
   // nullopt: it must wait.
   absl::StatusOr<std::optional<PulledValues>> Try(const AskedRead& read);

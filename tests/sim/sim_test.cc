@@ -393,7 +393,7 @@ TEST_CASE("the checker objects to every mutation", "[sim][mutation]") {
       {Mutation::kWeighsAlike, SimMethod::kSoftsyncInverse, "by the updates folded"},
       {Mutation::kPolicyForgetsRemoval, SimMethod::kSsp, "waits for"},
       {Mutation::kPolicyForgetsRemoval, SimMethod::kDilocoQuorum, "waits for"},
-      {Mutation::kForgetsFormerSites, SimMethod::kIst, "cut in two ways"},
+      {Mutation::kForgetsDepartedSites, SimMethod::kIst, "cut in two ways"},
       {Mutation::kForgetsPromise, SimMethod::kIst, ""},
       {Mutation::kServerForgetsRemoval, SimMethod::kIst, ""},
       {Mutation::kCountsTwice, SimMethod::kIst, "by the updates folded"},

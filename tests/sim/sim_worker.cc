@@ -289,7 +289,7 @@ void SimWorker::PushPull() {
   told_ = {};
   const bool rests = evaluation_due_ || Finished() || IsLast(exchange_) ||
                      (options_.overlaps && IsLast(exchange_.Next()));
-  const RestWord word = rests ? NextRest() : RestWord();
+  const IdleNotice word = rests ? NextRest() : IdleNotice();
   const bool flushes = options_.codecs.flush && IsLastPush(exchange_);
   exchange_ = exchange_.Next();
   doing_ = absl::StrCat("exchange ", exchange_.value());
@@ -323,7 +323,8 @@ void SimWorker::PullFirst() {
   doing_ = absl::StrCat("pull after ", exchange_.value());
   if (options_.subnets != nullptr) return FetchAll(/*waits_only=*/false);
   parts_missing_ = doors_.size();
-  for (size_t server = 0; server < doors_.size(); ++server) PullFrom(server, exchange_, RestWord());
+  for (size_t server = 0; server < doors_.size(); ++server)
+    PullFrom(server, exchange_, IdleNotice());
 }
 
 // As TrainLoop::DoExchange. In lockstep it may be that it hears of a drain only while it waits for that exchange.
@@ -341,7 +342,7 @@ void SimWorker::SendPush(size_t server, std::function<ReceivedPush()> make) {
       });
 }
 
-void SimWorker::PullFrom(size_t server, Exchange after, RestWord word) {
+void SimWorker::PullFrom(size_t server, Exchange after, IdleNotice word) {
   CallShard<PulledValues>(
       server, CallKind::kPull,
       [member = member_, after, word, core = PulledCore(server)](SimServer* from, auto answer) {

@@ -128,7 +128,7 @@ class SimWorker {
   void OnStep();
   void PushPull();
   void PullFirst();
-  RestWord NextRest() { return rest_ = {rest_.number + 1, true}; }
+  IdleNotice NextRest() { return rest_ = {rest_.number + 1, true}; }
   // To the first stage of an evaluation; where members advance on their own, after the word that it
   // rests.
   void Arrive();
@@ -136,7 +136,7 @@ class SimWorker {
   void ReadOutside(bool evaluates, std::function<void()> then);
   // As far as it knows, of the one that follows this exchange.
   bool IsLastPush(Exchange before) const;
-  void PullFrom(size_t server, Exchange after, RestWord word);
+  void PullFrom(size_t server, Exchange after, IdleNotice word);
   void SendPush(size_t server, std::function<ReceivedPush()> make);
   // --- codecs (sim_worker_codecs.cc) ---
   // One server's part of a push, as it is sent again and again.
@@ -252,7 +252,7 @@ class SimWorker {
   bool has_pulled_ = false;
   uint64_t drain_exchange_ = 0;
   int64_t step_budget_ = 0;
-  RestWord rest_;  // the last word to the servers
+  IdleNotice rest_;  // the last word to the servers
   uint64_t evaluation_ = 0;
   uint64_t attempt_ = 0;
   bool last_ = false;

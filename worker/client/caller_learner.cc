@@ -219,7 +219,7 @@ absl::Status CallerLearner::AdoptPrivateState() {
 }
 
 absl::StatusOr<ExchangeResult> CallerLearner::BeginEvaluation(ParameterClient* servers,
-                                                              Exchange after, RestWord word) {
+                                                              Exchange after, IdleNotice word) {
   // The caller scores what lies in its own memory, also where exchanges overlap and values come elsewhere.
   ParameterArrays shown;
   for (size_t i = 0; i < count(); ++i) shown.push_back(absl::MakeSpan(held(i), size(i)));

@@ -180,7 +180,8 @@ absl::Status CallerSubnetLearner::AdoptPrivateState() {
 }
 
 absl::StatusOr<ExchangeResult> CallerSubnetLearner::BeginEvaluation(ParameterClient* servers,
-                                                                    Exchange after, RestWord word) {
+                                                                    Exchange after,
+                                                                    IdleNotice word) {
   if (trains_whole_) {
     scores_ = true;
     return tail_->BeginEvaluation(servers, after, word);

@@ -46,7 +46,7 @@ struct OutgoingPush {
   // Rows that the update was computed from.
   uint64_t examples = 0;
   // An evaluation or the end is due after it, and nobody need wait for this worker meanwhile.
-  RestWord rest = {};
+  IdleNotice rest = {};
   // nullopt: that of the job's method.
   std::optional<PayloadKind> kind = std::nullopt;
   // In a subnet's push: this worker's next exchange is of the whole model.
@@ -135,7 +135,7 @@ class ParameterClient : public RowSource {
   // Reads all committed values, outside any exchange, for a worker that has finished exchange `after`; answered at
   // once. Their versions become the base of the next push. `word`: others need not wait for this worker from now on, or
   // have to again.
-  virtual absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
+  virtual absl::StatusOr<ExchangeResult> Read(Exchange after, IdleNotice word,
                                               const ParameterArrays& values) = 0;
 
   // Where exchanges move a core: asks all servers for the keys of this one, or of a later one where it

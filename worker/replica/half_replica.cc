@@ -224,7 +224,7 @@ absl::Status HalfReplica::BeginTail() {
 }
 
 absl::StatusOr<ExchangeResult> HalfReplica::BeginEvaluation(ParameterClient* servers,
-                                                            Exchange after, RestWord word) {
+                                                            Exchange after, IdleNotice word) {
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, whole_values_));
   whole_->arrays().SendParameters();

@@ -56,7 +56,7 @@ class HalfReplica : public Learner {
   absl::Status BeginTail() override;
   bool pulls_apart() const override { return true; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override;
+                                                 IdleNotice word) override;
   absl::StatusOr<bool> EndEvaluation() override { return false; }
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;

@@ -371,7 +371,7 @@ absl::Status Replica::Recut(const SubnetPlace&) {
 }
 
 absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                        RestWord word) {
+                                                        IdleNotice word) {
   // Values that are on their way to the device are overwritten here.
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, shown_));

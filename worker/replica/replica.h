@@ -88,7 +88,7 @@ class Replica final : public Learner {
   absl::Status AdoptPrivateState() override;
   bool pulls_apart() const override { return true; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override;
+                                                 IdleNotice word) override;
   absl::StatusOr<bool> EndEvaluation() override;
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;

@@ -208,7 +208,7 @@ absl::StatusOr<Losses> SubnetReplica::Train(const Dataset& data, absl::Span<cons
 }
 
 absl::StatusOr<ExchangeResult> SubnetReplica::BeginEvaluation(ParameterClient* servers,
-                                                              Exchange after, RestWord word) {
+                                                              Exchange after, IdleNotice word) {
   const float mean_share = 1.0f / static_cast<float>(sites_);
   if (whole_ != nullptr) {
     // Read outside of exchanges: the whole model, in f32.

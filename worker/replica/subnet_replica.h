@@ -81,7 +81,7 @@ class SubnetReplica final : public Learner {
   }
   bool pulls_apart() const override { return memory_.pulls_apart; }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override;
+                                                 IdleNotice word) override;
   absl::StatusOr<bool> EndEvaluation() override;
   absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
                                                absl::Span<const uint32_t> rows) override;

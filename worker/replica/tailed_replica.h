@@ -56,7 +56,7 @@ class TailedReplica final : public Learner {
   absl::Status AdoptPrivateState() override { return now().AdoptPrivateState(); }
   bool pulls_apart() const override { return next().pulls_apart(); }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override {
+                                                 IdleNotice word) override {
     return now().BeginEvaluation(servers, after, word);
   }
   absl::StatusOr<bool> EndEvaluation() override { return now().EndEvaluation(); }

@@ -18,18 +18,18 @@
 
 namespace tessera {
 
-// Calls visit(slice, stretch, byte) for each slice, whose entries are those of `stretch` and begin at
+// Calls visit(slice, segment, byte) for each slice, whose entries are those of `segment` and begin at
 // `byte` of the payload.
 template <typename Visit>
 void EachCodedSlice(const CodedKeys& keys, const ShardSlices& slices, Visit visit) {
   int64_t byte = 0;
   size_t next = 0;
   for (const Slice& slice : slices.slices) {
-    Stretch stretch = keys.stretches()[IsPlain(keys.codec()) ? 0 : next++];
-    TESSERA_CHECK(IsPlain(keys.codec()) || stretch.entries == slice.size());
-    stretch.entries = slice.size();
-    visit(slice, stretch, byte);
-    byte += stretch.bytes();
+    Segment segment = keys.segments()[IsPlain(keys.codec()) ? 0 : next++];
+    TESSERA_CHECK(IsPlain(keys.codec()) || segment.entries == slice.size());
+    segment.entries = slice.size();
+    visit(slice, segment, byte);
+    byte += segment.bytes();
   }
 }
 

@@ -16,8 +16,8 @@ int64_t PayloadBytes(const Codec& codec, const ModelShape& shape) {
   if (codec == Codec()) return 0;
   const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
   int64_t bytes = keys.bytes();
-  for (const Stretch& stretch : keys.stretches()) {
-    bytes += stretch.buckets() * static_cast<int64_t>(sizeof(BucketScale));
+  for (const Segment& segment : keys.segments()) {
+    bytes += segment.buckets() * static_cast<int64_t>(sizeof(BucketScale));
   }
   return bytes;
 }

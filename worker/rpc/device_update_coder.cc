@@ -99,15 +99,15 @@ absl::Status DeviceUpdateCoder::CodeDense() {
     // Each server has random numbers of its own, so that a payload is the same in each attempt.
     const PayloadRandom random = RandomOf(s);
     EachCodedSlice(
-        keys[s], keys_->slices[s], [&](const Slice& slice, const Stretch& stretch, int64_t byte) {
+        keys[s], keys_->slices[s], [&](const Slice& slice, const Segment& segment, int64_t byte) {
           const int64_t at = parts_[s].begin + byte;
           if (as_they_lie) {
-            device_.memory().Fetch(UpdateAt(slice), stretch.bytes(), host_bytes_.data() + at);
+            device_.memory().Fetch(UpdateAt(slice), segment.bytes(), host_bytes_.data() + at);
           } else {
-            device_.exchange().Encode(stretch, random, UpdateAt(slice), HeldAt(slice),
+            device_.exchange().Encode(segment, random, UpdateAt(slice), HeldAt(slice),
                                       bytes_.data() + at);
             // Crosses while the next one is coded.
-            device_.memory().Fetch(bytes_.data() + at, stretch.bytes(), host_bytes_.data() + at);
+            device_.memory().Fetch(bytes_.data() + at, segment.bytes(), host_bytes_.data() + at);
           }
         });
   }
@@ -144,8 +144,8 @@ absl::Status DeviceUpdateCoder::CodeSparse() {
     }
     // What the codec loses is added up from zero, for the entries that are sent.
     if (holds_back) device_.memory().Zero(lost_.data(), lost_.bytes());
-    for (const Stretch& stretch : keys[s].stretches()) {
-      device_.exchange().Encode(stretch, RandomOf(s), values, holds_back ? lost_.data() : nullptr,
+    for (const Segment& segment : keys[s].segments()) {
+      device_.exchange().Encode(segment, RandomOf(s), values, holds_back ? lost_.data() : nullptr,
                                 bytes_.data() + parts_[s].begin);
     }
     FetchPart(s);

@@ -19,12 +19,12 @@ absl::Status DeviceValues::Write(size_t server, const CodedKeys& keys, const Sha
     TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, keys.bytes(), &from.bytes));
     memory.Send(from.host.data(), keys.bytes(), from.bytes.data());
   }
-  EachCodedSlice(keys, slices, [&](const Slice& slice, const Stretch& stretch, int64_t byte) {
+  EachCodedSlice(keys, slices, [&](const Slice& slice, const Segment& segment, int64_t byte) {
     float* const to = values[slice.parameter].data() + slice.row_begin * slice.columns;
     if (as_they_lie) {
-      memory.Send(from.host.data() + byte, stretch.bytes(), to);
+      memory.Send(from.host.data() + byte, segment.bytes(), to);
     } else {
-      device_.exchange().Decode(stretch, from.bytes.data() + byte, to);
+      device_.exchange().Decode(segment, from.bytes.data() + byte, to);
     }
   });
   return absl::OkStatus();
@@ -43,8 +43,8 @@ absl::Status DeviceValues::WriteSparse(size_t server, const CodedKeys& keys,
   } else {
     TESSERA_RETURN_IF_ERROR(Grow(memory, /*on_host=*/false, keys.bytes(), &from.bytes));
     memory.Send(from.host.data(), keys.bytes(), from.bytes.data());
-    for (const Stretch& stretch : keys.stretches()) {
-      device_.exchange().Decode(stretch, from.bytes.data(), from.entries.data());
+    for (const Segment& segment : keys.segments()) {
+      device_.exchange().Decode(segment, from.bytes.data(), from.entries.data());
     }
   }
   TESSERA_ASSIGN_OR_RETURN(const PlaceSet set, sets_->Of(server, sparse));

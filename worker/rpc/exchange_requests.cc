@@ -38,7 +38,7 @@ void ExchangeRequests::SetPush(const OutgoingPush& push, const KeySet& keys, con
   }
 }
 
-void ExchangeRequests::AskValues(const KeySet& keys, Exchange after, RestWord word) {
+void ExchangeRequests::AskValues(const KeySet& keys, Exchange after, IdleNotice word) {
   if (!keys.subnet.has_value()) {
     AskPull(keys, after, word);
     pull_.set_outside_exchange(false);
@@ -52,7 +52,7 @@ void ExchangeRequests::AskValues(const KeySet& keys, Exchange after, RestWord wo
   fetch_.set_codec(pull_codec_);
 }
 
-void ExchangeRequests::AskOutside(const KeySet& keys, Exchange after, RestWord word) {
+void ExchangeRequests::AskOutside(const KeySet& keys, Exchange after, IdleNotice word) {
   AskPull(keys, after, word);
   pull_.set_outside_exchange(true);
   // Values outside of exchanges are f32, whatever the job's codec.
@@ -61,14 +61,14 @@ void ExchangeRequests::AskOutside(const KeySet& keys, Exchange after, RestWord w
 
 void ExchangeRequests::AskRows(const KeySet& dense_keys, const RowRange& rows) {
   // Rows are read for evaluation: no exchange is waited for.
-  AskOutside(dense_keys, Exchange(0), RestWord());
+  AskOutside(dense_keys, Exchange(0), IdleNotice());
   v1::RowKeys& keys = *pull_.mutable_keys()->mutable_rows();
   keys.set_parameter(static_cast<uint32_t>(rows.parameter));
   keys.set_row_begin(static_cast<uint64_t>(rows.row_begin));
   keys.set_row_end(static_cast<uint64_t>(rows.row_end));
 }
 
-void ExchangeRequests::AskPull(const KeySet& keys, Exchange after, RestWord word) {
+void ExchangeRequests::AskPull(const KeySet& keys, Exchange after, IdleNotice word) {
   subnet_.reset();
   pull_.set_after_exchange(after.value());
   pull_.set_rest(word.number);

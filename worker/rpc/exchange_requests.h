@@ -27,9 +27,9 @@ class ExchangeRequests {
                v1::PayloadKind kind);
   // Asks for the values of `keys`, once the exchange `after` counts. A subnet's are asked for by a fetch, others by a
   // pull.
-  void AskValues(const KeySet& keys, Exchange after, RestWord word);
+  void AskValues(const KeySet& keys, Exchange after, IdleNotice word);
   // Asks for the values of `keys` as they are in mid-training, f32: no part of any exchange.
-  void AskOutside(const KeySet& keys, Exchange after, RestWord word);
+  void AskOutside(const KeySet& keys, Exchange after, IdleNotice word);
   // Asks for `rows` alone as they are in mid-training, f32: no part of any exchange.
   void AskRows(const KeySet& dense_keys, const RowRange& rows);
 
@@ -42,7 +42,7 @@ class ExchangeRequests {
   bool is_rows() const { return !subnet_.has_value() && pull_.keys().has_rows(); }
 
  private:
-  void AskPull(const KeySet& keys, Exchange after, RestWord word);
+  void AskPull(const KeySet& keys, Exchange after, IdleNotice word);
 
   const std::string pull_codec_;
   v1::PushHeader push_;

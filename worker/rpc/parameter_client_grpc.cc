@@ -128,7 +128,7 @@ void ParameterClientGrpc::RepeatAt(size_t shard) {
 
 absl::StatusOr<ExchangeResult> ParameterClientGrpc::Pull(Exchange after, const KeySet& keys,
                                                          const ParameterArrays& values) {
-  requests_.AskValues(keys, after, RestWord());
+  requests_.AskValues(keys, after, IdleNotice());
   TESSERA_RETURN_IF_ERROR(AddPulls(keys, values));
   return RunTasks(SteadyNow());
 }
@@ -178,7 +178,7 @@ void ParameterClientGrpc::DropPushPull() {
   RunTasks(SteadyNow(), absl::CancelledError("parameter client: dropped")).IgnoreError();
 }
 
-absl::StatusOr<ExchangeResult> ParameterClientGrpc::Read(Exchange after, RestWord word,
+absl::StatusOr<ExchangeResult> ParameterClientGrpc::Read(Exchange after, IdleNotice word,
                                                          const ParameterArrays& values) {
   requests_.AskOutside(dense_keys_, after, word);
   TESSERA_RETURN_IF_ERROR(AddPulls(dense_keys_, values));

@@ -85,7 +85,7 @@ class ParameterClientGrpc final : public ParameterClient {
                              const ParameterArrays& values) override;
   absl::StatusOr<ExchangeResult> EndPushPull() override;
   void DropPushPull() override;
-  absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
+  absl::StatusOr<ExchangeResult> Read(Exchange after, IdleNotice word,
                                       const ParameterArrays& values) override;
   absl::Status ReadRows(const RowRange& rows, absl::Span<float> values) override;
   // The first half of PushPull alone.

@@ -70,11 +70,11 @@ class ReplicaRuns {
 
   // The next entries that lie behind each other: where they are, and how many. All that was taken so
   // far must be whole entries.
-  struct Stretch {
+  struct Segment {
     Float* entries = nullptr;
     int64_t count = 0;
   };
-  Stretch Ahead() const {
+  Segment Ahead() const {
     if (run_ == runs_.size()) return {};
     const Run& run = runs_[run_];
     return {reinterpret_cast<Float*>(run.data + offset_),

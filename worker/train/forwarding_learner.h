@@ -39,7 +39,7 @@ class ForwardingLearner : public Learner {
   absl::Status AdoptPrivateState() override { return inner_->AdoptPrivateState(); }
   bool pulls_apart() const override { return inner_->pulls_apart(); }
   absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                 RestWord word) override {
+                                                 IdleNotice word) override {
     return inner_->BeginEvaluation(servers, after, word);
   }
   absl::StatusOr<bool> EndEvaluation() override { return inner_->EndEvaluation(); }

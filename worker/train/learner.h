@@ -146,7 +146,7 @@ class Learner {
   // read until EndEvaluation. Where keys are dense this is a pull into values(), too; a subnet that
   // is being trained stays what it is, unless EndEvaluation says otherwise.
   virtual absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                         RestWord word) = 0;
+                                                         IdleNotice word) = 0;
   // Training goes on. True: the evaluation took the place of what was to be trained, and values() of
   // the same round are to be pulled again.
   virtual absl::StatusOr<bool> EndEvaluation() = 0;

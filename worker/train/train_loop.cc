@@ -165,7 +165,7 @@ OutgoingPush TrainLoop::MakePush(bool rests) {
   const Recipe& recipe = options_.recipe;
   const bool pushes_subnet = learner_.update_keys().subnet.has_value();
   OutgoingPush push{exchange().Next(), trained_.examples,
-                    rests ? evaluation_.NextRest() : RestWord()};
+                    rests ? evaluation_.NextRest() : IdleNotice()};
   push.kind = recipe.subnets && !pushes_subnet ? TailOf(recipe).payload : recipe.payload;
   push.whole_next = pushes_subnet && !learner_.value_keys().subnet.has_value();
   const bool is_last =

@@ -46,7 +46,7 @@ class WorkerEvaluation {
                               const EpochCut& cut);
 
   // The word with which this worker rests from an exchange on, until the evaluation has read the values.
-  RestWord NextRest() { return rest_ = {rest_.number + 1, true}; }
+  IdleNotice NextRest() { return rest_ = {rest_.number + 1, true}; }
   bool rests() const { return rest_.rests; }
   // Whether its constants are those of a batch norm.
   bool calibrates() const { return calibrates_; }
@@ -67,7 +67,7 @@ class WorkerEvaluation {
   ParameterClient& servers_;
   Coordination& coordination_;
   LoopProgress& progress_;
-  RestWord rest_;  // the last word to the servers
+  IdleNotice rest_;  // the last word to the servers
 };
 
 }  // namespace tessera

@@ -12,7 +12,7 @@
 
 namespace tessera::cuda {
 
-// Where the buckets of a stretch are (common/codec/stretch.h), and the tiles that blocks take.
+// Where the buckets of a segment are (common/codec/segment.h), and the tiles that blocks take.
 struct BucketGrid {
   static constexpr int kThreads = 64;
   static constexpr int kOwn = 8;  // entries of a thread
@@ -27,7 +27,7 @@ struct BucketGrid {
   float divisor;
 
   struct Bucket {
-    int64_t number;  // in the stretch
+    int64_t number;  // in the segment
     int64_t begin;   // its first entry
     int64_t size;
     int64_t byte;

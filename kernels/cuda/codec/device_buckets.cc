@@ -10,14 +10,14 @@ namespace {
 
 using cuda::BucketGrid;
 
-// Asks the stretch itself for the bytes of a row and of a bucket, so that the payload's format is written down once.
-BucketGrid GridOf(const Stretch& s) {
+// Asks the segment itself for the bytes of a row and of a bucket, so that the payload's format is written down once.
+BucketGrid GridOf(const Segment& s) {
   BucketGrid grid;
   grid.entries = s.entries;
   grid.row = s.row;
   grid.bucket = s.bucket;
-  // A row's bytes are those of a stretch of one row.
-  Stretch part = s;
+  // A row's bytes are those of a segment of one row.
+  Segment part = s;
   part.entries = s.row;
   grid.row_buckets = part.buckets();
   grid.row_bytes = part.bytes();
@@ -35,7 +35,7 @@ template <bool kRandom>
 void EncodeTiles(const DeviceCoding& coding, const BucketGrid& grid, const float* entries,
                  float* residual, char* out) {
   coding.device.Launch(
-      grid.blocks(), cuda::EncodeBuckets<kRandom, true>{grid, coding.stretch.l2_norm, coding.random,
+      grid.blocks(), cuda::EncodeBuckets<kRandom, true>{grid, coding.segment.l2_norm, coding.random,
                                                         entries, residual, out, nullptr});
 }
 
@@ -47,7 +47,7 @@ void EncodeLong(const DeviceCoding& coding, const BucketGrid& grid, const float*
   auto* const scales = static_cast<BucketScale*>(
       coding.scratch.Of(grid.buckets * static_cast<int64_t>(sizeof(BucketScale))));
   if (scales == nullptr) return;
-  const bool l2_norm = coding.stretch.l2_norm;
+  const bool l2_norm = coding.segment.l2_norm;
   coding.device.Launch(grid.buckets,
                        cuda::ScaleBuckets{grid, !kRandom, l2_norm, entries, residual, out, scales});
   coding.device.Launch(grid.blocks(),
@@ -59,7 +59,7 @@ void EncodeLong(const DeviceCoding& coding, const BucketGrid& grid, const float*
 template <int kSteps>
 bool EncodeShortRows(const DeviceCoding& coding, const BucketGrid& grid, const float* entries,
                      float* residual, char* out) {
-  // A stretch shorter than a bucket has one short bucket.
+  // A segment shorter than a bucket has one short bucket.
   if (std::min(grid.bucket, grid.entries) > cuda::EncodeRows<kSteps>::kEntriesMax) return false;
   coding.device.Launch(grid.buckets, cuda::EncodeRows<kSteps>{grid, entries, residual, out});
   return true;
@@ -69,7 +69,7 @@ bool EncodeShortRows(const DeviceCoding& coding, const BucketGrid& grid, const f
 
 void EncodeInt8OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
                         char* out) {
-  const BucketGrid grid = GridOf(coding.stretch);
+  const BucketGrid grid = GridOf(coding.segment);
   // The cheapest kernel comes first: one tile per bucket, then rows that fit a block's registers, else two passes.
   if (grid.tiles() == 1) return EncodeTiles<false>(coding, grid, entries, residual, out);
   if (EncodeShortRows<2>(coding, grid, entries, residual, out)) return;
@@ -80,14 +80,14 @@ void EncodeInt8OnDevice(const DeviceCoding& coding, const float* entries, float*
 
 void EncodeQsgdOnDevice(const DeviceCoding& coding, const float* entries, float* residual,
                         char* out) {
-  const BucketGrid grid = GridOf(coding.stretch);
+  const BucketGrid grid = GridOf(coding.segment);
   if (grid.tiles() == 1) return EncodeTiles<true>(coding, grid, entries, residual, out);
   EncodeLong<true>(coding, grid, entries, residual, out);
 }
 
-void DecodeBucketsOnDevice(cuda::Device* device, const Stretch& stretch, const char* in,
+void DecodeBucketsOnDevice(cuda::Device* device, const Segment& segment, const char* in,
                            float* entries) {
-  const BucketGrid grid = GridOf(stretch);
+  const BucketGrid grid = GridOf(segment);
   device->Launch(grid.blocks(), cuda::DecodeBuckets{grid, in, entries});
 }
 

@@ -10,7 +10,7 @@ void EncodeInt8OnDevice(const DeviceCoding& coding, const float* entries, float*
                         char* out);
 void EncodeQsgdOnDevice(const DeviceCoding& coding, const float* entries, float* residual,
                         char* out);
-void DecodeBucketsOnDevice(cuda::Device* device, const Stretch& stretch, const char* in,
+void DecodeBucketsOnDevice(cuda::Device* device, const Segment& segment, const char* in,
                            float* entries);
 
 }  // namespace tessera

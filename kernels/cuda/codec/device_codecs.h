@@ -3,7 +3,7 @@
 #ifndef TESSERA_KERNELS_CUDA_CODEC_DEVICE_CODECS_H_
 #define TESSERA_KERNELS_CUDA_CODEC_DEVICE_CODECS_H_
 
-#include "common/codec/stretch.h"
+#include "common/codec/segment.h"
 #include "common/codec/stochastic.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/scratch.h"
@@ -14,7 +14,7 @@ namespace tessera {
 struct DeviceCoding {
   cuda::Device& device;
   CudaScratch& scratch;
-  const Stretch& stretch;  // of at least one entry
+  const Segment& segment;  // of at least one entry
   const PayloadRandom& random;
 };
 
@@ -22,7 +22,7 @@ struct DeviceCodec {
   const EntryForm* form;
   // As ExchangeKernel::Encode and ExchangeKernel::Decode (kernels/exchange.h).
   void (*encode)(const DeviceCoding& coding, const float* entries, float* residual, char* out);
-  void (*decode)(cuda::Device* device, const Stretch& stretch, const char* in, float* entries);
+  void (*decode)(cuda::Device* device, const Segment& segment, const char* in, float* entries);
 };
 
 // `form` must have a row.

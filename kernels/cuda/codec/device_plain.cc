@@ -7,13 +7,13 @@ namespace {
 
 template <typename Entry>
 void EncodeEach(const DeviceCoding& coding, const float* entries, float* residual, char* out) {
-  const cuda::EncodePlain<Entry> kernel{{}, entries, residual, out, coding.stretch.entries};
+  const cuda::EncodePlain<Entry> kernel{{}, entries, residual, out, coding.segment.entries};
   coding.device.Launch(kernel.blocks(), kernel);
 }
 
 template <typename Entry>
-void DecodeEach(cuda::Device* device, const Stretch& stretch, const char* in, float* entries) {
-  const cuda::DecodePlain<Entry> kernel{{}, in, entries, stretch.entries};
+void DecodeEach(cuda::Device* device, const Segment& segment, const char* in, float* entries) {
+  const cuda::DecodePlain<Entry> kernel{{}, in, entries, segment.entries};
   device->Launch(kernel.blocks(), kernel);
 }
 
@@ -24,12 +24,12 @@ void EncodeF32OnDevice(const DeviceCoding& coding, const float* entries, float* 
                        char* out) {
   // With a residual the sum of both is sent, and nothing is left.
   if (residual != nullptr) return EncodeEach<AsF32>(coding, entries, residual, out);
-  coding.device.Copy(cuda::Stream::kCompute, entries, 0, 1, coding.stretch.bytes(), out, 0);
+  coding.device.Copy(cuda::Stream::kCompute, entries, 0, 1, coding.segment.bytes(), out, 0);
 }
 
-void DecodeF32OnDevice(cuda::Device* device, const Stretch& stretch, const char* in,
+void DecodeF32OnDevice(cuda::Device* device, const Segment& segment, const char* in,
                        float* entries) {
-  device->Copy(cuda::Stream::kCompute, in, 0, 1, stretch.bytes(), entries, 0);
+  device->Copy(cuda::Stream::kCompute, in, 0, 1, segment.bytes(), entries, 0);
 }
 
 void EncodeBf16OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
@@ -37,9 +37,9 @@ void EncodeBf16OnDevice(const DeviceCoding& coding, const float* entries, float*
   EncodeEach<AsBf16>(coding, entries, residual, out);
 }
 
-void DecodeBf16OnDevice(cuda::Device* device, const Stretch& stretch, const char* in,
+void DecodeBf16OnDevice(cuda::Device* device, const Segment& segment, const char* in,
                         float* entries) {
-  DecodeEach<AsBf16>(device, stretch, in, entries);
+  DecodeEach<AsBf16>(device, segment, in, entries);
 }
 
 void EncodeF16OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
@@ -47,9 +47,9 @@ void EncodeF16OnDevice(const DeviceCoding& coding, const float* entries, float* 
   EncodeEach<AsF16>(coding, entries, residual, out);
 }
 
-void DecodeF16OnDevice(cuda::Device* device, const Stretch& stretch, const char* in,
+void DecodeF16OnDevice(cuda::Device* device, const Segment& segment, const char* in,
                        float* entries) {
-  DecodeEach<AsF16>(device, stretch, in, entries);
+  DecodeEach<AsF16>(device, segment, in, entries);
 }
 
 }  // namespace tessera

@@ -8,15 +8,15 @@ namespace tessera {
 
 void EncodeF32OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
                        char* out);
-void DecodeF32OnDevice(cuda::Device* device, const Stretch& stretch, const char* in,
+void DecodeF32OnDevice(cuda::Device* device, const Segment& segment, const char* in,
                        float* entries);
 void EncodeBf16OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
                         char* out);
-void DecodeBf16OnDevice(cuda::Device* device, const Stretch& stretch, const char* in,
+void DecodeBf16OnDevice(cuda::Device* device, const Segment& segment, const char* in,
                         float* entries);
 void EncodeF16OnDevice(const DeviceCoding& coding, const float* entries, float* residual,
                        char* out);
-void DecodeF16OnDevice(cuda::Device* device, const Stretch& stretch, const char* in,
+void DecodeF16OnDevice(cuda::Device* device, const Segment& segment, const char* in,
                        float* entries);
 
 }  // namespace tessera

@@ -2,15 +2,16 @@
 //
 // Joiner      propose an exchange to all servers -> all agree -> plan with the member -> all applied it -> admitted.
 //             One at a time, in the order of arrival; others wait.
-// Recut       where members train subnets: propose a round -> all agree -> plan without former sites, or with parts of
-//             other sizes, from then on.
+// Recut       where members train subnets: propose a round -> all agree -> plan without departed sites, or with parts
+//             of other sizes, from then on.
 // Drain       propose an exchange -> all agree -> tell every worker to stop after it -> all have heard -> withdraw, and
 //             all stop at the same place (job_drain.h).
 // Checkpoint  propose an exchange -> all agree -> the order of the checkpoint -> withdraw.
 // Hold        where a server is to end without a standby, the order of its checkpoint comes with a proposal of the
 //             exchange after that, which stays open: nothing is done that would have to be done again.
 //
-// Of several things that are wanted at a time a drain comes first, then former sites, joiners, new parts, checkpoints.
+// Of several things that are wanted at a time a drain comes first, then departed sites, joiners, new parts and
+// checkpoints.
 // A removal needs no promise: it is a plan without the member, at once. An open proposal outlives it unless it was the
 // removed member's.
 #ifndef TESSERA_SERVER_CONTROL_MEMBERS_ADMISSION_H_

@@ -282,7 +282,7 @@ bool Membership::IsNeeded(const MemberRecord& member, absl::Time now) const {
   // Servers have yet to say which pushes of it they had.
   const bool is_open =
       member.planned_in != Generation() && member.last_counted.size() < member.counted_by.size();
-  return plans_.IsFormerSite(member) || is_open || plans_.parts().PartOf(member.member) > 0 ||
+  return plans_.IsDepartedSite(member) || is_open || plans_.parts().PartOf(member.member) > 0 ||
          halves_.IsFormerWorker(member);
 }
 

@@ -34,8 +34,8 @@ v1::PlanMessage Plans::Text() const {
     entry.set_first_exchange(member->first_exchange.value());
   }
   for (const auto& [id, member] : members_.all()) {
-    if (!IsFormerSite(member)) continue;
-    v1::FormerSite& site = *plan.add_former_sites();
+    if (!IsDepartedSite(member)) continue;
+    v1::DepartedSite& site = *plan.add_departed_sites();
     site.set_member(id.value());
     site.set_rank(member.rank.value());
     site.set_first_exchange(member.first_exchange.value());
@@ -53,7 +53,7 @@ bool Plans::AwaitsRecut() const {
   return false;
 }
 
-bool Plans::IsFormerSite(const MemberRecord& member) const {
+bool Plans::IsDepartedSite(const MemberRecord& member) const {
   return member.site_until &&
          (*member.site_until == Exchange(0) || *member.site_until > servers_.LeastCommitted());
 }

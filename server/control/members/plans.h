@@ -1,7 +1,7 @@
 // The plans that servers count by: who is a member, from which exchange on, and with which part of the model.
 //
 // Every plan has a generation of its own, one more than the last. Where members train subnets, those that are gone stay
-// sites of the rounds that were cut with them (former sites) until all servers have agreed on a round from which they
+// sites of the rounds that were cut with them (departed sites) until all servers have agreed on a round from which they
 // are none; that round is also where new parts begin.
 #ifndef TESSERA_SERVER_CONTROL_MEMBERS_PLANS_H_
 #define TESSERA_SERVER_CONTROL_MEMBERS_PLANS_H_
@@ -32,7 +32,7 @@ class Plans {
   // The generation of the plan of those that begin together.
   Generation first() const { return first_; }
   const Parts& parts() const { return parts_; }
-  // The last round that was agreed on for former sites or parts.
+  // The last round that was agreed on for departed sites or parts.
   Exchange sites_begin() const { return sites_begin_; }
 
   // Sends the first plan, of the members that are planned by now and begin at exchange `first`.
@@ -46,11 +46,11 @@ class Plans {
   void EndSite(MemberRecord* member) const {
     if (facts_.subnets) member->site_until = Exchange(0);
   }
-  // A former site's end is yet to be agreed on.
+  // A departed site's end is yet to be agreed on.
   bool AwaitsRecut() const;
   // A member that ended is still a site of rounds that some server may have open.
-  bool IsFormerSite(const MemberRecord& member) const;
-  // `agreed` is a round that nobody has opened yet: former sites are none from then on, and parts are those of the
+  bool IsDepartedSite(const MemberRecord& member) const;
+  // `agreed` is a round that nobody has opened yet: departed sites are none from then on, and parts are those of the
   // members in the plan, of the sizes `shares` if there are any.
   void BeginSites(Exchange agreed, const std::optional<Parts::Shares>& shares);
   // The shares that members should have by their speeds; nullopt: those that they have.

@@ -26,7 +26,7 @@ class Proposals {
  public:
   enum class Purpose {
     kJoiner,      // the exchange from which on a member takes part
-    kRecut,       // the round from which on former sites are none, or parts are of other sizes
+    kRecut,       // the round from which on departed sites are none, or parts are of other sizes
     kDrain,       // the exchange behind which all members stop
     kCheckpoint,  // the exchange behind which a checkpoint is made
     kHold,        // nothing is folded behind that exchange: a server is to end with its checkpoint

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "common/codec/stretch.h"
+#include "common/codec/segment.h"
 #include "tests/common/codec/coded_bytes.h"
 #include "tests/common/codec/paths.h"
 

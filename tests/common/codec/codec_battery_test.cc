@@ -25,13 +25,13 @@ std::vector<float> Decode(const CodedKeys& keys, const std::vector<char>& bytes)
 }
 
 // By definition, for codecs that round by the values alone.
-float LargestError(const Codec& codec, const Stretch& stretch, float value, float largest) {
-  if (stretch.form == &kF32Form || codec->traits().loss == CodecLoss::kNone) return 0;
+float LargestError(const Codec& codec, const Segment& segment, float value, float largest) {
+  if (segment.form == &kF32Form || codec->traits().loss == CodecLoss::kNone) return 0;
   if (codec->kind() == "f16") return std::fabs(value) * 0x1p-11f + 0x1p-25f;
   if (codec->kind() == "int8") return largest / 127 * 0.5001f;
   // No codec of single entries is coarser than bf16.
-  if (!stretch.has_headers()) return std::fabs(value) * 0x1p-8f;
-  return largest / stretch.divisor * 1.0001f;
+  if (!segment.has_headers()) return std::fabs(value) * 0x1p-8f;
+  return largest / segment.divisor * 1.0001f;
 }
 
 TEST_CASE("a reader sees each entry within the codec's error", "[codec][battery]") {
@@ -41,7 +41,7 @@ TEST_CASE("a reader sees each entry within the codec's error", "[codec][battery]
     const CodedKeys keys = KeysOf(codec, shape);
     const std::vector<float> read = Decode(keys, EncodeAll(keys, values));
     int64_t at = 0;
-    for (const Stretch& s : keys.stretches()) {
+    for (const Segment& s : keys.segments()) {
       for (int64_t i = 0; i < s.entries;) {
         const int64_t size = s.BucketAt(i);
         float scale = 0;
@@ -195,7 +195,7 @@ TEST_CASE("zeros and the smallest numbers are sent as zeros by codecs with heade
     for (const Codec& codec : AllCodecs()) {
       const CodedKeys keys = KeysOf(codec, shape);
       const std::vector<float> read = Decode(keys, EncodeAll(keys, values));
-      const bool has_headers = keys.stretches()[0].has_headers();
+      const bool has_headers = keys.segments()[0].has_headers();
       for (const float y : read) {
         REQUIRE(std::isfinite(y));
         if (has_headers) REQUIRE(y == 0);
@@ -212,7 +212,7 @@ TEST_CASE("a row of equal numbers is read as those", "[codec][battery]") {
     for (const Codec& codec : AllCodecs()) {
       if (codec->kind() == "f16" && x == 1e-20f) continue;
       const CodedKeys keys = KeysOf(codec, shape);
-      if (keys.stretches()[0].l2_norm) continue;
+      if (keys.segments()[0].l2_norm) continue;
       for (const float y : Decode(keys, EncodeAll(keys, values))) {
         REQUIRE(y == Approx(x).epsilon(0.004));
       }
@@ -247,7 +247,7 @@ TEST_CASE("what is not finite is refused on arrival, at its entry or bucket, und
         std::vector<float> broken = values;
         broken[place] = bad;
         int64_t wanted = 0;
-        for (const Stretch& s : keys.stretches()) {
+        for (const Segment& s : keys.segments()) {
           if (place >= wanted + s.entries) {
             wanted += s.entries;
             continue;
@@ -277,7 +277,7 @@ TEST_CASE("a header below zero, or so large that a code would be infinite, is re
   for (const Codec& codec : {Int8Codec(), QsgdCodec(), QsgdCodec(2)}) {
     const CodedKeys keys = KeysOf(codec, shape);
     std::vector<char> bytes = EncodeAll(keys, Normal(shape.size, 1));
-    const int64_t second = keys.stretches()[0].bytes() / 100;
+    const int64_t second = keys.segments()[0].bytes() / 100;
     const auto with_header = [&](float header) {
       std::memcpy(bytes.data() + second, &header, 4);
       return BadEntry(keys, bytes, {});

@@ -106,7 +106,7 @@ TEST_CASE("what a codec says of itself is so", "[codec][table]") {
     const auto bytes = [&](int64_t n) { return KeysOf(codec, ShapeWith({{n, 1}})).bytes(); };
     CHECK(bytes(traits.parameter_entries_min - 1) == 4 * (traits.parameter_entries_min - 1));
     const CodedKeys least_coded = KeysOf(codec, ShapeWith({{traits.parameter_entries_min, 1}}));
-    CHECK(least_coded.stretches()[0].form != &kF32Form);
+    CHECK(least_coded.segments()[0].form != &kF32Form);
   }
 }
 

@@ -32,10 +32,10 @@ TEST_CASE("eight bits in buckets of 512 take 25.2 % of f32", "[codec][keys]") {
 TEST_CASE("a parameter is small by all of its entries, not by a server's part", "[codec][keys]") {
   const ModelShape shape = ShapeWith({{100, 100}, {99, 101}});
   const CodedKeys keys(QsgdCodec(), SlicesOf(shape, ShardId(1), 10), shape);
-  REQUIRE(keys.stretches().size() == 2);
-  CHECK(keys.stretches()[0].form == &kQsgdForm);
-  CHECK(keys.stretches()[1].form == &kF32Form);
-  CHECK(keys.bytes() == 10 * 104 + 4 * keys.stretches()[1].entries);
+  REQUIRE(keys.segments().size() == 2);
+  CHECK(keys.segments()[0].form == &kQsgdForm);
+  CHECK(keys.segments()[1].form == &kF32Form);
+  CHECK(keys.bytes() == 10 * 104 + 4 * keys.segments()[1].entries);
 }
 
 TEST_CASE("a long vector is cut into rows of 1024", "[codec][keys]") {
@@ -50,15 +50,15 @@ TEST_CASE("a server that owns nothing has no bytes", "[codec][keys]") {
   const CodedKeys keys(Int8Codec(), SlicesOf(shape, ShardId(0), 3), shape);
   CHECK(keys.bytes() == 0);
   CHECK(keys.entries() == 0);
-  CHECK(keys.stretches().empty());
+  CHECK(keys.segments().empty());
 }
 
 TEST_CASE("buckets are numbered through the payload", "[codec][keys]") {
   const ModelShape shape = ShapeWith({{20, 1000}, {5, 5}, {20, 600}});
   const CodedKeys keys = KeysOf(QsgdCodec(), shape);
-  REQUIRE(keys.stretches().size() == 3);
-  CHECK(keys.stretches()[1].first_bucket == 40);
-  CHECK(keys.stretches()[2].first_bucket == 41);
+  REQUIRE(keys.segments().size() == 3);
+  CHECK(keys.segments()[1].first_bucket == 40);
+  CHECK(keys.segments()[2].first_bucket == 41);
 }
 
 }  // namespace

@@ -12,27 +12,27 @@
 namespace tessera {
 namespace {
 
-// One stretch for each form.
-std::vector<Stretch> Forms() {
+// One segment for each form.
+std::vector<Segment> Forms() {
   std::set<const EntryForm*> seen;
-  std::vector<Stretch> stretches;
+  std::vector<Segment> segments;
   for (const Codec& codec : AllCodecs()) {
     const CodedKeys keys = KeysOf(codec, ShapeWith({{20, 801}, {10, 20}}));
-    for (const Stretch& stretch : keys.stretches()) {
-      if (seen.insert(stretch.form).second) stretches.push_back(stretch);
+    for (const Segment& segment : keys.segments()) {
+      if (seen.insert(segment.form).second) segments.push_back(segment);
     }
   }
-  return stretches;
+  return segments;
 }
 
 TEST_CASE("all paths write the same bytes", "[codec][paths]") {
-  for (const Stretch& stretch : Forms()) {
-    if (stretch.has_headers()) continue;
+  for (const Segment& segment : Forms()) {
+    if (segment.has_headers()) continue;
     for (const int64_t size : kSizes) {
       for (int offset = 0; offset < 3; ++offset) {
         const std::vector<float> any = AllKinds(size + offset, static_cast<int>(size));
-        SameBytesOnAllPaths(BytesOfEntries(size, stretch.bits), [&](CodecPath path, char* out) {
-          stretch.form->at(path).encode(any.data() + offset, size, out);
+        SameBytesOnAllPaths(BytesOfEntries(size, segment.bits), [&](CodecPath path, char* out) {
+          segment.form->at(path).encode(any.data() + offset, size, out);
         });
       }
     }
@@ -40,13 +40,13 @@ TEST_CASE("all paths write the same bytes", "[codec][paths]") {
 }
 
 TEST_CASE("all paths read the same numbers", "[codec][paths]") {
-  for (const Stretch& stretch : Forms()) {
+  for (const Segment& segment : Forms()) {
     for (const int64_t size : kSizes) {
       const std::vector<float> bytes = AllKinds(size + 1, 5);
       for (int offset = 0; offset < 4; ++offset) {
         const char* const in = reinterpret_cast<const char*>(bytes.data()) + offset;
         SameBytesOnAllPaths(4 * size, [&](CodecPath path, char* out) {
-          const EntryLoops& loops = stretch.form->at(path);
+          const EntryLoops& loops = segment.form->at(path);
           std::vector<float> sum(size, 1);
           loops.assign(in, size, 0.1f, 0.3f, sum.data());
           loops.accumulate(in, size, 0.1f, 0.7f, sum.data());
@@ -60,15 +60,15 @@ TEST_CASE("all paths read the same numbers", "[codec][paths]") {
 }
 
 TEST_CASE("all paths agree on what is not finite", "[codec][paths]") {
-  for (const Stretch& stretch : Forms()) {
-    if (stretch.has_headers()) continue;
+  for (const Segment& segment : Forms()) {
+    if (segment.has_headers()) continue;
     for (const int64_t size : kSizes) {
       for (int seed = 0; seed < 20; ++seed) {
         const std::vector<float> values = seed % 2 == 0 ? Normal(size, seed) : AllKinds(size, seed);
         const char* const bytes = reinterpret_cast<const char*>(values.data());
-        const bool wanted = stretch.form->at(CodecPath::kScalar).any_not_finite(bytes, size);
+        const bool wanted = segment.form->at(CodecPath::kScalar).any_not_finite(bytes, size);
         for (const CodecPath path : PathsHere()) {
-          REQUIRE(stretch.form->at(path).any_not_finite(bytes, size) == wanted);
+          REQUIRE(segment.form->at(path).any_not_finite(bytes, size) == wanted);
         }
       }
     }

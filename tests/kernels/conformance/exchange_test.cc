@@ -58,14 +58,14 @@ std::vector<char> Written(const CodedKeys& keys, const std::vector<float>& entri
   return bytes;
 }
 
-// All stretches of a payload that begins `shift` bytes behind an aligned address.
+// All segments of a payload that begins `shift` bytes behind an aligned address.
 void Encode(Backend& backend, const CodedKeys& keys, const float* entries, float* residual,
             char* out) {
-  for (const Stretch& stretch : keys.stretches()) {
-    backend.exchange().Encode(stretch, kRandom, entries, residual, out);
-    entries += stretch.entries;
-    if (residual != nullptr) residual += stretch.entries;
-    out += stretch.bytes();
+  for (const Segment& segment : keys.segments()) {
+    backend.exchange().Encode(segment, kRandom, entries, residual, out);
+    entries += segment.entries;
+    if (residual != nullptr) residual += segment.entries;
+    out += segment.bytes();
   }
 }
 
@@ -99,10 +99,10 @@ TEST_CASE("a device writes and reads the bytes that the codec says", "[exchange]
       REQUIRE(bytes.Read() == want);
       const char* in = bytes.data();
       float* out = back.data();
-      for (const Stretch& stretch : keys.stretches()) {
-        backend->exchange().Decode(stretch, in, out);
-        in += stretch.bytes();
-        out += stretch.entries;
+      for (const Segment& segment : keys.segments()) {
+        backend->exchange().Decode(segment, in, out);
+        in += segment.bytes();
+        out += segment.entries;
       }
       std::vector<float> seen(shape.size);
       Decoder(keys).Assign(want.data(), want.size(), 1, seen.data(), shape.size);
@@ -172,15 +172,15 @@ TEST_CASE("where its random number is an entry's own, the next one decides", "[e
   for (const Codec& codec : {QsgdCodec(8), QsgdCodec(4, 1 << 20)}) {
     CAPTURE(codec->name());
     const CodedKeys keys(codec, SlicesOf(shape, ShardId(0), 1), shape);
-    const Stretch& stretch = keys.stretches().front();
-    const float levels = stretch.divisor;
+    const Segment& segment = keys.segments().front();
+    const float levels = segment.divisor;
     std::vector<float> entries(shape.size);
     int64_t undecided = 0;
-    const int64_t row_buckets = (kRow + stretch.bucket - 1) / stretch.bucket;
+    const int64_t row_buckets = (kRow + segment.bucket - 1) / segment.bucket;
     for (int64_t i = 0; i < shape.size; ++i) {
-      const int64_t bucket = i / kRow * row_buckets + i % kRow / stretch.bucket;
+      const int64_t bucket = i / kRow * row_buckets + i % kRow / segment.bucket;
       const BucketRandom random{kRandom, static_cast<uint64_t>(bucket)};
-      const int64_t within = i % kRow % stretch.bucket, place = within % kRandomGroup;
+      const int64_t within = i % kRow % segment.bucket, place = within % kRandomGroup;
       const PhiloxBlock words = RoundingWords(random, within / kRandomGroup, place % kRandomLanes);
       const int64_t half = place / kRandomLanes;
       const auto r = static_cast<float>(words[half / 2] >> 16 * (half % 2) & 0xffff);
@@ -189,7 +189,7 @@ TEST_CASE("where its random number is an entry's own, the next one decides", "[e
       undecided += SplitOf(entries[i], levels, levels).t == static_cast<int32_t>(r);
     }
     REQUIRE(undecided > shape.size / 2);
-    REQUIRE(stretch.form == &kQsgdForm);
+    REQUIRE(segment.form == &kQsgdForm);
     const DeviceArray<float> from(*backend, entries);
     const DeviceArray<char> bytes(*backend, keys.bytes());
     Encode(*backend, keys, from.data(), nullptr, bytes.data());
@@ -216,7 +216,7 @@ TEST_CASE("a device's payload shows what is not finite, as the codec's own does"
   }
 }
 
-TEST_CASE("a part of a stretch without headers is written as in the whole", "[exchange]") {
+TEST_CASE("a part of a segment without headers is written as in the whole", "[exchange]") {
   const auto backend = BackendUnderTest(1);
   for (const int64_t n : Sizes()) {
     const std::vector<float> entries = Entries(n, 1);
@@ -229,7 +229,7 @@ TEST_CASE("a part of a stretch without headers is written as in the whole", "[ex
       const std::pair<int64_t, int64_t> parts[] = {{0, first}, {first, n - first}};
       for (const auto& [begin, count] : parts) {
         if (n == 0) continue;
-        Stretch part = keys.stretches().front();
+        Segment part = keys.segments().front();
         part.entries = count;
         backend->exchange().Encode(part, kRandom, from.data() + begin, nullptr,
                                    bytes.data() + begin * part.bits / 8);

@@ -79,7 +79,7 @@ class Elections {
     for (const Candidate& c : candidates_) leaders += !c.frozen && c.election.Leads(etcd_.now);
     return leaders;
   }
-  uint64_t stays() const { return stays_.size(); }
+  uint64_t tenures() const { return tenures_.size(); }
 
  private:
   struct Candidate {
@@ -107,7 +107,7 @@ class Elections {
       if (!c.election.Leads(etcd_.now)) continue;
       ++leaders;
       CHECK(etcd_.holder.revision == c.election.revision());
-      stays_.insert({c.election.revision(), true});
+      tenures_.insert({c.election.revision(), true});
     }
     CHECK(leaders <= 1);
   }
@@ -185,12 +185,12 @@ class Elections {
   uint64_t events_made_ = 0;
   bool trouble_ = false;
   absl::Time away_until_ = absl::InfinitePast();
-  std::map<int64_t, bool> stays_;
+  std::map<int64_t, bool> tenures_;
 };
 
 TEST_CASE("whatever becomes of messages, servers and etcd, never two lead, and one does in the end",
           "[control][election][sim]") {
-  uint64_t stays = 0;
+  uint64_t tenures = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);
     Elections elections(seed, 1 + seed % 5);
@@ -198,16 +198,16 @@ TEST_CASE("whatever becomes of messages, servers and etcd, never two lead, and o
     // Whoever was frozen is awake, and leases have run out.
     elections.Run(absl::Seconds(40), /*trouble=*/false);
     CHECK(elections.Leaders() == 1);
-    stays += elections.stays();
+    tenures += elections.tenures();
   }
-  CHECK(stays > 1000);
+  CHECK(tenures > 1000);
 }
 
 TEST_CASE("whoever leads in peace leads on", "[control][election]") {
   Elections elections(1, 3);
   elections.Run(absl::Seconds(600), /*trouble=*/false);
   CHECK(elections.Leaders() == 1);
-  CHECK(elections.stays() == 1);
+  CHECK(elections.tenures() == 1);
 }
 
 TEST_CASE("a lease counts from before the call that brought it", "[control][election]") {

@@ -17,8 +17,8 @@ namespace {
 constexpr char kPrefix[] = "tessera/digest";
 constexpr char kKey[] = "tessera/digest/coordinator";
 
-// The revision of the stay that begins now.
-int64_t Stay(EtcdClient* etcd, const std::string& address, int64_t lease) {
+// The revision of the tenure that begins now.
+int64_t Tenure(EtcdClient* etcd, const std::string& address, int64_t lease) {
   EtcdTransaction make;
   make.guard = kKey;
   make.puts = {{kKey, address}};
@@ -43,14 +43,14 @@ TEST_CASE("one that has been superseded writes nothing", "[election][etcd]") {
   const auto client = etcd.Client();
   const auto lease = client->Grant(absl::Seconds(60));
   REQUIRE(lease.ok());
-  EtcdStore first(client.get(), kPrefix, Stay(client.get(), "one:1", lease->id), Later);
+  EtcdStore first(client.get(), kPrefix, Tenure(client.get(), "one:1", lease->id), Later);
   REQUIRE(first.Write(State(1)).ok());
 
   // Its lease ends, and another one begins. The first does not know.
   REQUIRE(client->Revoke(lease->id).ok());
   CHECK(absl::IsNotFound(client->KeepAlive(lease->id).status()));
   const auto next = client->Grant(absl::Seconds(60));
-  EtcdStore second(client.get(), kPrefix, Stay(client.get(), "two:2", next->id), Later);
+  EtcdStore second(client.get(), kPrefix, Tenure(client.get(), "two:2", next->id), Later);
   CHECK((*second.Read())->term() == 1);
   const absl::Status refused = first.Write(State(7));
   CHECK(absl::IsAborted(refused));
@@ -64,7 +64,7 @@ TEST_CASE("a state that does not fit into a value is whole at any moment", "[ele
   RealEtcd etcd;
   const auto client = etcd.Client();
   const auto lease = client->Grant(absl::Seconds(60));
-  EtcdStore store(client.get(), kPrefix, Stay(client.get(), "one:1", lease->id), Later);
+  EtcdStore store(client.get(), kPrefix, Tenure(client.get(), "one:1", lease->id), Later);
   CHECK_FALSE(store.Read()->has_value());
   for (const size_t bytes :
        {size_t{10}, 3 * kEtcdPieceBytes, 2 * kEtcdPieceBytes + 1, size_t{0}, kEtcdPieceBytes}) {
@@ -84,13 +84,13 @@ TEST_CASE("a state that does not fit into a value is whole at any moment", "[ele
   CHECK(absl::IsDataLoss(store.Read().status()));
 }
 
-TEST_CASE("a write waits for etcd for as long as the stay lasts", "[election][etcd]") {
+TEST_CASE("a write waits for etcd for as long as the tenure lasts", "[election][etcd]") {
   RealEtcd etcd;
   const auto patient = etcd.Client();
   const auto lease = patient->Grant(absl::Seconds(60));
   absl::Time held_until = absl::InfiniteFuture();
   const auto client = etcd.Client(absl::Seconds(1));
-  EtcdStore store(client.get(), kPrefix, Stay(patient.get(), "one:1", lease->id),
+  EtcdStore store(client.get(), kPrefix, Tenure(patient.get(), "one:1", lease->id),
                   [&] { return held_until; });
   etcd.Freeze();
   held_until = SteadyNow() + absl::Seconds(2);
@@ -112,15 +112,15 @@ TEST_CASE("a write that was given up changes nothing when it comes after others"
   RealEtcd etcd;
   const auto client = etcd.Client();
   const auto lease = client->Grant(absl::Seconds(60));
-  const int64_t stay = Stay(client.get(), "one:1", lease->id);
-  EtcdStore store(client.get(), kPrefix, stay, Later);
+  const int64_t tenure = Tenure(client.get(), "one:1", lease->id);
+  EtcdStore store(client.get(), kPrefix, tenure, Later);
   REQUIRE(store.Write(State(1)).ok());
   const auto first = client->Get("tessera/digest/state");
   REQUIRE(first.ok());
-  // As a write of this stay that hangs somewhere on its way, and is repeated.
+  // As a write of this tenure that hangs somewhere on its way, and is repeated.
   EtcdTransaction late;
   late.guard = kKey;
-  late.guard_revision = stay;
+  late.guard_revision = tenure;
   late.unchanged = "tessera/digest/state";
   late.unchanged_revision = (*first)->mod_revision;
   late.puts = {{"tessera/digest/state", (*first)->value}};
@@ -128,7 +128,7 @@ TEST_CASE("a write that was given up changes nothing when it comes after others"
   const auto outcome = client->Commit(late);
   REQUIRE(outcome.ok());
   CHECK_FALSE(outcome->done);
-  CHECK(outcome->guard->create_revision == stay);
+  CHECK(outcome->guard->create_revision == tenure);
   CHECK(outcome->unchanged->mod_revision > late.unchanged_revision);
   CHECK((*store.Read())->term() == 2);
   // One that comes to pass behind the store's back does not keep the next from being written.
@@ -144,7 +144,7 @@ TEST_CASE("a change is heard of, and what was before is not", "[election][etcd]"
   RealEtcd etcd;
   const auto client = etcd.Client();
   const auto lease = client->Grant(absl::Seconds(60));
-  const int64_t revision = Stay(client.get(), "one:1", lease->id);
+  const int64_t revision = Tenure(client.get(), "one:1", lease->id);
   CHECK(absl::IsDeadlineExceeded(
       client->AwaitChange(kKey, revision, SteadyNow() + absl::Milliseconds(500))));
   std::thread ends([&] {

@@ -244,19 +244,19 @@ TEST_CASE("a plan that no coordinator makes is refused", "[standby]") {
     second.set_first_exchange(uint64_t{1} << 40);
     why = "member 2 begins with no exchange";
   }
-  SECTION("a former site that is a member") {
-    entry.mutable_plan()->add_former_sites()->set_member(2);
+  SECTION("a departed site that is a member") {
+    entry.mutable_plan()->add_departed_sites()->set_member(2);
     why = "member 2 is there twice, or nobody";
   }
-  SECTION("a former site of no round") {
-    entry.mutable_plan()->add_former_sites()->set_member(3);
+  SECTION("a departed site of no round") {
+    entry.mutable_plan()->add_departed_sites()->set_member(3);
     why = "member 3 began with no exchange";
   }
-  SECTION("a former site of a rank beyond any") {
-    v1::FormerSite& former = *entry.mutable_plan()->add_former_sites();
-    former.set_member(3);
-    former.set_first_exchange(1);
-    former.set_rank(65535);
+  SECTION("a departed site of a rank beyond any") {
+    v1::DepartedSite& departed = *entry.mutable_plan()->add_departed_sites();
+    departed.set_member(3);
+    departed.set_first_exchange(1);
+    departed.set_rank(65535);
     why = "member 3 has rank 65535, want one below 65535";
   }
   SECTION("a share that is none") {

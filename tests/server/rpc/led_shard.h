@@ -74,7 +74,7 @@ struct Leader {
     gate.Append(PlanEvent{plan});
     gate.OnMembers();
   }
-  void Rest(MemberId member, Exchange after, RestWord word) {
+  void Rest(MemberId member, Exchange after, IdleNotice word) {
     shard->Rest(member, after, word);
     gate.Append(RestEvent{member, after, word});
   }

@@ -66,7 +66,7 @@ TEST_CASE("the model is read outside an exchange by members alone", "[shard][ser
   const std::unique_ptr<ServedShard> served = ServedForTwo();
   const auto read = [&](uint64_t member) {
     absl::Status status = absl::UnknownError("not answered");
-    served->ReadOutside(MemberId(member), Exchange(0), RestWord(), absl::UnixEpoch(),
+    served->ReadOutside(MemberId(member), Exchange(0), IdleNotice(), absl::UnixEpoch(),
                         [&status](const auto& result) { status = result.status(); });
     return status;
   };

@@ -33,7 +33,7 @@ TEST_CASE("shares hold from their round on, and who has none counts as the mean"
   plan = PlanOf(2, {{1, 1}, {3, 7}});
   plan.shares = {{Exchange(4), {{MemberId(1), 30}, {MemberId(2), 11}}}};
   CHECK(At(plan, 7) == Shares{1, 1});
-  plan.former = {{MemberId(2), Rank(1), Exchange(1), Exchange(0)}};
+  plan.departed = {{MemberId(2), Rank(1), Exchange(1), Exchange(0)}};
   CHECK(At(plan, 7) == Shares{30, 11, 21});
   // Equal ones have one form, and so have none.
   plan.shares = {{Exchange(1), {{MemberId(1), 9}, {MemberId(2), 9}}}};
@@ -66,8 +66,8 @@ class Job {
   }
   // All have answered: the plan that comes of it, which shards get one by one.
   void Settle() {
-    for (FormerSite& former : plan_.former) {
-      if (former.until == Exchange(0)) former.until = Exchange(begin_);
+    for (DepartedSite& departed : plan_.departed) {
+      if (departed.until == Exchange(0)) departed.until = Exchange(begin_);
     }
     if (Draw(2) == 0 && plan_.members.size() < 5) {
       plan_.members.push_back({MemberId(next_member_), Rank(next_member_), Exchange(begin_)});
@@ -88,7 +88,7 @@ class Job {
   void Lose(size_t which) {
     const PlanMember gone = plan_.members[which];
     plan_.members.erase(plan_.members.begin() + static_cast<int64_t>(which));
-    plan_.former.push_back({gone.member, gone.rank, gone.first_exchange, Exchange(0)});
+    plan_.departed.push_back({gone.member, gone.rank, gone.first_exchange, Exchange(0)});
     Send(0);
   }
   void Send(uint64_t settled) {

@@ -15,18 +15,18 @@ std::vector<uint64_t> Sites(const Plan& plan, uint64_t round) {
   return sites;
 }
 
-TEST_CASE("sites are members that have begun and former ones until the agreed round", "[plan]") {
+TEST_CASE("sites are members that have begun and departed ones until the agreed round", "[plan]") {
   Plan plan;
   plan.members = {{MemberId(4), Rank(0), Exchange(1)}, {MemberId(7), Rank(1), Exchange(5)}};
-  plan.former = {{MemberId(3), Rank(1), Exchange(1), Exchange(5)},
-                 {MemberId(2), Rank(3), Exchange(2), Exchange(0)}};
+  plan.departed = {{MemberId(3), Rank(1), Exchange(1), Exchange(5)},
+                   {MemberId(2), Rank(3), Exchange(2), Exchange(0)}};
   CHECK(Sites(plan, 1) == std::vector<uint64_t>{4, 3});
   CHECK(Sites(plan, 2) == std::vector<uint64_t>{4, 3, 2});
   CHECK(Sites(plan, 4) == std::vector<uint64_t>{4, 3, 2});
   CHECK(Sites(plan, 5) == std::vector<uint64_t>{4, 7, 2});
   CHECK(Sites(plan, 999) == std::vector<uint64_t>{4, 7, 2});
   // Of one rank, the elder member comes first, wherever it stands.
-  plan.former[0].until = Exchange(6);
+  plan.departed[0].until = Exchange(6);
   CHECK(Sites(plan, 5) == std::vector<uint64_t>{4, 3, 7, 2});
 }
 
@@ -64,10 +64,10 @@ struct Membership {
   uint64_t version() { return cluster.shard(0).counters().version.value(); }
 };
 
-Plan WithFormer(uint64_t generation, std::vector<std::pair<uint64_t, uint64_t>> members,
-                uint64_t former, uint64_t until) {
+Plan WithDeparted(uint64_t generation, std::vector<std::pair<uint64_t, uint64_t>> members,
+                  uint64_t departed, uint64_t until) {
   Plan plan = PlanOf(generation, std::move(members));
-  plan.former = {{MemberId(former), Rank(former), Exchange(1), Exchange(until)}};
+  plan.departed = {{MemberId(departed), Rank(departed), Exchange(1), Exchange(until)}};
   return plan;
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("a lost site's part stays as it was until its place is given up", "[sh
   m.Push(1, 2, 0, 3);
   m.Push(3, 2, 2, 3);
   CHECK(m.version() == 1);
-  m.cluster.SetPlan(WithFormer(2, {{1, 1}, {3, 1}}, 2, 0));
+  m.cluster.SetPlan(WithDeparted(2, {{1, 1}, {3, 1}}, 2, 0));
   m.cluster.Settle();
   CHECK(m.version() == 2);
   m.CloseByHand(2, 3, {0, 2});
@@ -96,7 +96,7 @@ TEST_CASE("a lost site's part stays as it was until its place is given up", "[sh
   REQUIRE(m.cluster.IsEqual());
 
   // It is agreed that round 5 is cut for two.
-  m.cluster.SetPlan(WithFormer(3, {{1, 1}, {3, 1}}, 2, 5));
+  m.cluster.SetPlan(WithDeparted(3, {{1, 1}, {3, 1}}, 2, 5));
   m.Push(1, 4, 0, 3);
   m.Push(3, 4, 2, 3);
   m.CloseByHand(4, 3, {0, 2});
@@ -112,7 +112,7 @@ TEST_CASE("what a lost site had pushed and was folded stays and counts", "[shard
   Membership m;
   m.cluster.SetPlan(PlanOfFirst(2));
   m.Push(1, 1, 0, 2);
-  m.cluster.SetPlan(WithFormer(2, {{2, 1}}, 1, 0));
+  m.cluster.SetPlan(WithDeparted(2, {{2, 1}}, 1, 0));
   m.cluster.Settle();
   CHECK(m.version() == 0);
   m.Push(2, 1, 1, 2);
@@ -157,8 +157,8 @@ TEST_CASE("a proposal holds the round before it, which is open or a later one", 
     m.CloseByHand(3, 3, {0, 1, 2});
     CHECK(m.cluster.IsEqual());
   }
-  SECTION("so does a withdrawal, after a plan that ends a former site or without one") {
-    m.cluster.SetPlan(WithFormer(2, {{1, 1}}, 2, 3));
+  SECTION("so does a withdrawal, after a plan that ends a departed site or without one") {
+    m.cluster.SetPlan(WithDeparted(2, {{1, 1}}, 2, 3));
     m.cluster.Settle();
     CHECK(m.version() == 1);
     for (int server = 0; server < 2; ++server) m.cluster.shard(server).Withdraw(3);
@@ -190,10 +190,10 @@ TEST_CASE("a job that was left by all begins again where it is joined", "[shard]
   Membership m;
   m.cluster.SetPlan(PlanOfFirst(1));
   m.Push(1, 1, 0, 1);
-  m.cluster.SetPlan(WithFormer(2, {}, 1, 0));
+  m.cluster.SetPlan(WithDeparted(2, {}, 1, 0));
   m.cluster.Settle();
   CHECK(m.version() == 1);
-  m.cluster.SetPlan(WithFormer(3, {{2, 5}}, 1, 5));
+  m.cluster.SetPlan(WithDeparted(3, {{2, 5}}, 1, 5));
   CHECK(m.cluster.Fetch(0, 2, 5)->has_value());
   m.Push(2, 5, 0, 1);
   CHECK(m.version() == 2);

@@ -130,8 +130,8 @@ TEST_CASE("a server whose members died before it heard of the change takes what 
   t.cluster.Settle();
   // Both have pushed exchange 2 elsewhere and are gone; the next one was told of the tail there.
   Plan plan = PlanOf(2, {{3, 5}});
-  plan.former = {{MemberId(1), Rank(0), Exchange(1), Exchange(5)},
-                 {MemberId(2), Rank(1), Exchange(1), Exchange(5)}};
+  plan.departed = {{MemberId(1), Rank(0), Exchange(1), Exchange(5)},
+                   {MemberId(2), Rank(1), Exchange(1), Exchange(5)}};
   t.cluster.SetPlan(plan);
   CHECK(t.Fetch(3, 5) == "subnet");
   REQUIRE(t.shard.Read(MemberId(3), Exchange(4))->has_value());
@@ -148,7 +148,7 @@ TEST_CASE("an exchange of the whole model closes when the last one that is await
   t.cluster.Settle();
   CHECK(t.version() == 0);
   Plan plan = PlanOf(2, {{1, 1}});
-  plan.former = {{MemberId(2), Rank(1), Exchange(1), Exchange(0)}};
+  plan.departed = {{MemberId(2), Rank(1), Exchange(1), Exchange(0)}};
   t.cluster.SetPlan(plan);
   const std::vector<float> start = ValuesOf(*t.shard.ReadNow().snapshot);
   t.cluster.Settle();

@@ -96,7 +96,7 @@ TEST_CASE("workers on threads of their own train through a barrier", "[shard_thr
         PushAnswer pushed;
         ReadAnswer read;
         // The read is asked for first: it must wait for the push that comes after it.
-        Read(*shard, MemberId(worker), Exchange(exchange), RestWord(), read.Callback());
+        Read(*shard, MemberId(worker), Exchange(exchange), IdleNotice(), read.Callback());
         Accept(*shard, PushOf(*shard, worker, exchange, static_cast<float>(4 * worker)),
                pushed.Callback());
         if (!pushed.Wait().ok() || !read.Wait().ok()) {
@@ -133,18 +133,18 @@ TEST_CASE("asynchronous pushes from many threads are all counted once", "[shard_
   }
   for (std::thread& thread : threads) thread.join();
   ReadAnswer now;
-  ReadOutside(*shard, MemberId(1), Exchange(0), RestWord(), now.Callback());
+  ReadOutside(*shard, MemberId(1), Exchange(0), IdleNotice(), now.Callback());
   // The last push may be staged still: a worker's own read waits for it.
   for (int worker = 1; worker <= workers; ++worker) {
     ReadAnswer read;
-    Read(*shard, MemberId(worker), Exchange(exchanges), RestWord(), read.Callback());
+    Read(*shard, MemberId(worker), Exchange(exchanges), IdleNotice(), read.Callback());
     REQUIRE(read.Wait().ok());
   }
   const ShardThread::View view = Inspect(*shard);
   CHECK(view.counters.version == Version(workers * exchanges));
   CHECK(view.counters.duplicates == workers * exchanges);
   ReadAnswer last;
-  ReadOutside(*shard, MemberId(1), Exchange(0), RestWord(), last.Callback());
+  ReadOutside(*shard, MemberId(1), Exchange(0), IdleNotice(), last.Callback());
   CHECK(ValuesOf(*last.Wait()->snapshot) == std::vector<float>(kRows, workers * exchanges));
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("a parked read wakes by the missing push, or by the missing member's r
     PushAnswer first, second;
     ReadAnswer read;
     Accept(*shard, PushOf(*shard, 1, 1, 2), first.Callback());
-    Read(*shard, MemberId(1), Exchange(1), RestWord(), read.Callback());
+    Read(*shard, MemberId(1), Exchange(1), IdleNotice(), read.Callback());
     const ShardThread::View view = Inspect(*shard);
     CHECK(view.parked_reads == 1);
     CHECK(view.waits_for == std::vector<MemberId>{MemberId(2)});
@@ -175,7 +175,7 @@ TEST_CASE("a parked read of a member that is removed fails", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
   Apply(*shard, PlanOfFirst(2));
   ReadAnswer read;
-  Read(*shard, MemberId(2), Exchange(1), RestWord(), read.Callback());
+  Read(*shard, MemberId(2), Exchange(1), IdleNotice(), read.Callback());
   Apply(*shard, PlanOf(2, {{1, 1}}));
   CHECK(read.Wait().status().code() == absl::StatusCode::kFailedPrecondition);
 }
@@ -184,7 +184,7 @@ TEST_CASE("a cancelled read is answered once and forgotten", "[shard_thread]") {
   const std::unique_ptr<ShardThread> shard = Start(MakeBarrier());
   Apply(*shard, PlanOfFirst(1));
   ReadAnswer read;
-  const uint64_t number = Read(*shard, MemberId(1), Exchange(1), RestWord(), read.Callback());
+  const uint64_t number = Read(*shard, MemberId(1), Exchange(1), IdleNotice(), read.Callback());
   shard->CancelRead(number);
   CHECK(read.Wait().status().code() == absl::StatusCode::kCancelled);
   CHECK(Inspect(*shard).parked_reads == 0);
@@ -205,10 +205,10 @@ TEST_CASE("a promised exchange is held until it is withdrawn", "[shard_thread]")
   PushAnswer one, two;
   ReadAnswer before, held;
   Accept(*shard, PushOf(*shard, 1, 1, 1), one.Callback());
-  Read(*shard, MemberId(1), Exchange(1), RestWord(), before.Callback());
+  Read(*shard, MemberId(1), Exchange(1), IdleNotice(), before.Callback());
   REQUIRE(before.Wait().ok());
   Accept(*shard, PushOf(*shard, 1, 2, 1), two.Callback());
-  Read(*shard, MemberId(1), Exchange(2), RestWord(), held.Callback());
+  Read(*shard, MemberId(1), Exchange(2), IdleNotice(), held.Callback());
   REQUIRE(two.Wait().ok());
   CHECK(Inspect(*shard).parked_reads == 1);
   CHECK_FALSE(held.ready());
@@ -241,7 +241,7 @@ TEST_CASE("the end of the shard answers everyone", "[shard_thread]") {
   ReadAnswer read;
   Answer<absl::Status> full, reserve;
   std::atomic<int> answered{0};
-  Read(*shard, MemberId(1), Exchange(1), RestWord(), read.Callback());
+  Read(*shard, MemberId(1), Exchange(1), IdleNotice(), read.Callback());
   Reserve(*shard, MemberId(2), int64_t{16} << 20, full.Callback());
   Reserve(*shard, MemberId(3), int64_t{16} << 20, reserve.Callback());
   for (int i = 0; i < 100; ++i) {
@@ -265,7 +265,7 @@ TEST_CASE("snapshots are read and dropped on other threads while commits go on",
     readers.emplace_back([&] {
       while (!done) {
         ReadAnswer read;
-        ReadOutside(*shard, MemberId(1), Exchange(0), RestWord(), read.Callback());
+        ReadOutside(*shard, MemberId(1), Exchange(0), IdleNotice(), read.Callback());
         const ReadResult result = *std::move(read.Wait());
         const std::vector<float> values = ValuesOf(*result.snapshot);
         // Every entry is the version: anything else is a torn read.
@@ -320,8 +320,8 @@ void CheckRefused(ShardThread& shard, absl::StatusCode code) {
   ReadAnswer read, outside;
   Reserve(shard, MemberId(1), 4, reserve.Callback());
   Accept(shard, PushOf(shard, 1, 1, 1), push.Callback());
-  shard.CancelRead(Read(shard, MemberId(1), Exchange(0), RestWord(), read.Callback()));
-  ReadOutside(shard, MemberId(1), Exchange(0), RestWord(), outside.Callback());
+  shard.CancelRead(Read(shard, MemberId(1), Exchange(0), IdleNotice(), read.Callback()));
+  ReadOutside(shard, MemberId(1), Exchange(0), IdleNotice(), outside.Callback());
   shard.Release(MemberId(1), 4);
   CHECK(reserve.Wait().code() == code);
   CHECK(push.Wait().status().code() == code);
@@ -337,7 +337,7 @@ TEST_CASE("a shard that awaits another lives, and lets nobody have its values", 
   PushAnswer pushed;
   ReadAnswer parked;
   Accept(*shard, PushOf(*shard, 1, 1, 4), pushed.Callback());
-  Read(*shard, MemberId(1), Exchange(1), RestWord(), parked.Callback());
+  Read(*shard, MemberId(1), Exchange(1), IdleNotice(), parked.Callback());
   REQUIRE(pushed.Wait().ok());
   REQUIRE(Inspect(*shard).counters.pushes == 1);
 
@@ -360,7 +360,7 @@ TEST_CASE("a shard that awaits another lives, and lets nobody have its values", 
   PushAnswer first;
   ReadAnswer read;
   Accept(*shard, PushOf(*shard, 1, 1, 7), first.Callback());
-  Read(*shard, MemberId(1), Exchange(1), RestWord(), read.Callback());
+  Read(*shard, MemberId(1), Exchange(1), IdleNotice(), read.Callback());
   REQUIRE(read.Wait().ok());
   CHECK(ValuesOf(*read.Wait()->snapshot) == std::vector<float>(kRows, 7));
 }
@@ -498,7 +498,7 @@ TEST_CASE("a read at an evaluation has all that a replica has accepted",
     Accept(shard, std::move(push), pushed[exchange - 1].Callback());
   }
   ReadAnswer read;
-  ReadOutside(shard, MemberId(2), Exchange(0), RestWord(), read.Callback());
+  ReadOutside(shard, MemberId(2), Exchange(0), IdleNotice(), read.Callback());
   go_on.Notify();
   CHECK(ValuesOf(*read.Wait()->snapshot) == std::vector<float>(kRows, 3));
 }

@@ -28,14 +28,14 @@ inline void Accept(ShardThread& shard, ReceivedPush push,
       std::move(accepted));
 }
 
-inline uint64_t Read(ShardThread& shard, MemberId member, Exchange after, RestWord word,
+inline uint64_t Read(ShardThread& shard, MemberId member, Exchange after, IdleNotice word,
                      std::function<void(absl::StatusOr<ReadResult>)> done) {
   return shard.Read<ReadResult>(
       member, after, word, [member, after](Shard& s) { return s.Read(member, after); },
       std::move(done));
 }
 
-inline void ReadOutside(ShardThread& shard, MemberId member, Exchange after, RestWord word,
+inline void ReadOutside(ShardThread& shard, MemberId member, Exchange after, IdleNotice word,
                         std::function<void(absl::StatusOr<ReadResult>)> read) {
   shard.Ask(
       [member, after, word](ServedShard& served, auto done) {

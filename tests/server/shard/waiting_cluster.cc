@@ -122,7 +122,7 @@ class Cluster {
     int open_reads = 0;  // shards that have not answered
     int open_pushes = 0;
     uint64_t leg_left = 0;
-    RestWord rest;         // the last word that it sent
+    IdleNotice rest;       // the last word that it sent
     bool arrived = false;  // at the evaluation
     int outside = 0;       // reads outside that are not answered
     bool done = false;

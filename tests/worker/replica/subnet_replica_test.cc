@@ -70,7 +70,8 @@ class GivenValues final : public ParameterClient {
                                           const ParameterArrays&) override {
     return absl::UnimplementedError("push and pull");
   }
-  absl::StatusOr<ExchangeResult> Read(Exchange, RestWord, const ParameterArrays& values) override {
+  absl::StatusOr<ExchangeResult> Read(Exchange, IdleNotice,
+                                      const ParameterArrays& values) override {
     for (size_t p = 0; p < arrays.size(); ++p) {
       std::copy(arrays[p].begin(), arrays[p].end(), values[p].begin());
     }
@@ -136,7 +137,7 @@ TEST_CASE("evaluation multiplies the sum by the mean share and leaves the bias",
     for (float& x : array) x = normal(random);
     w.emplace_back(array.begin(), array.end());
   }
-  REQUIRE(replica->BeginEvaluation(&servers, Exchange(1), RestWord()).ok());
+  REQUIRE(replica->BeginEvaluation(&servers, Exchange(1), IdleNotice()).ok());
 
   const int rows = 50;
   const Dataset data = Data(rows);
@@ -183,7 +184,7 @@ TEST_CASE("the mean share is that of the last round trained", "[replica][subnet]
     if (same.labels[r] == 0) first_class.push_back(r);
   }
   const auto share = [&] {
-    REQUIRE(replica->BeginEvaluation(&servers, Exchange(1), RestWord()).ok());
+    REQUIRE(replica->BeginEvaluation(&servers, Exchange(1), IdleNotice()).ok());
     const auto scores = replica->Score(data, first_class, {});
     REQUIRE(scores.ok());
     REQUIRE(replica->EndEvaluation().ok());
@@ -297,7 +298,7 @@ TEST_CASE(
     CHECK(replica->update_keys().subnet->round == round);
     CHECK(replica->value_keys().subnet->round == round + 1);
     if (round == 2) continue;
-    REQUIRE(replica->BeginEvaluation(&servers, Exchange(round), RestWord()).ok());
+    REQUIRE(replica->BeginEvaluation(&servers, Exchange(round), IdleNotice()).ok());
     CHECK(backend.counting.held < memory.evaluation);
     const auto constants = replica->Calibrate(data, rows);
     REQUIRE(constants.ok());
@@ -319,7 +320,7 @@ TEST_CASE("what an evaluation took the place of is asked for again, of the same 
   REQUIRE(replica->AdoptValues().ok());
   CHECK(replica->value_keys().subnet->round == 2);
   GivenValues servers(job);
-  REQUIRE(replica->BeginEvaluation(&servers, Exchange(0), RestWord()).ok());
+  REQUIRE(replica->BeginEvaluation(&servers, Exchange(0), IdleNotice()).ok());
   CHECK(*replica->EndEvaluation());
   CHECK(replica->value_keys().subnet->round == 1);
   for (const auto& array : replica->values()) std::fill(array.begin(), array.end(), 0.1f);

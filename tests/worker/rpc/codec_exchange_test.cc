@@ -158,7 +158,7 @@ TEST_CASE("every codec moves what its own reader sees of its own bytes", "[rpc][
           CHECK(Same(values, want));
         }
         // Reads outside an exchange bring what the servers have, exactly.
-        REQUIRE(client->Read(Exchange(2), RestWord(), Views(values)).ok());
+        REQUIRE(client->Read(Exchange(2), IdleNotice(), Views(values)).ok());
         CHECK(Same(values, home));
         const Traffic traffic = client->traffic();
         CHECK(traffic.push_payload_bytes == 2 * BytesOf(codecs.push, shape, servers.slices()));
@@ -281,7 +281,7 @@ TEST_CASE("what is held back comes with the flush, whatever was sent until then"
       if (push.flush) {
         before_last = client->traffic().push_payload_bytes;
         Arrays read = Zeros(shape);
-        REQUIRE(client->Read(Exchange(exchange - 1), RestWord(), Views(read)).ok());
+        REQUIRE(client->Read(Exchange(exchange - 1), IdleNotice(), Views(read)).ok());
         // Something is held back, or this would show nothing.
         CHECK(sums.WorstAgainst(read) > 1e-4);
       }
@@ -291,7 +291,7 @@ TEST_CASE("what is held back comes with the flush, whatever was sent until then"
                   .status()
                   .message() == "");
     }
-    REQUIRE(client->Read(Exchange(kExchanges), RestWord(), Views(values)).ok());
+    REQUIRE(client->Read(Exchange(kExchanges), IdleNotice(), Views(values)).ok());
     CHECK(sums.WorstAgainst(values) < 2e-6);
     CHECK(client->traffic().push_payload_bytes - before_last ==
           4 * static_cast<uint64_t>(shape.size));

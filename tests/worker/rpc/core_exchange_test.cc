@@ -168,7 +168,7 @@ TEST_CASE("what an exchange does not move is held back, and comes with a later o
                                               job.update_, keys, job.values_);
     INFO(result.status());
     REQUIRE(result.ok());
-    REQUIRE(job.client_->Read(Exchange(e), RestWord(), job.values_).ok());
+    REQUIRE(job.client_->Read(Exchange(e), IdleNotice(), job.values_).ok());
     bool holds_some = false;
     for (size_t p = 0; p < first.size(); ++p) {
       for (size_t i = 0; i < first[p].size(); ++i) {

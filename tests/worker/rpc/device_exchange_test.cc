@@ -176,8 +176,8 @@ TEST_CASE("what a device codes is what the host would have, in both directions a
         REQUIRE(got->AdoptHeldBack().ok());
       }
       Side want_all(shape, nullptr), got_all(shape, nullptr);
-      REQUIRE(want->Read(Exchange(kExchanges), RestWord(), want_all.values()).ok());
-      REQUIRE(got->Read(Exchange(kExchanges), RestWord(), got_all.values()).ok());
+      REQUIRE(want->Read(Exchange(kExchanges), IdleNotice(), want_all.values()).ok());
+      REQUIRE(got->Read(Exchange(kExchanges), IdleNotice(), got_all.values()).ok());
       CHECK(Same(got_all.Get(), want_all.Get()));
       const Traffic a = want->traffic(), b = got->traffic();
       CHECK(a.push_payload_bytes == b.push_payload_bytes);

@@ -31,7 +31,7 @@ TEST_CASE("all messages name their caller, and pushes the layout", "[client]") {
 TEST_CASE("values of an exchange come in the pull's codec, and those outside of one as f32",
           "[client]") {
   ExchangeRequests requests = Requests(Int8());
-  requests.AskValues(KeySet(), Exchange(7), RestWord{3, true});
+  requests.AskValues(KeySet(), Exchange(7), IdleNotice{3, true});
   CHECK(requests.pull()->after_exchange() == 7);
   CHECK(requests.pull()->rest() == 3);
   CHECK(requests.pull()->rests());
@@ -39,7 +39,7 @@ TEST_CASE("values of an exchange come in the pull's codec, and those outside of 
   CHECK(requests.pull()->keys().has_dense());
   CHECK_FALSE(requests.is_outside());
 
-  requests.AskOutside(KeySet(), Exchange(8), RestWord());
+  requests.AskOutside(KeySet(), Exchange(8), IdleNotice());
   CHECK(requests.pull()->after_exchange() == 8);
   CHECK(requests.pull()->rest() == 0);
   CHECK_FALSE(requests.pull()->rests());
@@ -56,14 +56,14 @@ TEST_CASE("what was asked for before leaves nothing behind", "[client]") {
   CHECK(requests.pull()->keys().rows().row_begin() == 4);
   CHECK(requests.pull()->keys().rows().row_end() == 6);
 
-  requests.AskValues(SubnetOf(8), Exchange(7), RestWord());
+  requests.AskValues(SubnetOf(8), Exchange(7), IdleNotice());
   REQUIRE(requests.subnet().has_value());
   CHECK(requests.subnet()->round == 8);
   CHECK(requests.fetch()->codec() == "int8");
   CHECK_FALSE(requests.is_rows());
   CHECK_FALSE(requests.is_outside());
 
-  requests.AskValues(KeySet(), Exchange(8), RestWord());
+  requests.AskValues(KeySet(), Exchange(8), IdleNotice());
   CHECK_FALSE(requests.subnet().has_value());
   CHECK_FALSE(requests.is_rows());
   CHECK_FALSE(requests.is_outside());

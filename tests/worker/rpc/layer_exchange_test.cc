@@ -103,7 +103,7 @@ Replica Initial(const ModelShape& shape) {
 
 Replica All(Side& side) {
   Replica all(side.shape);
-  REQUIRE(side.client->Read(Exchange(0), RestWord(), all).ok());
+  REQUIRE(side.client->Read(Exchange(0), IdleNotice(), all).ok());
   return all;
 }
 

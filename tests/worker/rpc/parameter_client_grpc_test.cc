@@ -67,7 +67,7 @@ TEST_CASE("pushes are added and pulled back, however many servers share the rows
     CHECK(SameBits(values, want));
   }
   Replica read(shape);
-  REQUIRE(client->Read(Exchange(0), RestWord(), read).ok());
+  REQUIRE(client->Read(Exchange(0), IdleNotice(), read).ok());
   CHECK(SameBits(read, want));
   const uint64_t bytes = shape.size * 4;
   const Traffic traffic = client->traffic();

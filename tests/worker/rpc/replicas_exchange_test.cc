@@ -129,7 +129,7 @@ class Replicas {
       }
       read.Notify();
     };
-    ReadOutside(*sites_[server].thread, MemberId(1), Exchange(0), RestWord(), take);
+    ReadOutside(*sites_[server].thread, MemberId(1), Exchange(0), IdleNotice(), take);
     read.WaitForNotification();
     return values;
   }

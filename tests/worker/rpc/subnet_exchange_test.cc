@@ -164,7 +164,7 @@ TEST_CASE("subnets come straight into their arrays and go back to where they cam
   // Every entry grew by one for each round in which it was some site's.
   const auto client = all.Client(1);
   Site whole = all.At(Place(4, 0, 1));
-  REQUIRE(client->Read(Exchange(3), RestWord(), whole.arrays()).ok());
+  REQUIRE(client->Read(Exchange(3), IdleNotice(), whole.arrays()).ok());
   for (size_t p = 0; p < whole.data.size(); ++p) {
     const ParameterSpec& spec = all.shape.parameters[p];
     std::vector<float> want(spec.size());
@@ -212,7 +212,7 @@ TEST_CASE("rows come from all servers that own some, straight into their place, 
   CHECK(client->traffic().pull_payload_bytes == 0);
   // What comes after is dense again, or a subnet's.
   Site whole = all.At(Place(1, 0, 1));
-  REQUIRE(client->Read(Exchange(0), RestWord(), whole.arrays()).ok());
+  REQUIRE(client->Read(Exchange(0), IdleNotice(), whole.arrays()).ok());
   CHECK(whole.data[2][7] == InitialEntry(all.shape, 2, 0, 7));
   Site mine = all.At(Place(1, 0, 2));
   REQUIRE(client->Pull(Exchange(0), mine.keys, mine.arrays()).ok());

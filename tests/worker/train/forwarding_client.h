@@ -19,7 +19,7 @@ class ForwardingClient : public ParameterClient {
                                           const ParameterArrays& values) override {
     return client_.PushPull(push, update_keys, update, value_keys, values);
   }
-  absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
+  absl::StatusOr<ExchangeResult> Read(Exchange after, IdleNotice word,
                                       const ParameterArrays& values) override {
     return client_.Read(after, word, values);
   }

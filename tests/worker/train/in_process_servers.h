@@ -95,10 +95,10 @@ class InProcessClient final : public ParameterClient {
 
   absl::StatusOr<ExchangeResult> Pull(Exchange after, const KeySet& keys,
                                       const ParameterArrays& values) override {
-    return PullAs(after, RestWord(), keys, values);
+    return PullAs(after, IdleNotice(), keys, values);
   }
 
-  absl::StatusOr<ExchangeResult> PullAs(Exchange after, RestWord word, const KeySet& keys,
+  absl::StatusOr<ExchangeResult> PullAs(Exchange after, IdleNotice word, const KeySet& keys,
                                         const ParameterArrays& values) {
     ExchangeResult pulled;
     for (size_t s = 0; s < bases_.size(); ++s) {
@@ -184,7 +184,7 @@ class InProcessClient final : public ParameterClient {
     return pulled;
   }
 
-  absl::StatusOr<ExchangeResult> Read(Exchange after, RestWord word,
+  absl::StatusOr<ExchangeResult> Read(Exchange after, IdleNotice word,
                                       const ParameterArrays& values) override {
     ExchangeResult read;
     for (size_t s = 0; s < bases_.size(); ++s) {
@@ -205,7 +205,7 @@ class InProcessClient final : public ParameterClient {
       if (owned.size() == 0) continue;
       TESSERA_ASSIGN_OR_RETURN(const ReadResult result, Await<ReadResult>([&](auto done) {
                                  ReadOutside(*servers_.shards()[s], member_, Exchange(0),
-                                             RestWord(), std::move(done));
+                                             IdleNotice(), std::move(done));
                                }));
       std::vector<float> dense = DenseOf(result);
       std::copy_n(dense.begin() + owned.offset, owned.size(),
@@ -279,7 +279,7 @@ inline std::vector<float> InProcessServers::Parameters() {
   for (const ParameterSpec& spec : shape_.parameters) arrays.emplace_back(spec.size());
   for (std::vector<float>& array : arrays) views.push_back(absl::MakeSpan(array));
   InProcessClient client(this, MemberId(1), PayloadKind::kGradient);
-  const absl::Status read = client.Read(Exchange(0), RestWord(), views).status();
+  const absl::Status read = client.Read(Exchange(0), IdleNotice(), views).status();
   std::vector<float> all;
   for (const std::vector<float>& array : arrays) all.insert(all.end(), array.begin(), array.end());
   return read.ok() ? all : std::vector<float>();

@@ -91,7 +91,7 @@ std::vector<double> TrainInWords(const v1::Job& job, const Datasets& data,
     }
     Arrays next = delta;
     exchange = exchange.Next();
-    OutgoingPush push{exchange, static_cast<uint64_t>(kLocalSteps * batch), RestWord()};
+    OutgoingPush push{exchange, static_cast<uint64_t>(kLocalSteps * batch), IdleNotice()};
     push.kind = recipe.payload;
     TESSERA_CHECK(client
                       .PushPull(push, learner->update_keys(), ViewsOf<ConstParameterArrays>(delta),

@@ -113,7 +113,7 @@ TEST_CASE("a worker that dies at the switch, or after it, is left out from then 
   Plan plan;
   plan.generation = Generation(2);
   plan.members = {{MemberId(1), Rank(0), Exchange(1)}, {MemberId(2), Rank(1), Exchange(1)}};
-  plan.former = {{MemberId(3), Rank(2), Exchange(1), Exchange(0)}};
+  plan.departed = {{MemberId(3), Rank(2), Exchange(1), Exchange(0)}};
   cluster.SetPlan(plan);
   first.Join();
   second.Join();

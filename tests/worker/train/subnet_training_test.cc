@@ -250,7 +250,7 @@ TEST_CASE("a lost site leaves its entries alone, and those that stay follow the 
   Plan plan;
   plan.generation = Generation(2);
   plan.members = {{MemberId(1), Rank(0), Exchange(1)}, {MemberId(2), Rank(1), Exchange(1)}};
-  plan.former = {{MemberId(3), Rank(2), Exchange(1), Exchange(4)}};
+  plan.departed = {{MemberId(3), Rank(2), Exchange(1), Exchange(4)}};
   cluster.SetPlan(plan);
   first.Join();
   second.Join();
@@ -343,7 +343,7 @@ class FickleClient final : public ParameterClient {
                                           const ParameterArrays&) override {
     return absl::InternalError("not reached");
   }
-  absl::StatusOr<ExchangeResult> Read(Exchange, RestWord, const ParameterArrays&) override {
+  absl::StatusOr<ExchangeResult> Read(Exchange, IdleNotice, const ParameterArrays&) override {
     return absl::InternalError("not reached");
   }
   absl::Status ReadRows(const RowRange&, absl::Span<float>) override { return absl::OkStatus(); }

@@ -1,6 +1,6 @@
 // A run of entries of a payload that are written in one way: rows of buckets.
-#ifndef TESSERA_COMMON_CODEC_STRETCH_H_
-#define TESSERA_COMMON_CODEC_STRETCH_H_
+#ifndef TESSERA_COMMON_CODEC_SEGMENT_H_
+#define TESSERA_COMMON_CODEC_SEGMENT_H_
 
 #include <cstdint>
 
@@ -13,15 +13,15 @@ constexpr int64_t kVectorRow = 1024;
 // A header is an f32.
 constexpr int64_t kHeaderBytes = 4;
 
-// The last bucket of a row and the last row of a stretch may be shorter. Entries of b bits follow each other without
+// The last bucket of a row and the last row of a segment may be shorter. Entries of b bits follow each other without
 // gaps, the first in the lowest bits; a bucket fills up its last byte.
-struct Stretch {
+struct Segment {
   const EntryForm* form = nullptr;
   int bits = 32;  // of an entry; 2 to 8 where buckets have headers, else whole bytes
   int64_t entries = 0;
   int64_t row = 0;     // entries; at least 1
   int64_t bucket = 0;  // entries; at least 1, at most row
-  // The payload's buckets before this stretch.
+  // The payload's buckets before this segment.
   int64_t first_bucket = 0;
   // Where buckets have headers an entry is its code times header / divisor. `reach`: the largest magnitude that the
   // bits of a code can hold.
@@ -37,11 +37,11 @@ struct Stretch {
 };
 
 // Entries that stand by themselves, in so many bytes each: one row, which is one bucket.
-Stretch PlainStretch(const EntryForm& form, int entry_bytes, int64_t entries);
+Segment PlainSegment(const EntryForm& form, int entry_bytes, int64_t entries);
 
 // Bytes of `count` entries of `bits`.
 inline int64_t BytesOfEntries(int64_t count, int bits) { return (count * bits + 7) / 8; }
 
 }  // namespace tessera
 
-#endif  // TESSERA_COMMON_CODEC_STRETCH_H_
+#endif  // TESSERA_COMMON_CODEC_SEGMENT_H_
