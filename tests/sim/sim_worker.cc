@@ -323,8 +323,9 @@ void SimWorker::PullFirst() {
   doing_ = absl::StrCat("pull after ", exchange_.value());
   if (options_.subnets != nullptr) return FetchAll(/*waits_only=*/false);
   parts_missing_ = doors_.size();
-  for (size_t server = 0; server < doors_.size(); ++server)
+  for (size_t server = 0; server < doors_.size(); ++server) {
     PullFrom(server, exchange_, IdleNotice());
+  }
 }
 
 // As TrainLoop::DoExchange. In lockstep it may be that it hears of a drain only while it waits for that exchange.
