@@ -1,42 +1,30 @@
-// Virtual time: events happen one after the other, in the order of their times.
+// The simulation's queue of events, with times that the code under test takes and events that own what they hold.
 #ifndef TESSERA_TESTS_SIM_EVENT_QUEUE_H_
 #define TESSERA_TESTS_SIM_EVENT_QUEUE_H_
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <utility>
 
 #include "absl/time/time.h"
+#include "deploy/simulate/event_queue.h"
 
 namespace tessera {
 
-// One thread. Events of the same time happen in the order in which they were put in.
 class EventQueue {
  public:
-  absl::Time now() const { return now_; }
+  absl::Time now() const { return ToTime(events_.now()); }
 
   // A time that has passed means now.
   void At(absl::Time time, std::function<void()> event) {
-    events_.emplace(std::make_pair(std::max(time, now_), next_++), std::move(event));
+    events_.At(std::max(absl::ToUnixNanos(time), events_.now()), std::move(event));
   }
 
   // Goes on to the next event and runs it. False if there is none.
-  bool RunNext() {
-    if (events_.empty()) return false;
-    const auto first = events_.begin();
-    now_ = first->first.first;
-    const std::function<void()> event = std::move(first->second);
-    events_.erase(first);
-    event();
-    return true;
-  }
+  bool RunNext() { return events_.RunNext(); }
 
  private:
-  absl::Time now_ = absl::UnixEpoch();
-  uint64_t next_ = 0;
-  std::map<std::pair<absl::Time, uint64_t>, std::function<void()>> events_;
+  BasicEventQueue<std::function<void()>> events_;
 };
 
 }  // namespace tessera

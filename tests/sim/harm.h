@@ -10,7 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "tests/sim/sim_network.h"
+#include "tests/sim/faulty_network.h"
 
 namespace tessera {
 

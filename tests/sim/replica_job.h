@@ -22,7 +22,7 @@
 #include "tests/sim/replica_server.h"
 #include "tests/sim/replica_worker.h"
 #include "tests/sim/sim_coordinator.h"
-#include "tests/sim/sim_network.h"
+#include "tests/sim/faulty_network.h"
 
 namespace tessera {
 
@@ -66,7 +66,7 @@ class ReplicaJob {
   const ReplicaJobOptions options_;
   Dice dice_;
   EventQueue queue_;
-  SimNetwork network_;
+  FaultyNetwork network_;
   const int workers_count_;
   const uint64_t steps_;
   const Recipe recipe_;

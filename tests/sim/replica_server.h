@@ -15,7 +15,7 @@
 #include "proto/coordinator.pb.h"
 #include "server/shard/shard.h"
 #include "tests/sim/sim_coordinator.h"
-#include "tests/sim/sim_network.h"
+#include "tests/sim/faulty_network.h"
 
 namespace tessera {
 
@@ -31,7 +31,7 @@ class ReplicaServer;
 // What all sites of one run share.
 struct ReplicaWorld {
   uint64_t seed = 0;
-  SimNetwork* network = nullptr;
+  FaultyNetwork* network = nullptr;
   SimCoordinator* coordinator = nullptr;
   ReplicaMutation mutation = ReplicaMutation::kNone;
   std::map<uint64_t, ReplicaServer*> servers;  // by life

@@ -14,7 +14,7 @@ constexpr absl::Duration kKeepPatience = absl::Milliseconds(250);
 
 }  // namespace
 
-SimCoordinator::SimCoordinator(SimNetwork* network, JobFacts facts, Options options)
+SimCoordinator::SimCoordinator(FaultyNetwork* network, JobFacts facts, Options options)
     : network_(network), facts_(facts), options_(options), node_(network->AddNode()) {
   absl::StatusOr<std::unique_ptr<Coordinator>> created =
       Coordinator::Create(std::move(facts), network->now());

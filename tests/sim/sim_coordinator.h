@@ -19,7 +19,7 @@
 #include "server/control/state_times.h"
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_folder.h"
-#include "tests/sim/sim_network.h"
+#include "tests/sim/faulty_network.h"
 
 namespace tessera {
 
@@ -41,8 +41,8 @@ class SimCoordinator {
     std::function<void(const v1::JobStatus& status, uint64_t life)> on_status;
     Mutation mutation = Mutation::kNone;
   };
-  SimCoordinator(SimNetwork* network, JobFacts facts, Options options);
-  SimCoordinator(SimNetwork* network, JobFacts facts)
+  SimCoordinator(FaultyNetwork* network, JobFacts facts, Options options);
+  SimCoordinator(FaultyNetwork* network, JobFacts facts)
       : SimCoordinator(network, std::move(facts), Options()) {}
 
   NodeId node() const { return node_; }
@@ -149,7 +149,7 @@ class SimCoordinator {
   void WorkOnFolder();
   void OnDisk(const DiskTask& task, const absl::Status& status);
 
-  SimNetwork* const network_;
+  FaultyNetwork* const network_;
   const JobFacts facts_;
   const Options options_;
   NodeId node_;

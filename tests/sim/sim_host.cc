@@ -93,7 +93,7 @@ void SimLog::CheckProgress() { queue_.CheckProgress(from_->Clock()); }
 
 void SimLog::Pump() {
   if (writing_ || cut_) return;
-  SimNetwork* const network = from_->network_;
+  FaultyNetwork* const network = from_->network_;
   std::optional<LogQueue::Message> next =
       queue_.Next(static_cast<int64_t>(kRoomLeast + network->dice().Below(kRoomMost)));
   if (!next.has_value()) return;
@@ -142,7 +142,7 @@ void SimHost::Take(SimLog* from, LogQueue::Message message) {
   network_->Stream(node_, from->from_->node(), answer, from->connection_);
 }
 
-SimHost::SimHost(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
+SimHost::SimHost(FaultyNetwork* network, SimCoordinator* coordinator, Checker* checker,
                  Options options)
     : network_(network),
       coordinator_(coordinator),

@@ -22,7 +22,7 @@
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_folder.h"
-#include "tests/sim/sim_network.h"
+#include "tests/sim/faulty_network.h"
 #include "tests/sim/sim_server.h"
 
 namespace tessera {
@@ -53,7 +53,7 @@ class SimHost final : public ShardDoor {
     // So, as it was asked to end and may.
     std::function<void(uint32_t rank)> on_left;
   };
-  SimHost(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
+  SimHost(FaultyNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
 
   NodeId node() const override { return node_; }
   SimServer* Find(ShardId shard) override;
@@ -95,7 +95,7 @@ class SimHost final : public ShardDoor {
   void Take(SimLog* from, LogQueue::Message message);
   void End();
 
-  SimNetwork* const network_;
+  FaultyNetwork* const network_;
   SimCoordinator* const coordinator_;
   Checker* const checker_;
   const Options options_;

@@ -24,7 +24,7 @@
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_folder.h"
 #include "tests/sim/sim_host.h"
-#include "tests/sim/sim_network.h"
+#include "tests/sim/faulty_network.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/sim_worker.h"
 #include "tests/sim/subnet_entries.h"
@@ -173,7 +173,7 @@ class SimJob {
   const SimOptions options_;
   Dice dice_;
   EventQueue queue_;
-  SimNetwork network_;
+  FaultyNetwork network_;
   const int servers_count_;
   const int workers_count_;
   const uint64_t epochs_;

@@ -59,7 +59,7 @@ std::unique_ptr<ConsistencyPolicy> Mutated(std::unique_ptr<ConsistencyPolicy> po
   return std::make_unique<Mutant>(std::move(policy), mutation);
 }
 
-SimServer::SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
+SimServer::SimServer(FaultyNetwork* network, SimCoordinator* coordinator, Checker* checker,
                      Options options)
     : network_(network),
       coordinator_(coordinator),

@@ -27,7 +27,7 @@
 #include "tests/sim/mutation.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_folder.h"
-#include "tests/sim/sim_network.h"
+#include "tests/sim/faulty_network.h"
 
 namespace tessera {
 
@@ -102,7 +102,7 @@ class SimServer final : public ShardDoor {
     bool has_faults = false;
   };
   // The pointers outlive it.
-  SimServer(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
+  SimServer(FaultyNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
 
   NodeId node() const override { return node_; }
   SimServer* Find(ShardId) override { return IsAway() || !has_begun_ ? nullptr : this; }
@@ -195,7 +195,7 @@ class SimServer final : public ShardDoor {
   void SetAlarm();
   void CheckWaiting();
 
-  SimNetwork* const network_;
+  FaultyNetwork* const network_;
   SimCoordinator* const coordinator_;
   Checker* const checker_;
   Options options_;

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-SimWorker::SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* checker,
+SimWorker::SimWorker(FaultyNetwork* network, SimCoordinator* coordinator, Checker* checker,
                      Options options)
     : network_(network),
       coordinator_(coordinator),

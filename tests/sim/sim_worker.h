@@ -22,7 +22,7 @@
 #include "tests/sim/model_entries.h"
 #include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_folder.h"
-#include "tests/sim/sim_network.h"
+#include "tests/sim/faulty_network.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/subnet_entries.h"
 #include "worker/exchange/exchange_keys.h"
@@ -73,7 +73,7 @@ class SimWorker {
     Mutation mutation = Mutation::kNone;
   };
   // The pointers outlive it. Begins to join at once.
-  SimWorker(SimNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
+  SimWorker(FaultyNetwork* network, SimCoordinator* coordinator, Checker* checker, Options options);
 
   NodeId node() const { return node_; }
   // Its process is gone: it finished, gave up, or was killed.
@@ -225,7 +225,7 @@ class SimWorker {
     ++beats_;
   }
 
-  SimNetwork* const network_;
+  FaultyNetwork* const network_;
   SimCoordinator* const coordinator_;
   Checker* const checker_;
   const Options options_;

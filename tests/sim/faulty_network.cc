@@ -1,4 +1,4 @@
-#include "tests/sim/sim_network.h"
+#include "tests/sim/faulty_network.h"
 
 #include <algorithm>
 
@@ -13,12 +13,12 @@ NetworkFaults NetworkFaults::Drawn(Dice* dice) {
   return faults;
 }
 
-NodeId SimNetwork::AddNode() {
+NodeId FaultyNetwork::AddNode() {
   nodes_.emplace_back();
   return NodeId(nodes_.size() - 1);
 }
 
-void SimNetwork::Kill(NodeId node) {
+void FaultyNetwork::Kill(NodeId node) {
   nodes_[node.value()].alive = false;
   for (const std::weak_ptr<Pending>& weak : pending_) {
     const std::shared_ptr<Pending> call = weak.lock();
@@ -26,36 +26,36 @@ void SimNetwork::Kill(NodeId node) {
   }
 }
 
-void SimNetwork::Freeze(NodeId node, absl::Time until) {
+void FaultyNetwork::Freeze(NodeId node, absl::Time until) {
   absl::Time& frozen_until = nodes_[node.value()].frozen_until;
   frozen_until = std::max(frozen_until, until);
 }
 
-void SimNetwork::Cut(NodeId from, NodeId to, absl::Time until) {
+void FaultyNetwork::Cut(NodeId from, NodeId to, absl::Time until) {
   absl::Time& open = cuts_[{from, to}];
   open = std::max(open, until);
 }
 
-void SimNetwork::CutLink(NodeId a, NodeId b, absl::Duration longest) {
+void FaultyNetwork::CutLink(NodeId a, NodeId b, absl::Duration longest) {
   const absl::Time until = queue_->now() + dice_->Between(absl::ZeroDuration(), longest);
   const uint64_t which = dice_->Below(3);
   if (which != 1) Cut(a, b, until);
   if (which != 0) Cut(b, a, until);
 }
 
-absl::Time SimNetwork::WayIsOpen(NodeId from, NodeId to) const {
+absl::Time FaultyNetwork::WayIsOpen(NodeId from, NodeId to) const {
   const auto cut = cuts_.find({from, to});
   return cut == cuts_.end() ? queue_->now() : std::max(queue_->now(), cut->second);
 }
 
-absl::Duration SimNetwork::Delay() {
+absl::Duration FaultyNetwork::Delay() {
   if (dice_->Chance(faults_.straggle)) {
     return dice_->Between(absl::Milliseconds(5), absl::Milliseconds(400));
   }
   return dice_->Between(absl::Microseconds(100), absl::Milliseconds(2));
 }
 
-void SimNetwork::RunAt(NodeId node, absl::Time time, std::function<void()> event) {
+void FaultyNetwork::RunAt(NodeId node, absl::Time time, std::function<void()> event) {
   queue_->At(time, [this, node, event = std::move(event)]() mutable {
     Node& at = nodes_[node.value()];
     if (!at.alive) return;
@@ -66,7 +66,7 @@ void SimNetwork::RunAt(NodeId node, absl::Time time, std::function<void()> event
   });
 }
 
-void SimNetwork::Thaw(NodeId node) {
+void FaultyNetwork::Thaw(NodeId node) {
   while (true) {
     Node& at = nodes_[node.value()];
     if (!at.alive || at.held.empty()) return at.held.clear();
@@ -80,12 +80,12 @@ void SimNetwork::Thaw(NodeId node) {
   }
 }
 
-void SimNetwork::After(NodeId node, absl::Duration delay, std::function<void()> event) {
+void FaultyNetwork::After(NodeId node, absl::Duration delay, std::function<void()> event) {
   RunAt(node, queue_->now() + delay, std::move(event));
 }
 
-void SimNetwork::Stream(NodeId from, NodeId to, std::function<void()> deliver,
-                        uint64_t connection) {
+void FaultyNetwork::Stream(NodeId from, NodeId to, std::function<void()> deliver,
+                           uint64_t connection) {
   StreamState& stream = streams_[{from, to, connection}];
   stream.last = std::max(stream.last, WayIsOpen(from, to) + Delay());
   RunAt(to, stream.last, [&stream, deliver = std::move(deliver)] {
@@ -93,13 +93,13 @@ void SimNetwork::Stream(NodeId from, NodeId to, std::function<void()> deliver,
   });
 }
 
-void SimNetwork::CutStreams(NodeId a, NodeId b, uint64_t connection) {
+void FaultyNetwork::CutStreams(NodeId a, NodeId b, uint64_t connection) {
   streams_[{a, b, connection}].is_cut = true;
   streams_[{b, a, connection}].is_cut = true;
 }
 
-std::shared_ptr<SimNetwork::Pending> SimNetwork::Begin(NodeId from, NodeId to,
-                                                       std::function<void()> lost) {
+std::shared_ptr<FaultyNetwork::Pending> FaultyNetwork::Begin(NodeId from, NodeId to,
+                                                             std::function<void()> lost) {
   pending_.erase(std::remove_if(pending_.begin(), pending_.end(),
                                 [](const std::weak_ptr<Pending>& call) { return call.expired(); }),
                  pending_.end());
@@ -111,7 +111,7 @@ std::shared_ptr<SimNetwork::Pending> SimNetwork::Begin(NodeId from, NodeId to,
   return call;
 }
 
-void SimNetwork::Lose(const std::shared_ptr<Pending>& call) {
+void FaultyNetwork::Lose(const std::shared_ptr<Pending>& call) {
   RunAt(call->from, queue_->now() + dice_->Between(absl::Milliseconds(1), absl::Milliseconds(50)),
         [call] {
           if (call->over) return;
@@ -120,8 +120,8 @@ void SimNetwork::Lose(const std::shared_ptr<Pending>& call) {
         });
 }
 
-void SimNetwork::Request(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
-                         std::function<void()> deliver) {
+void FaultyNetwork::Request(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
+                            std::function<void()> deliver) {
   if (!IsAlive(to) || dice_->Chance(faults_.drop)) return Lose(call);
   const absl::Time open = WayIsOpen(from, to);
   if (open > queue_->now()) {
@@ -140,8 +140,8 @@ void SimNetwork::Request(const std::shared_ptr<Pending>& call, NodeId from, Node
   if (dice_->Chance(faults_.sever)) Lose(call);
 }
 
-void SimNetwork::Answer(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
-                        std::function<void()> done) {
+void FaultyNetwork::Answer(const std::shared_ptr<Pending>& call, NodeId from, NodeId to,
+                           std::function<void()> done) {
   if (call->over) return;
   const bool is_cut = WayIsOpen(from, to) > queue_->now();
   if (is_cut || dice_->Chance(faults_.drop)) return Lose(call);

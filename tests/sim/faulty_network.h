@@ -1,7 +1,7 @@
 // Nodes and what lies between them: messages are late, lost, doubled and overtake each other; nodes
 // freeze and die.
-#ifndef TESSERA_TESTS_SIM_SIM_NETWORK_H_
-#define TESSERA_TESTS_SIM_SIM_NETWORK_H_
+#ifndef TESSERA_TESTS_SIM_FAULTY_NETWORK_H_
+#define TESSERA_TESTS_SIM_FAULTY_NETWORK_H_
 
 #include <cstdint>
 #include <deque>
@@ -34,10 +34,10 @@ struct NetworkFaults {
   static NetworkFaults Drawn(Dice* dice);
 };
 
-class SimNetwork {
+class FaultyNetwork {
  public:
   // Both outlive it.
-  SimNetwork(EventQueue* queue, Dice* dice) : queue_(queue), dice_(dice) {}
+  FaultyNetwork(EventQueue* queue, Dice* dice) : queue_(queue), dice_(dice) {}
 
   NodeId AddNode();
   // Its timers and what is sent to it vanish; of its messages on their way, half arrive.
@@ -119,4 +119,4 @@ class SimNetwork {
 
 }  // namespace tessera
 
-#endif  // TESSERA_TESTS_SIM_SIM_NETWORK_H_
+#endif  // TESSERA_TESTS_SIM_FAULTY_NETWORK_H_
