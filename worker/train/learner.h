@@ -1,10 +1,9 @@
 // What a train loop asks of the model that it trains. A worker's is Replica; a simulation wraps one,
-// or does without arithmetic.
+// or does without arithmetic. What evaluations and checkpoints ask of it are interfaces of their own.
 #ifndef TESSERA_WORKER_TRAIN_LEARNER_H_
 #define TESSERA_WORKER_TRAIN_LEARNER_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,7 +14,8 @@
 #include "worker/data/dataset.h"
 #include "worker/exchange/exchange_keys.h"
 #include "worker/exchange/parameter_client.h"
-#include "worker/model/batch.h"
+#include "worker/train/evaluated_model.h"
+#include "worker/train/private_state.h"
 
 namespace tessera {
 
@@ -51,32 +51,9 @@ struct TrainPoint {
 // Mean losses of minibatches.
 using Losses = std::vector<double>;
 
-// What a learner keeps from one exchange to the next that no server has: its optimizer's state.
-struct PrivateState {
-  struct Array {
-    std::string name;
-    absl::Span<float> values;
-    // A file without it is one of before there was such: it stays as it is.
-    bool may_lack = false;
-  };
-  // What is of no fixed size; empty where a file does not have it.
-  struct Bytes {
-    std::string name;
-    std::string* content = nullptr;
-  };
-  std::vector<Array> arrays;
-  std::vector<Bytes> bytes;
-  // Of the optimizer, where it counts its own.
-  uint64_t* local_steps = nullptr;
-  // Of the last round trained, where subnets are; nullptr: all trained the whole model.
-  uint32_t* sites = nullptr;
-};
-
 // One thread, the train loop's.
-class Learner {
+class Learner : public EvaluatedModel, public PrivateStateOwner {
  public:
-  virtual ~Learner() = default;
-
   // Where pulled values are written, and from where the update is sent, each with its keys. One
   // array per exchanged parameter. Where keys are dense the arrays stay where they are; those of
   // subnets change with AdoptValues and Recut. Whose memory it is: worker/exchange/device_sides.h.
@@ -129,33 +106,9 @@ class Learner {
 
   // Where exchanges move a core: what update_keys() and value_keys() follow from; nullptr elsewhere.
   virtual ExchangeKeys* exchange_keys() { return nullptr; }
-  // private_state() is about to be copied into a checkpoint, as of now or, where exchanges overlap, of TrainOn.
-  virtual absl::Status PrepareToSave() { return absl::OkStatus(); }
-  // After AdoptValues, or EndEvaluation, until the next call of a method: views of what a checkpoint must
-  // keep. They may be written, and AdoptPrivateState goes on from there. Most learners keep nothing. An error
-  // is the device's.
-  virtual absl::StatusOr<PrivateState> private_state() { return PrivateState(); }
-  virtual absl::Status AdoptPrivateState() { return absl::OkStatus(); }
-
   // values() have memory of their own, so that they may come while update() is being sent. Otherwise
   // they may be the same arrays, and are pulled when update() has gone and no evaluation is due.
   virtual bool pulls_apart() const = 0;
-
-  // What Calibrate and Score see are the values that `servers` have committed. A model that is held
-  // whole is read now, as ParameterClient::Read with `after` and `word`; of another one rows are
-  // read until EndEvaluation. Where keys are dense this is a pull into values(), too; a subnet that
-  // is being trained stays what it is, unless EndEvaluation says otherwise.
-  virtual absl::StatusOr<ExchangeResult> BeginEvaluation(ParameterClient* servers, Exchange after,
-                                                         IdleNotice word) = 0;
-  // Training goes on. True: the evaluation took the place of what was to be trained, and values() of
-  // the same round are to be pulled again.
-  virtual absl::StatusOr<bool> EndEvaluation() = 0;
-  // Evaluation (docs/methods.md): the constants of batch norm over `rows` of the training data, and
-  // the scores of `rows` of the test data under given constants.
-  virtual absl::StatusOr<std::vector<float>> Calibrate(const Dataset& data,
-                                                       absl::Span<const uint32_t> rows) = 0;
-  virtual absl::StatusOr<Scores> Score(const Dataset& data, absl::Span<const uint32_t> rows,
-                                       absl::Span<const float> constants) = 0;
 
  private:
   static absl::Status CannotOverlap() {

@@ -11,14 +11,14 @@
 namespace tessera {
 
 WorkerEvaluation::WorkerEvaluation(const v1::Job& job, const Recipe& recipe, const Datasets* data,
-                                   Learner* learner, ParameterClient* servers,
+                                   EvaluatedModel* model, ParameterClient* servers,
                                    Coordination* coordination, LoopProgress* progress)
     : seed_(job.seed()),
       owns_rows_(job.data().partition() == "shard"),
       lockstep_(recipe.lockstep),
       calibrates_(Calibrates(job.model())),
       data_(*data),
-      learner_(*learner),
+      model_(*model),
       servers_(*servers),
       coordination_(*coordination),
       progress_(*progress) {}
@@ -31,7 +31,7 @@ absl::StatusOr<WorkerEvaluation::Outcome> WorkerEvaluation::Run(
     // Where members advance on their own, those that are not here yet may wait for this one: it has just joined, or has
     // ended its rest in an attempt that failed.
     if (!rest_.rests && !lockstep_) {
-      TESSERA_RETURN_IF_ERROR(learner_.BeginEvaluation(&servers_, after, NextRest()).status());
+      TESSERA_RETURN_IF_ERROR(model_.BeginEvaluation(&servers_, after, NextRest()).status());
     }
     TESSERA_ASSIGN_OR_RETURN(result, Try(arrival, after, cut, &outcome));
   }
@@ -53,7 +53,7 @@ absl::StatusOr<std::optional<EvaluationResult>> WorkerEvaluation::Try(
   // What the servers have committed is what counts, and where workers hold all of it, what training
   // goes on from.
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read,
-                           learner_.BeginEvaluation(&servers_, after, rest_));
+                           model_.BeginEvaluation(&servers_, after, rest_));
   outcome->job_examples = std::max(outcome->job_examples, read.job_examples);
   if (place.finished.has_value()) return place.finished;
   std::vector<float> constants;
@@ -66,7 +66,7 @@ absl::StatusOr<std::optional<EvaluationResult>> WorkerEvaluation::Try(
   outcome->norm_constants = *shared;
   const std::vector<uint32_t> rows = EvaluationRows(data_.test.rows(), place.part, place.parts);
   progress_.Begin(TrainWork::kEvaluation);
-  TESSERA_ASSIGN_OR_RETURN(const Scores scores, learner_.Score(data_.test, rows, *shared));
+  TESSERA_ASSIGN_OR_RETURN(const Scores scores, model_.Score(data_.test, rows, *shared));
   TESSERA_RETURN_IF_ERROR(data_.test.status());
   progress_.Begin(TrainWork::kNothing);
   EvaluationScores sums;
@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<float>> WorkerEvaluation::Calibrate(const EpochCut& c
   const std::vector<uint32_t> rows = CalibrationRows(
       seed_, data_.train.rows(), owns_part ? cut.part : 0, owns_part ? cut.parts : 1);
   progress_.Begin(TrainWork::kEvaluation);
-  TESSERA_ASSIGN_OR_RETURN(std::vector<float> constants, learner_.Calibrate(data_.train, rows));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<float> constants, model_.Calibrate(data_.train, rows));
   TESSERA_RETURN_IF_ERROR(data_.train.status());
   progress_.Begin(TrainWork::kNothing);
   return constants;

@@ -19,7 +19,7 @@
 #include "worker/data/dataset.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/train/coordination.h"
-#include "worker/train/learner.h"
+#include "worker/train/evaluated_model.h"
 #include "worker/train/loop_progress.h"
 
 namespace tessera {
@@ -37,8 +37,9 @@ class WorkerEvaluation {
   };
 
   // All outlive it.
-  WorkerEvaluation(const v1::Job& job, const Recipe& recipe, const Datasets* data, Learner* learner,
-                   ParameterClient* servers, Coordination* coordination, LoopProgress* progress);
+  WorkerEvaluation(const v1::Job& job, const Recipe& recipe, const Datasets* data,
+                   EvaluatedModel* model, ParameterClient* servers, Coordination* coordination,
+                   LoopProgress* progress);
 
   // By a worker that has made exchange `after` and reads its part of the rows as `cut` says. Returns once it is over.
   // The first error is the worker's end.
@@ -63,7 +64,7 @@ class WorkerEvaluation {
   const bool lockstep_;
   const bool calibrates_;  // the model has a batch norm
   const Datasets& data_;
-  Learner& learner_;
+  EvaluatedModel& model_;
   ParameterClient& servers_;
   Coordination& coordination_;
   LoopProgress& progress_;

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/train/coordination.h"
-#include "worker/train/learner.h"
+#include "worker/train/private_state.h"
 
 namespace tessera {
 
