@@ -3,8 +3,8 @@
 
 usage: deploy/completions.py [--programs DIR; default bazel-bin] FOLDER
 
-FOLDER gets tessera.bash and _tessera. What --set takes is completed from the page of all job keys, and what `help` takes
-from the list that it prints. An option whose value is of no known kind is an error: say here what completes it.
+FOLDER gets tessera.bash and _tessera. What --set takes is completed from the page of all job keys, and what `help`
+takes from the list that it prints. An option whose value is of no known kind is an error: say here what completes it.
 """
 import argparse
 import os
@@ -20,8 +20,8 @@ KEYS = "docs/operating/reference/job_keys.md"
 # Where the programs lie in a build tree; elsewhere they lie side by side.
 PLACES = {"tessera": "deploy/cli", "tessera-server": "server", "tessera-worker": "worker"}
 # How values are completed, by the option's or the positional's name. `words` are told below.
-FILES = {"--job", "--report", "--logs", "--tensorboard", "--out", "--identity", "--hosts-file", "--directory", "--bundle",
-         "--authority", "--certificate", "--private-key", "--token-file", "--address-file", "--layers",
+FILES = {"--job", "--report", "--logs", "--tensorboard", "--out", "--identity", "--hosts-file", "--directory",
+         "--bundle", "--authority", "--certificate", "--private-key", "--token-file", "--address-file", "--layers",
          "JOB", "CKPT", "OUT", "MODEL", "DATA", "REPORT", "SOURCE"}
 WORDS = {"--device": ["cpu", "cuda"], "--log-level": ["debug", "info", "warning", "error"],
          "--x": ["seconds", "examples", "bytes", "steps"], "--y": ["accuracy", "loss", "perplexity"],
@@ -96,7 +96,8 @@ def bash(table):
                     words[name] = table.words[name]
     out = ["# Completion of tessera, tessera-server and tessera-worker for bash. Written by deploy/completions.py.",
            "_tessera() {",
-           "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[0]##*/}",
+           "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}",
+           "  local command=${COMP_WORDS[0]##*/}",
            "  COMPREPLY=()",
            "  # KEY=VALUE is three words where \"=\" breaks words; values of keys are the reader's own.",
            "  [[ $current == = || $previous == = ]] && return",
@@ -194,8 +195,8 @@ def main():
     programs = programs_in(arguments.programs)
     for name, path in programs.items():
         if not os.access(path, os.X_OK):
-            print("completions.py: %s: not there, want the program %s; build it with deploy/build.sh, or name its folder "
-                  "with --programs" % (path, name), file=sys.stderr)
+            print("completions.py: %s: not there, want the program %s; build it with deploy/build.sh, or name its "
+                  "folder with --programs" % (path, name), file=sys.stderr)
             return 2
     table = Table(programs)
     os.makedirs(arguments.folder, exist_ok=True)

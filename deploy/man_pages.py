@@ -39,7 +39,8 @@ def date():
 
 def roff(text):
     """Text as roff shows it. Long paths and names may be broken at their slashes."""
-    text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("^", "\\(ha").replace("~", "\\(ti")
+    for character, shown in (("\\", "\\e"), ("-", "\\-"), ("'", "\\(aq"), ("^", "\\(ha"), ("~", "\\(ti")):
+        text = text.replace(character, shown)
     text = re.sub(r"`([^`]+)`", r"\\fB\1\\fR", text)
     text = re.sub(r"(?<![\w*])\*(\w[\w ]*\.?)\*(?![\w*])", r"\\fI\1\\fR", text)
     text = re.sub(r"\S{30,}", lambda word: re.sub(r"([/,|=_.])(?=\w)", r"\1\\:", word.group(0)), text)
@@ -138,8 +139,8 @@ def main():
     written = {}
     for name, path in programs.items():
         if not os.access(path, os.X_OK):
-            print("man_pages.py: %s: not there, want the program %s; build it with deploy/build.sh, or name its folder "
-                  "with --programs" % (path, name), file=sys.stderr)
+            print("man_pages.py: %s: not there, want the program %s; build it with deploy/build.sh, or name its "
+                  "folder with --programs" % (path, name), file=sys.stderr)
             return 2
         help_ = help_of(path)
         others = [(each, 1) for each in programs if each != name]

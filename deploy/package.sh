@@ -8,7 +8,7 @@
 # There: apt install ./tessera_*.deb; tessera run /usr/share/tessera/jobs/digits.yaml
 set -euo pipefail
 if [[ "${1:-}" == -* || $# -gt 1 ]]; then
-  echo "usage: [DEBFULLNAME=NAME DEBEMAIL=ADDRESS] deploy/package.sh [FOLDER; default packages, in the root of the tree]"
+  echo "usage: [DEBFULLNAME=NAME DEBEMAIL=ADDRESS] deploy/package.sh [FOLDER; default packages, in the tree's root]"
   [[ "${1:-}" == "--help" ]] && exit 0 || exit 2
 fi
 out=${1:+$(realpath -m "$1")}
@@ -65,10 +65,11 @@ cp -r deploy/dashboards deploy/jobs deploy/manifests "$stage/share/"
 install -m 755 deploy/fetch_data.sh "$stage/share/"
 find "$stage" -name BUILD.bazel -delete
 # Data sets that are fetched belong to the machine; the small one comes with the package.
-sed -i 's|^to=\$root/data$|to=/var/lib/tessera/data|; s|(default: data/ .*|(default: /var/lib/tessera/data, where the jobs look)|' \
+sets=/var/lib/tessera/data
+sed -i -e "s|^to=\$root/data\$|to=$sets|" -e "s|(default: data/ .*|(default: $sets, where the jobs look)|" \
   "$stage/share/fetch_data.sh"
-sed -i 's|directory: \.\./\.\./data/|directory: /var/lib/tessera/data/|; s|deploy/fetch_data\.sh|/usr/share/tessera/fetch_data.sh|' \
-  "$stage"/share/jobs/*.yaml
+sed -i -e "s|directory: \.\./\.\./data/|directory: $sets/|" \
+  -e 's|deploy/fetch_data\.sh|/usr/share/tessera/fetch_data.sh|' "$stage"/share/jobs/*.yaml
 install -m 644 deploy/units/* "$stage/units/"
 # The package makes the user, and the programs lie where all programs do.
 sed -i -e 's|/opt/tessera/|/usr/bin/|' -e 's|the programs lie in /opt/tessera|the programs lie in /usr/bin|' \
@@ -86,6 +87,7 @@ if ! (cd "$tree" && dpkg-buildpackage --build=binary --no-sign --jobs=auto) >"$l
   exit 1
 fi
 mkdir -p "$out"
-rm -f "$out"/tessera_*.deb "$out"/libtessera-client*.deb "$out"/python3-tessera_*.deb "$out"/tessera_*.{changes,buildinfo}
+rm -f "$out"/{tessera,libtessera-client1,libtessera-client-dev,python3-tessera}_*.deb
+rm -f "$out"/tessera_*.{changes,buildinfo}
 mv "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$out/"
-echo "package.sh: $out holds version $version: $(cd "$out" && du -ch -- *.deb | tail -1 | cut -f1) in $(find "$out" -name '*.deb' | wc -l) packages"
+echo "package.sh: $out holds version $version, $(cat "$out"/*.deb | wc -c | numfmt --to=iec) in 4 packages"
