@@ -15,5 +15,6 @@ case $host in 0.0.0.0 | '[::]' | '') host=127.0.0.1 ;; esac
 host=${host#[}
 exec 3<>"/dev/tcp/${host%]}/${address##*:}"
 printf 'GET /healthz HTTP/1.0\r\n\r\n' >&3
-read -r _ code _ <&3
+# One that is stuck takes the connection and says nothing.
+read -r -t 3 _ code _ <&3 || { echo "health.sh: $address/healthz says nothing, want 200 within 3 s" >&2; exit 1; }
 [[ $code == 200 ]] || { echo "health.sh: $address/healthz is $code, want 200" >&2; exit 1; }
