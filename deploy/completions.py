@@ -168,7 +168,7 @@ def zsh(table):
         for positional in help_.positionals:
             action = zsh_action(table, positional.name, "TEXT").partition(":text:")[2] or " "
             specs.append("%s:%s:%s" % ("*" if positional.is_list else "", zsh_text(positional.name.lower()), action))
-        out.append("_%s() {" % name.replace(" ", "_").replace("-", "_"))
+        out.append("_%s() {" % ("tessera_main" if help_.commands else name.replace(" ", "_").replace("-", "_")))
         # Programs with commands complete in two steps, the second of which sees the command as its first word.
         out.append("  _arguments -s -S %s%s" % ("-C " if help_.commands else "",
                                                  " ".join(shlex.quote(each) for each in specs)))
@@ -180,11 +180,12 @@ def zsh(table):
             "  _describe command commands", "}",
             "_tessera_arguments() {", "  local command=_tessera_$words[1]",
             "  (( $+functions[$command] )) && $command", "}",
-            "case $service in", "  tessera) _tessera ;;"]
+            # The file is the function _tessera at its first call, which is for any of the programs, and this one later.
+            "_tessera() {", "  case $service in", "    tessera) _tessera_main ;;"]
     for name in table.programs:
         if name != "tessera":
-            out.append("  %s) _%s ;;" % (name, name.replace("-", "_")))
-    return "\n".join(out + ["esac"]) + "\n"
+            out.append("    %s) _%s ;;" % (name, name.replace("-", "_")))
+    return "\n".join(out + ["  esac", "}", "_tessera"]) + "\n"
 
 
 def main():
