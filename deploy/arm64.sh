@@ -49,17 +49,21 @@ fi
 
 # One rule a file: objects lie in FOLDER/objects as their sources do in the tree.
 {
-  echo "CXX = aarch64-linux-gnu-g++ --sysroot=$root -std=c++17 -ffp-contract=off -I. -I$folder/gen -isystem $root/usr/include"
+  echo "CXX = aarch64-linux-gnu-g++ --sysroot=$root -std=c++17 -ffp-contract=off -I. -I$folder/gen" \
+    "-isystem $root/usr/include"
   echo "all:"
   objects=() tests=()
   for proto in $(find proto -name '*.proto' | sort); do
     base=$folder/gen/${proto%.proto}
-    made="$base.pb.cc"
-    grep -q '^service ' "$proto" && made+=" $base.grpc.pb.cc"
+    made="$base.pb.cc" services=
+    if grep -q '^service ' "$proto"; then
+      made+=" $base.grpc.pb.cc"
+      services="--grpc_out=$folder/gen --plugin=protoc-gen-grpc=$(command -v grpc_cpp_plugin)"
+    fi
     protos+=" $made"
-    # One pattern makes all of a file's sources in one call.
-    printf '%s &: %s\n\t@mkdir -p %s/gen\n\tprotoc -I. --cpp_out=%s/gen %s %s\n' "$made" "$proto" "$folder" "$folder" \
-      "$(grep -q '^service ' "$proto" && echo "--grpc_out=$folder/gen --plugin=protoc-gen-grpc=$(command -v grpc_cpp_plugin)")" "$proto"
+    # One call makes all of a file's sources.
+    printf '%s &: %s\n\t@mkdir -p %s/gen\n\tprotoc -I. --cpp_out=%s/gen %s %s\n' "$made" "$proto" "$folder" \
+      "$folder" "$services" "$proto"
     for source in $made; do
       object=$folder/objects/${source#"$folder"/}.o
       objects+=("$object")
@@ -82,8 +86,9 @@ fi
   printf '%s: %s\n\t@rm -f $@\n\t@aarch64-linux-gnu-ar rcs $@ $^\n' "$folder/libtests.a" "${helpers:-}"
   for source in "${tests[@]}"; do
     program=$folder/bin/${source%.cc}
-    printf 'all: %s\n%s: %s %s/libtests.a %s/libcommon.a\n\t@mkdir -p $(@D)\n\t$(CXX) $^ -o $@ $(LIBRARIES)\n' "$program" \
-      "$program" "$folder/objects/$source.o" "$folder" "$folder"
+    printf 'all: %s\n%s: %s %s/libtests.a %s/libcommon.a\n' "$program" "$program" "$folder/objects/$source.o" \
+      "$folder" "$folder"
+    printf '\t@mkdir -p $(@D)\n\t$(CXX) $^ -o $@ $(LIBRARIES)\n'
   done
   absl=$(cd "$root/usr/lib/aarch64-linux-gnu" && printf -- '-l%s ' $(ls libabsl_*.so | sed 's/^lib//; s/\.so$//'))
   echo "LIBRARIES = -Wl,--as-needed -lgrpc++_reflection -lgrpc++ -lgrpc -lgpr -lprotobuf -lyaml-cpp $absl" \

@@ -122,7 +122,9 @@ class Container(Test):
         for each in stuck:
             os.kill(each, signal.SIGSTOP)
         try:
-            self.assertIn("healthz says nothing", self.health("serving"))
+            self.assertIn("unhealthy", self.health("serving"))
+            said = self.podman("exec", "serving", "/opt/tessera/manifests/health.sh", code=1)
+            self.assertIn("/healthz says nothing, want 200 within 3 s", said)
         finally:
             for each in stuck:
                 os.kill(each, signal.SIGCONT)

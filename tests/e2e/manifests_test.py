@@ -10,7 +10,8 @@ import unittest
 import yaml
 
 from authority import Authority
-from cluster import DIGITS, ROOT, SERVER, SOON, WORKER, Process, Test, await_true, free_ports, status_of
+from cluster import (DIGITS, ROOT, SERVER, SOON, WORKER, Process, Test, await_true, free_ports, status_of,
+                     tessera)
 from kubernetes_types import Types
 
 MANIFESTS = os.path.join(ROOT, "deploy", "manifests")
@@ -171,10 +172,22 @@ class Kubernetes(Test):
                          jobs["server"]["completions"])
         self.assertEqual(jobs["worker"]["completions"], yaml.safe_load(job)["cluster"]["workers"])
         self.assertNotIn("insecure", job)
-        pods = Pods(self, job, jobs, "train.epochs=10", there=self.mounted(jobs))
-        self.train(pods)
+        there = self.mounted(jobs)
+        pods = Pods(self, job, jobs, "train.epochs=1000000", there=there)
+        # Who has no certificate hears nothing, and whose token is a worker's ends no job.
+        flags = ["--authority", there["/run/tessera/tls/ca.crt"], "--certificate", there["/run/tessera/tls/tls.crt"],
+                 "--private-key", there["/run/tessera/tls/tls.key"], "--token-file"]
+        for name, token in (("w", "worker " + "w" * 24), ("o", "operator " + "o" * 24)):
+            with open(self.path(name), "w") as file:
+                file.write(token + "\n")
+        await_true("all train", lambda: "evaluation=2 " in pods.running["server", 0].output(), 2 * SOON, pods.logs)
+        self.assertNotEqual(tessera("status", pods.addresses[0])[0], 0)
+        refused = tessera("drain", pods.addresses[0], *flags, self.path("w"))
+        self.assertEqual((refused[0], "operator" in refused[2]), (2, True), refused)
+        self.assertEqual(tessera("drain", pods.addresses[0], *flags, self.path("o"))[0], 0)
+        for process in pods.running.values():
+            process.expect_exit(0)
         self.assertTrue(os.listdir(self.path("srv/checkpoints")))
-        self.assertIn("TLS", pods.running["server", 0].output())
 
     def mounted(self, jobs):
         """{path in the pods: path here}, with secrets made for this machine and files readable as the volumes say."""
