@@ -1,19 +1,27 @@
 #!/usr/bin/env bash
 # Compiles common/ and its unit tests for arm64 on another kind of machine, and runs them in qemu. The last line is
-# "N passed, N failed". Compiling takes a quarter of an hour of two cores; what is compiled already stays.
+# "N passed, N failed". With ROOMs, such as codec or rule, it is their tests and what these include. Compiling all takes
+# half an hour of one core; what is compiled already stays.
 #
-# Libraries are Debian's for arm64, unpacked in FOLDER/root: beside this machine's own they could not be installed, as
+# Libraries are Debian's for arm64, unpacked in ~/.cache/tessera-arm64/root: beside this machine's own they could not be installed, as
 # some of them (yaml-cpp, prometheus-cpp) are for one architecture at a time. Wants g++-aarch64-linux-gnu and
 # qemu-user-static.
 set -euo pipefail
 jobs=$(nproc)
 [[ "${1:-}" == --jobs ]] && { jobs=${2:?--jobs wants a number}; shift 2; }
-if [[ "${1:-}" == -* || $# -gt 1 ]]; then
-  echo "usage: deploy/arm64.sh [--jobs N] [FOLDER; default ~/.cache/tessera-arm64]"
+if [[ "${1:-}" == -* ]]; then
+  echo "usage: deploy/arm64.sh [--jobs N] [ROOM ...; default all of common]"
   [[ "${1:-}" == "--help" ]] && exit 0 || exit 2
 fi
-folder=$(realpath -m "${1:-$HOME/.cache/tessera-arm64}")
+folder=$HOME/.cache/tessera-arm64
 cd "$(dirname "$0")/.."
+rooms=()
+for room in "$@"; do
+  [[ -d tests/common/$room ]] ||
+    { echo "arm64.sh: got \"$room\", want one of $(ls tests/common | tr '\n' ' ')" >&2; exit 2; }
+  rooms+=("tests/common/$room")
+done
+[[ ${#rooms[@]} -gt 0 ]] || rooms=(tests/common)
 for tool in aarch64-linux-gnu-g++ qemu-aarch64-static protoc grpc_cpp_plugin make apt-get; do
   command -v "$tool" >/dev/null ||
     { echo "arm64.sh: no $tool here: apt-get install g++-aarch64-linux-gnu qemu-user-static make" >&2; exit 1; }
@@ -47,7 +55,22 @@ if [[ ! -d $root ]] && ! fetch_libraries >"$log" 2>&1; then
   exit 1
 fi
 
-# One rule a file: objects lie in FOLDER/objects as their sources do in the tree.
+# The sources of the tests, of the headers that they include, of those that these include, and so on.
+sources() {
+  declare -A seen
+  local queue=($(find "${rooms[@]}" -name '*_test.cc' | sort) tests/catch_main.cc) file header
+  while [[ ${#queue[@]} -gt 0 ]]; do
+    file=${queue[0]}
+    queue=("${queue[@]:1}")
+    [[ -z "${seen[$file]:-}" && -f $file ]] || continue
+    seen[$file]=1
+    while read -r header; do queue+=("$header" "${header%.h}.cc"); done < \
+      <(grep -o '^#include "\(common\|tests\)/[^"]*"' "$file" | cut -d'"' -f2)
+  done
+  printf '%s\n' "${!seen[@]}" | grep '\.cc$' | sort
+}
+
+# One rule a file: objects lie in objects/ as their sources do in the tree.
 {
   echo "CXX = aarch64-linux-gnu-g++ --sysroot=$root -std=c++17 -ffp-contract=off -I. -I$folder/gen" \
     "-isystem $root/usr/include"
@@ -71,7 +94,7 @@ fi
     done
   done
   printf 'protos: %s\n.PHONY: protos all\n' "$protos"
-  for source in $(find common tests/common -name '*.cc' | sort) tests/catch_main.cc; do
+  for source in $(sources); do
     object=$folder/objects/$source.o
     printf '%s: %s | protos\n\t@mkdir -p $(@D)\n\t$(CXX) -O%s -MMD -c $< -o $@\n-include %s\n' "$object" "$source" \
       "$([[ $source == common/* ]] && echo 2 || echo 1)" "${object%.o}.d"
@@ -100,7 +123,7 @@ if ! make -f "$folder/Makefile" --jobs="$jobs" --keep-going all >"$log" 2>&1; th
 fi
 
 passed=0 failed=0
-for source in $(find tests/common -name '*_test.cc' | sort); do
+for source in $(find "${rooms[@]}" -name '*_test.cc' | sort); do
   program=$folder/bin/${source%.cc}
   output=$folder/output
   if [[ -x $program ]] && TEST_TMPDIR=$(mktemp -d -p "$folder") timeout 600 qemu-aarch64-static -L "$root" "$program" \

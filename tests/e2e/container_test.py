@@ -129,9 +129,9 @@ class Container(Test):
             for each in stuck:
                 os.kill(each, signal.SIGCONT)
         await_true("healthy again", lambda: self.health("serving") == "healthy", 2 * SOON)
-        # Asked to end it leaves the job in order.
+        # Asked to end it has the job finish, and says by which signal it was asked.
         self.podman("stop", "-t", "60", "serving")
-        self.assertEqual(json.loads(self.podman("inspect", "serving"))[0]["State"]["ExitCode"], 0)
+        self.assertEqual(json.loads(self.podman("inspect", "serving"))[0]["State"]["ExitCode"], 128 + signal.SIGTERM)
 
 
 if __name__ == "__main__":
