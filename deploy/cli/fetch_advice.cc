@@ -14,8 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kScript[] = "fetch_data.sh";
-// Where the script lies beside the folder of all sets: in the tree, and in a bundle.
-constexpr const char* kScriptFolders[] = {"deploy", "tessera", "."};
+// Where the script lies beside the folder of all sets, in the tree and in a bundle, and where a package has it.
+constexpr char kPackagedFolder[] = "/usr/share/tessera";
+constexpr const char* kScriptFolders[] = {"deploy", "tessera", ".", kPackagedFolder};
 
 bool IsThere(const std::string& path) {
   std::error_code error;
@@ -51,13 +52,15 @@ std::string FetchAdvice(const v1::Job& job) {
                                 [&name](const FetchedSet& each) { return each.name == name; });
   if (set == sets.end()) return "";
   const fs::path parent = folder.parent_path();
-  // The script's own choice of a place is the folder "data" beside the one that it lies in.
   std::string script, place;
   for (const char* const beside : kScriptFolders) {
     const fs::path path = (parent.parent_path() / beside / kScript).lexically_normal();
     if (script.empty() && IsThere(path.string())) script = path.string();
   }
-  if (script.empty() || parent.filename() != "data") {
+  // The script's own choice of a place is the folder "data" beside the one that it lies in. A package's script serves
+  // jobs that lie anywhere.
+  const bool is_packaged = fs::path(script).parent_path() == kPackagedFolder;
+  if (script.empty() || is_packaged || parent.filename() != "data") {
     place = absl::StrCat("--to ", parent.empty() ? "." : parent.string(), " ");
   }
   if (script.empty()) script = absl::StrCat("deploy/", kScript);

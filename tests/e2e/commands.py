@@ -9,7 +9,7 @@ PAGES = ["README.md"] + sorted(os.path.relpath(page, ROOT)
                                for page in glob.glob(ROOT + "/docs/**/*.md", recursive=True))
 # After what is set for it alone: a program by name, or by a path.
 PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ )*(?:tessera(?:-server|-worker)?|bazel|curl|docker|echo|etcd|git|ip|kubectl|"
-                     r"openssl|promtool|python3?|sh|sudo|systemctl|tar|useradd|[\w.$-]*/[\w./-]+)(?: |$)")
+                     r"openssl|podman|promtool|python3?|sh|sudo|systemctl|tar|useradd|[\w.$-]*/[\w./-]+)(?: |$)")
 
 
 def text_of(page):
