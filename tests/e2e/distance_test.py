@@ -2,11 +2,12 @@
 import unittest
 
 from authority import Authority
-from cluster import Cluster, Test, digits, free_ports
+from cluster import Cluster, Test, digits, free_ports, tessera
 from partition import Distance, Narrow
 
 # One way: a round trip around half of the earth, and as much again.
 LATENCY = 0.2
+MIB = 1 << 20
 
 
 class FarMachines(Test):
@@ -36,6 +37,49 @@ class FarMachines(Test):
                 for phases in report["phases"]:
                     waited = phases["pull_seconds"] + phases["push_seconds"] + phases["wait_seconds"]
                     self.assertLess(waited, (10 + 2) * 2 * LATENCY + 2.5)
+
+
+class Limited(Test):
+    """A model of 24 MiB over a round trip of 200 ms, with cluster.memory_limit."""
+
+    def exchange(self, limit, look=lambda cluster: None):
+        """Seconds of an exchange, and the cluster, which has ended; look(cluster) while it trains."""
+        port = free_ports(1)[0]
+        way = Distance(self, "127.0.0.1:%d" % port, LATENCY / 2)
+        job = digits(units=84000, norm=False, batch=4, servers=[way.address], workers=1, steps=8, lease="30s",
+                     cluster={"memory_limit": limit})
+        job["train"]["evaluate_every"] = 0
+        job["security"] = {"insecure": True}
+        cluster = Cluster(self, job, start=False)
+        cluster.start_server(0, "--listen", "127.0.0.1:%d" % port)
+        cluster.start_worker(0)
+        cluster.await_step(1, within=60)
+        look(cluster)
+        report = cluster.finish(within=100)
+        for kind in ("server", "worker"):
+            self.assertLess(report["memory"]["%s_peak_rss_bytes" % kind][0], limit)
+        phases = report["phases"][0]
+        return (phases["pull_seconds"] + phases["push_seconds"] + phases["wait_seconds"]) / 8, cluster
+
+    def doctor(self, cluster):
+        code, out, error = tessera("doctor", cluster.path)
+        self.assertEqual((code, error), (0, ""), out)
+        return " ".join(out.split())
+
+    def test_windows_follow_the_way_where_the_limit_leaves_room(self):
+        seconds, cluster = self.exchange(512 * MIB, lambda c: self.contains(
+            self.doctor(c), "a server has ", "left for windows that follow the network; at 2", "a worker has "))
+        self.assertIn("windows=follow_network", cluster.servers[0].output())
+        self.assertIn("windows=follow_network", cluster.workers[0].output())
+        # With a window of one chunk it takes 24 round trips each way, and one more for the call: 10 s.
+        self.assertLess(seconds, 5)
+
+    def test_windows_stay_narrow_where_it_does_not(self):
+        seconds, cluster = self.exchange(180 * MIB, lambda c: self.contains(
+            self.doctor(c), "a server has narrow windows; at 2", " ms, as measured to " + c.coordinator,
+            "MiB a second at most", "with a limit of "))
+        self.assertIn("windows=narrow", cluster.servers[0].output())
+        self.assertGreater(seconds, 5)
 
 
 class NarrowLinks(Test):
