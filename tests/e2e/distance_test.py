@@ -70,7 +70,7 @@ class Limited(Test):
         self.assertRegex(said, r"a server has narrow windows; at \d{3} ms, as measured to 127\.0\.0\.1:\d+, a "
                                r"connection brings \d\.\d MiB a second at most .* with a limit of \d+ bytes")
         # Each message of the push waits for the one before it to be read on the other side.
-        self.assertGreater(narrow, 22 * 2 * LATENCY / 2)
+        self.assertGreater(narrow, 18 * LATENCY)
         self.doCleanups()
         wide, said, server, worker = self.exchange(512 * MIB)
         self.assertIn("windows=follow_network", server)
