@@ -1,6 +1,7 @@
 #include "server/server_memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +20,8 @@ constexpr int64_t kProgramBytes = int64_t{36} << 20;
 
 std::string ServerMemory::Describe() const {
   return absl::StrCat(shard.Describe(), " + checkpoints ", checkpoint,
-                      " + program and connections ", program);
+                      " + program and connections ", program,
+                      windows > 0 ? absl::StrCat(" + windows ", windows) : "");
 }
 
 ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
@@ -48,9 +50,12 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
   ServerMemory memory;
   // Pushes come and fetches go by turns; what is sent has yet to leave when the other begins.
   memory.program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
+  // Only what comes waits in a window: what goes lies in the shard's own blocks.
+  memory.windows_wanted = needs.workers * WideConnectionBytes(push);
   // A server with the whole model may have to copy another replica, and keep what comes meanwhile.
   if (recipe.placement == Placement::kReplicated) {
     memory.program += needs.slices.bytes() + kKeptBytesLeast;
+    memory.windows_wanted += WideConnectionBytes(needs.slices.bytes());
   }
   // A standby of another shard: parameters, states, and an update on its way, whole and in the message that brings
   // it; and here the sum of an update that the own standby has yet to have.
@@ -58,12 +63,18 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
     const ShardSlices other = SlicesOf(shape, ShardId((rank + servers - 1) % servers), servers);
     memory.program +=
         other.bytes() * (3 + needs.state_count) + other.bytes() / 8 + needs.slices.bytes();
+    memory.windows_wanted += WideConnectionBytes(other.bytes());
   }
   // A checkpoint holds what the shard has replaced since, and a copy of the rule's states.
   if (!job.checkpoint().directory().empty()) {
     memory.checkpoint = needs.slices.bytes() * (1 + (needs.groups ? 0 : needs.state_count));
   }
   memory.shard = PlanShardMemory(needs, bytes_max - memory.program - memory.checkpoint);
+  // Staging and copies come first: without them pushes wait whatever the network is.
+  if (bytes_max < std::numeric_limits<int64_t>::max() &&
+      memory.windows_wanted <= bytes_max - memory.total()) {
+    memory.windows = memory.windows_wanted;
+  }
   return memory;
 }
 

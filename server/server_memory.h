@@ -19,9 +19,14 @@ struct ServerMemory {
   int64_t checkpoint = 0;
   // Bytes of the process itself, its connections, and what it may hold of other shards.
   int64_t program = 0;
+  // Bytes that connections hold more where windows follow the network (WidenWindows). 0: the limit leaves too little
+  // for that, or there is no limit, where windows follow it in any case.
+  int64_t windows = 0;
+  // What `windows` would be if there were room for it.
+  int64_t windows_wanted = 0;
 
-  int64_t total() const { return shard.total() + checkpoint + program; }
-  // "slice 1 + ... + checkpoints 0 + program and connections 2"
+  int64_t total() const { return shard.total() + checkpoint + program + windows; }
+  // "slice 1 + ... + checkpoints 0 + program and connections 2", and " + windows 3" where they are wide.
   std::string Describe() const;
 };
 

@@ -169,6 +169,10 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
                      memory.total(), " = ", memory.Describe(), "; raise it or use more servers"));
   }
   LimitMemory();
+  if (memory.windows > 0) WidenWindows();
+  Log(LogLevel::kInfo,
+      absl::StrCat("server: memory limited bytes=", limit, " planned=", memory.total(),
+                   " windows=", memory.windows > 0 ? "follow_network" : "narrow"));
   return absl::OkStatus();
 }
 

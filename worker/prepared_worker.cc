@@ -93,7 +93,14 @@ absl::Status PreparedWorker::CheckMemory() {
       PlanWorkerMemory(job, recipe, shape, *data,
                        limit > 0 ? limit : std::numeric_limits<int64_t>::max()));
   subnet_memory = memory.subnets;
-  if (limit == 0 || memory.total() <= limit) return absl::OkStatus();
+  if (limit == 0) return absl::OkStatus();
+  if (memory.windows > 0) WidenWindows();
+  if (memory.total() <= limit) {
+    Log(LogLevel::kInfo,
+        absl::StrCat("worker: memory limited bytes=", limit, " planned=", memory.total(),
+                     " windows=", memory.windows > 0 ? "follow_network" : "narrow"));
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat("cluster.memory_limit: is ", limit,
                                                  " bytes, but this worker needs ", memory.total(),
                                                  " = ", memory.Describe(), "; raise it"));

@@ -1,6 +1,7 @@
 #include "worker/worker_memory.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -67,7 +68,8 @@ absl::StatusOr<int64_t> CheckpointBytes(const v1::Job& job, const Recipe& recipe
 
 std::string WorkerMemory::Describe() const {
   return absl::StrCat("data ", data, " + ", replica_parts, " + checkpoints ", checkpoint,
-                      " + program and connections ", program);
+                      " + program and connections ", program,
+                      windows > 0 ? absl::StrCat(" + windows ", windows) : "");
 }
 
 EvaluationRowCounts RowsOfEvaluation(const Datasets& data) {
@@ -90,6 +92,12 @@ absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& 
   const int64_t coder = recipe.subnets ? 0 : UpdateCoder::MemoryNeeded(recipe.codecs, shape.size);
   if (coder > 0) absl::StrAppend(&memory.replica_parts, " + held back by codec.push ", coder);
   memory.replica += coder;
+  // Workers that have batches from each other have connections that are in no sum here: their windows stay narrow.
+  memory.windows_wanted = recipe.split ? 0 : servers * WideConnectionBytes(shard_bytes);
+  if (bytes_max < std::numeric_limits<int64_t>::max() &&
+      memory.windows_wanted <= bytes_max - memory.total()) {
+    memory.windows = memory.windows_wanted;
+  }
   return memory;
 }
 

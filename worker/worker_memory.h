@@ -24,11 +24,16 @@ struct WorkerMemory {
   int64_t checkpoint = 0;
   // The process itself and its connections.
   int64_t program = 0;
+  // Bytes that connections hold more where windows follow the network (WidenWindows). 0: the limit leaves too little
+  // for that, or there is no limit, where windows follow it in any case.
+  int64_t windows = 0;
+  // What `windows` would be if there were room for it. 0: they stay narrow under any limit.
+  int64_t windows_wanted = 0;
   // The sum's parts where subnets are trained.
   SubnetMemory subnets;
 
-  int64_t total() const { return data + replica + checkpoint + program; }
-  // "data 1 + model, ... 2 + checkpoints 3 + program and connections 4"
+  int64_t total() const { return data + replica + checkpoint + program + windows; }
+  // "data 1 + model, ... 2 + checkpoints 3 + program and connections 4", and " + windows 5" where they are wide.
   std::string Describe() const;
 };
 

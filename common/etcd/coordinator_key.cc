@@ -54,7 +54,9 @@ std::string CoordinatorFinder::AskServers() {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kServerTimeout);
     v1::JobStatus status;
-    if (!stub->Get(&context, v1::StatusRequest(), &status).ok()) continue;
+    v1::StatusRequest request;
+    request.set_recent_history(true);
+    if (!stub->Get(&context, request, &status).ok()) continue;
     const v1::CoordinatorStatus& coordinator = status.coordinator();
     // A server that knows where the state is kept is the coordinator itself.
     if (!coordinator.store().empty()) return address;

@@ -26,6 +26,8 @@ namespace {
 
 // Whether LimitMemory was called; set once, before the first connection.
 bool memory_is_limited = false;
+// Whether WidenWindows was called; set once, before the first connection.
+bool windows_are_wide = false;
 // gRPC reads into pieces of 64 KiB, so many at a time.
 constexpr int kLimitedReadBytes = 256 << 10;
 
@@ -33,9 +35,10 @@ template <typename Set>
 void SetBuffers(Set set) {
   const int chunk = static_cast<int>(kChunkBytes);
   if (memory_is_limited) {
-    // Windows stay what they are, however fast the network is.
-    set(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, chunk);
+    // Without probing gRPC lets a connection have the rest of the message that is being read in flight, and 64 KiB: a
+    // window of any other size it has none. With probing a window is 4 MiB at least, and kWideWindowBytes at most.
+    set(GRPC_ARG_HTTP2_BDP_PROBE, windows_are_wide ? 1 : 0);
+    if (!windows_are_wide) set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, chunk);
     set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kLimitedReadBytes);
     set(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, kLimitedReadBytes / 4);
     set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kLimitedReadBytes);
@@ -134,6 +137,16 @@ void LimitMemory() {
   TESSERA_CHECK(mallopt(M_MMAP_THRESHOLD, 48 << 10) == 1);
   TESSERA_CHECK(mallopt(M_TRIM_THRESHOLD, 1 << 20) == 1);
   TESSERA_CHECK(mallopt(M_TOP_PAD, 128 << 10) == 1);
+}
+
+void WidenWindows() {
+  TESSERA_CHECK(memory_is_limited);
+  windows_are_wide = true;
+}
+
+int64_t WideConnectionBytes(int64_t bytes) {
+  // The eighth is for what the allocator adds to gRPC's pieces.
+  return std::min(bytes, kWideWindowBytes) * 9 / 8;
 }
 
 int64_t LimitedConnectionBytes(int64_t bytes) {

@@ -64,12 +64,14 @@ int RequestCheckpoint(const CheckpointOptions& options) {
       return TellFailedCall(absl::StrCat("no checkpoint from ", options.address), FromGrpc(asked));
     }
   }
+  v1::StatusRequest wanted;
+  wanted.set_recent_history(true);  // Only the checkpoint is looked at.
   bool told = options.quiet;
   for (const absl::Time begin = SteadyNow(); true;) {
     grpc::ClientContext context;
     SetDeadline(&context);
     v1::JobStatus status;
-    const grpc::Status got = status_stub->Get(&context, v1::StatusRequest(), &status);
+    const grpc::Status got = status_stub->Get(&context, wanted, &status);
     if (!got.ok()) return Fail(options, got.error_message());
     const v1::CheckpointStatus& checkpoint = status.checkpoint();
     if (checkpoint.failed_number() >= reply.number()) return Fail(options, checkpoint.failure());

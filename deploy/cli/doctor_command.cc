@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <future>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "common/base/host_port.h"
 #include "common/base/process.h"
+#include "common/base/steady_clock.h"
 #include "common/checkpoint/initial_file.h"
 #include "common/config/job_digest.h"
 #include "common/config/job_reader.h"
@@ -60,6 +62,7 @@ namespace {
 
 constexpr absl::Duration kConnectMax = absl::Seconds(3);
 constexpr std::chrono::seconds kAnswerMax{10};
+constexpr int kRoundTrips = 3;
 
 // Prints a finding in the terminal's width, with what to do about it below. Where there are colours, what is good is
 // green, a note yellow and a problem red.
@@ -91,6 +94,8 @@ struct Call {
   v1::JobStatus status;
   absl::Time asked;
   absl::Time answered;
+  // How long a call takes that asks for next to nothing, where the server answers.
+  absl::Duration round_trip = absl::InfiniteDuration();
 };
 
 // Calls a server with the security that UseSecurity has set.
@@ -104,9 +109,25 @@ Call CallServer(int rank, const std::string& address) {
   const auto stub = v1::Status::NewStub(OpenControlChannel(address, Role::kViewer));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+  v1::StatusRequest request;
+  request.set_recent_history(true);  // The clocks are compared by how long the answer takes.
   call.asked = absl::Now();
-  call.answer = FromGrpc(stub->Get(&context, v1::StatusRequest(), &call.status));
+  call.answer = FromGrpc(stub->Get(&context, request, &call.status));
   call.answered = absl::Now();
+  // The first call had to connect. Of several that follow the shortest is the way's, and others waited for something.
+  for (int i = 0; i < kRoundTrips && call.answer.ok(); ++i) {
+    grpc::ClientContext again;
+    again.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+    v1::EventsRequest none;
+    none.set_after(std::numeric_limits<uint64_t>::max());
+    v1::EventsReply reply;
+    const absl::Time begun = SteadyNow();
+    // A server that has no events says so, which takes as long.
+    const grpc::Status status = stub->Events(&again, none, &reply);
+    if (status.ok() || status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
+      call.round_trip = std::min(call.round_trip, SteadyNow() - begun);
+    }
+  }
   return call;
 }
 
@@ -222,6 +243,7 @@ class Examination {
   void Memory() {
     if (!data_ && computes_here_) return;
     Add(CheckMemory(job_, recipe_, shape_, data_.get(), is_running_ ? std::nullopt : machine_));
+    if (delay_) Add(CheckWindows(job_, recipe_, shape_, data_.get(), *delay_));
   }
 
   // Sets the security of all calls from here on. False: a file cannot be used, and that was told.
@@ -319,6 +341,10 @@ class Examination {
     const v1::JobStatus& status = call.status;
     is_running_ = is_running_ || status.job_digest() == want.job_digest;
     Add(JudgeServer(want, status, call.asked, call.answered));
+    const bool is_further = !delay_ || call.round_trip > delay_->round_trip;
+    if (call.round_trip < absl::InfiniteDuration() && is_further) {
+      delay_ = MeasuredDelay{address, call.round_trip};
+    }
     // Only a waiting job is told of: in training, workers wait for each other all the time.
     if (rank == 0 && status.state() == "waiting" && !status.waiting_for().empty()) {
       Note(absl::StrCat("the job waits for ", absl::StrJoin(status.waiting_for(), ", ")),
@@ -338,7 +364,8 @@ class Examination {
   std::unique_ptr<Datasets> data_;                                      // where they could be read
   std::vector<std::string> hosts_here_;                                 // of cluster.servers
   bool is_running_ = false;
-  Findings kept_;  // for JSON
+  std::optional<MeasuredDelay> delay_;  // to the server that is furthest away, of those that answer
+  Findings kept_;                       // for JSON
   int problems_ = 0;
 };
 

@@ -68,7 +68,8 @@ class EventPrinter {
 
 // Prints until the job ends. The last ones may be in the last status alone, as the server ends soon after it.
 int Follow(const StatusOptions& options, EventPrinter* printer) {
-  StatusStream stream(options.address, kFollowInterval);
+  StatusStream stream(options.address, kFollowInterval, absl::ZeroDuration(),
+                      /*recent_history=*/true);
   while (true) {
     const std::optional<absl::Status> ended = stream.ended();
     const std::optional<v1::JobStatus> status = stream.latest();

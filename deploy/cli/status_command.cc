@@ -41,9 +41,15 @@ bool WriteEvents(const v1::JobStatus& status, EventWriter* events) {
   return written.ok();
 }
 
+// People are shown the newest evaluations alone; programs and event files have all.
+bool ShowsRecentHistory(const StatusOptions& options) {
+  return !options.json && options.tensorboard.empty();
+}
+
 // Shows the status as it is now.
 int ShowOnce(const StatusOptions& options, EventWriter* events) {
-  const absl::StatusOr<v1::JobStatus> status = AskForStatus(options.address);
+  const absl::StatusOr<v1::JobStatus> status =
+      AskForStatus(options.address, ShowsRecentHistory(options));
   if (!status.ok()) {
     return TellFailedCall(absl::StrCat("no status from ", options.address), status.status());
   }
@@ -89,7 +95,8 @@ std::string Picture(const StatusOptions& options, const std::optional<v1::JobSta
 
 // Shows the status until the job ends, redrawn in place on a terminal.
 int Follow(const StatusOptions& options, EventWriter* events) {
-  StatusStream stream(options.address, kRedrawInterval);
+  StatusStream stream(options.address, kRedrawInterval, absl::ZeroDuration(),
+                      ShowsRecentHistory(options));
   Silence quiet(stream);
   const bool live = CanRedraw() && !options.json;
   bool is_silence_told = false;

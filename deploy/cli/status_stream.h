@@ -21,9 +21,10 @@ namespace tessera {
 class StatusStream {
  public:
   // Follows the server at `address`, one status per `interval`. One that cannot be reached is tried for
-  // `patience`: the machine may have much else to do. Certificates that do not fit are no matter of patience.
+  // `patience`: the machine may have much else to do. Certificates that do not fit are no matter of patience. With
+  // `recent_history` statuses have the newest evaluations alone.
   StatusStream(const std::string& address, absl::Duration interval,
-               absl::Duration patience = absl::ZeroDuration());
+               absl::Duration patience = absl::ZeroDuration(), bool recent_history = false);
   // Ends the call to the server.
   ~StatusStream();
 
@@ -43,7 +44,7 @@ class StatusStream {
                                                       v1::AdminReply*);
 
   absl::Status Ask(AdminCall call, const v1::AdminRequest& request);
-  void Follow(absl::Duration interval, absl::Duration patience);
+  void Follow(const v1::StatusRequest& request, absl::Duration patience);
 
   const std::string address_;
   const std::shared_ptr<grpc::Channel> channel_;

@@ -400,7 +400,10 @@ std::vector<List> Lists(const v1::JobStatus& status, int width) {
     lists.push_back({Workers(status, width), Counted(status.members_size(), "worker")});
   }
   if (status.history_size() > 0) {
-    lists.push_back({History(status, width), Counted(status.history_size(), "evaluation")});
+    // A report and an older server say no number of evaluations, but have all of them.
+    const int64_t evaluations =
+        std::max<int64_t>(static_cast<int64_t>(status.evaluations()), status.history_size());
+    lists.push_back({History(status, width), Counted(evaluations, "evaluation")});
   }
   return lists;
 }

@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/check.h"
 #include "common/base/host_port.h"
+#include "common/rpc/transport.h"
 #include "deploy/cli/counted.h"
 #include "server/server_memory.h"
 #include "worker/worker_memory.h"
@@ -24,6 +30,10 @@ struct Need {
   int64_t least = 0;
   // The sum in words, of what is used under the limit.
   std::string parts;
+  // Bytes for windows that follow the network, as they are under the limit, and as they would have to be; 0: none would
+  // do.
+  int64_t windows = 0;
+  int64_t windows_wanted = 0;
 };
 
 // Whether all servers are on this machine, so that all processes share its memory.
@@ -44,6 +54,8 @@ Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape
   need.most = most.total();
   need.least = PlanServerMemory(job, recipe, shape, 0, 0).total();
   need.parts = most.Describe();
+  need.windows = most.windows;
+  need.windows_wanted = most.windows_wanted;
   return need;
 }
 
@@ -59,6 +71,8 @@ absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const M
   need.most = most->total();
   need.least = least->total();
   need.parts = most->Describe();
+  need.windows = most->windows;
+  need.windows_wanted = most->windows_wanted;
   return need;
 }
 
@@ -104,6 +118,56 @@ Finding JudgeTogether(const v1::Job& job, const std::vector<Need>& needs,
   return {Finding::Kind::kGood, text, ""};
 }
 
+// A way over which a narrow window carries so many bytes a second costs nothing that a program would notice.
+constexpr double kUnnoticedRate = 1e9;
+
+// Bytes a second of one connection, which has a window in flight at most.
+std::string RateOf(int64_t window, absl::Duration round_trip) {
+  return absl::StrCat(Bytes(static_cast<double>(window) / absl::ToDoubleSeconds(round_trip)),
+                      " a second");
+}
+
+// What the limit costs connections that a process of this kind reads from. `free_bytes` is what it would take without a
+// limit, its windows left out.
+Finding JudgeWindows(const Need& need, int64_t free_bytes, const MeasuredDelay& delay) {
+  const std::string way =
+      absl::StrCat(absl::StrFormat("%.0f", absl::ToDoubleMilliseconds(delay.round_trip)),
+                   " ms, as measured to ", delay.address);
+  if (need.windows > 0) {
+    return {
+        Finding::Kind::kGood,
+        absl::StrCat("cluster.memory_limit: a ", need.who, " has ",
+                     Bytes(static_cast<double>(need.windows)),
+                     " left for windows that follow the network; at ", way,
+                     ", a connection brings up to ", RateOf(kWideWindowBytes, delay.round_trip)),
+        ""};
+  }
+  const std::string what = absl::StrCat("cluster.memory_limit: a ", need.who,
+                                        " has narrow windows; at ", way, ", a connection brings ",
+                                        RateOf(kNarrowWindowBytes, delay.round_trip), " at most");
+  if (need.windows_wanted == 0) {
+    return {Finding::Kind::kNote, what, "this method has narrow windows under any limit"};
+  }
+  // All choices that a process has come before its windows.
+  return {Finding::Kind::kNote, what,
+          absl::StrCat("with a limit of ", free_bytes + need.windows_wanted,
+                       " bytes windows would follow the network, up to ",
+                       RateOf(kWideWindowBytes, delay.round_trip))};
+}
+
+// What servers and, where `data` says what they need, workers take under `bytes_max`.
+absl::StatusOr<std::vector<Need>> NeedsOf(const v1::Job& job, const Recipe& recipe,
+                                          const ModelShape& shape, const Datasets* data,
+                                          int64_t bytes_max) {
+  std::vector<Need> needs = {ServersOf(job, recipe, shape, bytes_max)};
+  // On a GPU the worker's memory is the device's.
+  if (data != nullptr && job.cluster().device() == "cpu") {
+    TESSERA_ASSIGN_OR_RETURN(Need workers, WorkersOf(job, recipe, shape, *data, bytes_max));
+    needs.push_back(std::move(workers));
+  }
+  return needs;
+}
+
 }  // namespace
 
 Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
@@ -112,19 +176,15 @@ Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape&
   const int64_t limit = job.cluster().memory_limit();
   const int64_t bytes_max = limit > 0 ? limit : std::numeric_limits<int64_t>::max();
   const bool all_here = IsAllHere(job);
-  std::vector<Need> needs = {ServersOf(job, recipe, shape, bytes_max)};
+  absl::StatusOr<std::vector<Need>> planned = NeedsOf(job, recipe, shape, data, bytes_max);
+  if (!planned.ok()) {
+    return {{Finding::Kind::kProblem, absl::StrCat("memory: ", planned.status().message()),
+             "workers would end with 2"}};
+  }
+  std::vector<Need>& needs = *planned;
   // On a machine of one of many servers there is one server, or one worker where data are checked.
   needs[0].count = all_here ? job.cluster().servers().count() : data == nullptr ? 1 : 0;
-  // On a GPU the worker's memory is the device's.
-  if (data != nullptr && job.cluster().device() == "cpu") {
-    absl::StatusOr<Need> workers = WorkersOf(job, recipe, shape, *data, bytes_max);
-    if (!workers.ok()) {
-      return {{Finding::Kind::kProblem, absl::StrCat("memory: ", workers.status().message()),
-               "workers would end with 2"}};
-    }
-    workers->count = all_here ? job.cluster().workers() : 1;
-    needs.push_back(*std::move(workers));
-  }
+  if (needs.size() > 1) needs[1].count = all_here ? job.cluster().workers() : 1;
   Findings findings;
   for (const Need& need : needs) {
     // A process refuses to start where its plan is above the limit.
@@ -140,6 +200,28 @@ Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape&
       std::any_of(needs.begin(), needs.end(), [](const Need& need) { return need.count > 0; });
   // Findings about the limit come first: with another limit the sum is another one.
   if (machine && any && findings.empty()) findings.push_back(JudgeTogether(job, needs, *machine));
+  return findings;
+}
+
+Findings CheckWindows(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                      const Datasets* data, const MeasuredDelay& delay) {
+  const int64_t limit = job.cluster().memory_limit();
+  const double narrow =
+      static_cast<double>(kNarrowWindowBytes) / absl::ToDoubleSeconds(delay.round_trip);
+  if (limit == 0 || narrow >= kUnnoticedRate) return {};
+  // Errors are CheckMemory's to tell.
+  const absl::StatusOr<std::vector<Need>> needs = NeedsOf(job, recipe, shape, data, limit);
+  if (!needs.ok()) return {};
+  // Without a limit a process takes all that is of use to it, and that is what windows come behind.
+  const absl::StatusOr<std::vector<Need>> free =
+      NeedsOf(job, recipe, shape, data, std::numeric_limits<int64_t>::max());
+  if (!free.ok()) return {};
+  Findings findings;
+  for (size_t i = 0; i < needs->size(); ++i) {
+    if ((*needs)[i].most <= limit) {
+      findings.push_back(JudgeWindows((*needs)[i], (*free)[i].most, delay));
+    }
+  }
   return findings;
 }
 

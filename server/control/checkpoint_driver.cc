@@ -17,8 +17,9 @@ void CheckpointDriver::Drive(uint64_t awaited, absl::Time now) {
     for (const MemberRecord* member : members.Counted()) {
       step = std::max<uint64_t>(step, member->progress.step());
     }
-    on_.checkpoints.Drive(on_.membership.start().Reached(members, on_.membership.servers()), step,
-                          now);
+    const StartingPoint& start = on_.membership.start();
+    const ServerTable& servers = on_.membership.servers();
+    on_.checkpoints.Drive(start.Reached(members, servers), start.StepReached(step, servers), now);
   }
   on_.checkpoints.DriveLast(now);
   if (on_.checkpoints.stage() == Checkpoints::Stage::kAgreeing) Order(awaited);

@@ -39,6 +39,7 @@ void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
   // Never the same folder twice: whoever was given up may be writing still.
   folder_step_ = std::max(step, folder_step_ + 1);
   after_ = after;
+  planned_step_ = 0;
   order_.reset();
   files_.Begin(now);
   tasks_.push_back({DiskTask::Kind::kBegin, number_, folder_step_, {}});
@@ -85,7 +86,9 @@ void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::
   }
   if (stage_ != Stage::kIdle || every == 0) return;
   if (!facts_.synchronous) {
-    if (highest_step / every > done_step_ / every) Begin(highest_step, Exchange(0), now);
+    if (highest_step / every <= done_step_ / every) return;
+    Begin(highest_step, Exchange(0), now);
+    planned_step_ = highest_step;
     return;
   }
   // The exchange at whose end the next multiple is reached, agreed on before it comes.
@@ -123,7 +126,8 @@ void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, bool 
   stage_ = Stage::kIdle;
   if (last_of_all_.begun()) last_of_all_.SetOver();
   last_ = std::move(open_state_);
-  done_step_ = std::max(done_step_, last_->manifest.step);
+  // A member that says it is further than what it then saved would have one checkpoint follow the other.
+  done_step_ = std::max({done_step_, last_->manifest.step, planned_step_});
   record_.OnWhole(number_, last_->manifest, files_.copied_at(), now);
   if (may_prune) {
     tasks_.push_back({DiskTask::Kind::kPrune, number_, folder_step_, {}});

@@ -158,6 +158,7 @@ void JobStatusView::FillServers(absl::Time now, v1::JobStatus* status) const {
 }
 
 void JobStatusView::FillHistory(v1::JobStatus* status) const {
+  status->set_evaluations(evaluation_.history().size());
   for (const v1::HistoryEntry& entry : evaluation_.history()) {
     v1::HistoryEntry& shown = *status->add_history();
     shown = entry;

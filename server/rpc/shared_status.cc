@@ -4,19 +4,36 @@
 
 namespace tessera {
 
-std::shared_ptr<const StatusText> SharedStatus::Get(absl::Duration age_max) {
-  absl::MutexLock lock(&mutex_);
-  const absl::Time now = clock_();
-  // A status that takes long to build is shared for longer, so that readers cannot load the coordinator with it.
-  if (last_ != nullptr && now - built_at_ < std::max(age_max, kSharedPerCost * cost_)) return last_;
-  const v1::JobStatus status = build_();
+namespace {
+
+std::shared_ptr<const StatusText> TextOf(const v1::JobStatus& status) {
   auto text = std::make_shared<StatusText>();
   text->bytes = status.SerializeAsString();
   text->is_last = status.state() == "done";
-  last_ = std::move(text);
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<const StatusText> SharedStatus::Get(absl::Duration age_max, HistoryWanted history) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = clock_();
+  const auto wanted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return history == HistoryWanted::kAll ? last_ : last_recent_;
+  };
+  // A status that takes long to build is shared for longer, so that readers cannot load the coordinator with it.
+  if (last_ != nullptr && now - built_at_ < std::max(age_max, kSharedPerCost * cost_)) {
+    return wanted();
+  }
+  v1::JobStatus status = build_();
+  last_ = last_recent_ = TextOf(status);
+  if (status.history_size() > kRecentHistory) {
+    status.mutable_history()->DeleteSubrange(0, status.history_size() - kRecentHistory);
+    last_recent_ = TextOf(status);
+  }
   built_at_ = now;
   cost_ = clock_() - now;
-  return last_;
+  return wanted();
 }
 
 }  // namespace tessera

@@ -15,6 +15,12 @@
 
 namespace tessera {
 
+// The evaluations that a status has for readers that want the newest alone.
+constexpr int kRecentHistory = 32;
+
+// Which evaluations a reader wants.
+enum class HistoryWanted { kAll, kRecent };
+
 // A status as it goes over the wire.
 struct StatusText {
   std::string bytes;
@@ -35,13 +41,16 @@ class SharedStatus {
 
   // One that is younger than `age_max`, or than kSharedPerCost times what the last one took. Whoever asks while it is
   // built waits for that.
-  std::shared_ptr<const StatusText> Get(absl::Duration age_max);
+  std::shared_ptr<const StatusText> Get(absl::Duration age_max,
+                                        HistoryWanted history = HistoryWanted::kAll);
 
  private:
   const std::function<v1::JobStatus()> build_;
   const std::function<absl::Time()> clock_;
   absl::Mutex mutex_;
   std::shared_ptr<const StatusText> last_ ABSL_GUARDED_BY(mutex_);
+  // The same status with its newest evaluations alone; last_ itself where it has no more.
+  std::shared_ptr<const StatusText> last_recent_ ABSL_GUARDED_BY(mutex_);
   absl::Time built_at_ ABSL_GUARDED_BY(mutex_);  // when that was begun
   absl::Duration cost_ ABSL_GUARDED_BY(mutex_);  // of the last one
 };

@@ -16,16 +16,17 @@ StatusReaders::StatusReaders(std::function<v1::JobStatus()> now, StatusLimits li
       pace_({limits.bytes_per_second, limits.bytes_at_once}) {}
 
 // The next status is taken to be as long as the last one.
-absl::Duration StatusReaders::Wait(uint64_t host) {
-  return pace_.Take(host, last_bytes_.load(std::memory_order_relaxed), SteadyNow(),
+absl::Duration StatusReaders::Wait(uint64_t host, HistoryWanted history) {
+  return pace_.Take(host, last_bytes(history).load(std::memory_order_relaxed), SteadyNow(),
                     kStatusPatience);
 }
 
 std::shared_ptr<const StatusText> StatusReaders::Send(uint64_t host,
                                                       const std::shared_ptr<LimitedCall>& call,
-                                                      absl::Duration age_max) {
-  std::shared_ptr<const StatusText> text = shared_.Get(age_max);
-  last_bytes_.store(static_cast<int64_t>(text->bytes.size()), std::memory_order_relaxed);
+                                                      absl::Duration age_max,
+                                                      HistoryWanted history) {
+  std::shared_ptr<const StatusText> text = shared_.Get(age_max, history);
+  last_bytes(history).store(static_cast<int64_t>(text->bytes.size()), std::memory_order_relaxed);
   // Bytes count against the host until it has taken them.
   unread_.Add(host, call, static_cast<int64_t>(text->bytes.size()), text);
   return text;

@@ -38,11 +38,11 @@ class StatusReaders {
   explicit StatusReaders(std::function<v1::JobStatus()> now, StatusLimits limits = {});
 
   // How long a reader at `host` (NumberOfHost) waits for its next status; infinite: longer than kStatusPatience.
-  absl::Duration Wait(uint64_t host);
+  absl::Duration Wait(uint64_t host, HistoryWanted history);
   // A status that is younger than `age_max`, or shared for longer as it is large (SharedStatus). It counts as unread
   // until Taken.
   std::shared_ptr<const StatusText> Send(uint64_t host, const std::shared_ptr<LimitedCall>& call,
-                                         absl::Duration age_max);
+                                         absl::Duration age_max, HistoryWanted history);
   // Counts another reply to a reader in a status's place, until Taken.
   void Count(uint64_t host, const std::shared_ptr<LimitedCall>& call,
              const std::shared_ptr<const StatusText>& text) {
@@ -56,12 +56,18 @@ class StatusReaders {
   const StatusLimits& limits() const { return limits_; }
 
  private:
+  // The bytes of the last status with such a history.
+  std::atomic<int64_t>& last_bytes(HistoryWanted history) {
+    return history == HistoryWanted::kAll ? last_bytes_ : last_recent_bytes_;
+  }
+
   const StatusLimits limits_;
   SharedStatus shared_;
   UnreadReplies unread_;
   ReplyPace pace_;
   LogThrottle slow_{kRefusalsLogged, kRefusalsInterval};
-  std::atomic<int64_t> last_bytes_{0};  // of a status
+  std::atomic<int64_t> last_bytes_{0};
+  std::atomic<int64_t> last_recent_bytes_{0};
 };
 
 }  // namespace tessera

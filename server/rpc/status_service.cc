@@ -27,12 +27,20 @@ absl::Duration IntervalOf(const v1::StatusRequest& request) {
   return std::clamp(absl::Nanoseconds(request.interval_ns()), kWatchIntervalMin, kWatchIntervalMax);
 }
 
+HistoryWanted HistoryOf(const v1::StatusRequest& request) {
+  return request.recent_history() ? HistoryWanted::kRecent : HistoryWanted::kAll;
+}
+
 // One reader's call. It may have to wait for its reply, and gives way where it does not take it. Deletes itself when
 // the call is over and nobody else holds it. Its context goes once OnDone has returned.
 class StatusCall : public LimitedCall, public std::enable_shared_from_this<StatusCall> {
  public:
-  StatusCall(StatusReaders* readers, grpc::CallbackServerContext* context)
-      : readers_(*readers), context_(context), peer_(context->peer()), host_(NumberOfHost(peer_)) {}
+  StatusCall(StatusReaders* readers, grpc::CallbackServerContext* context, HistoryWanted history)
+      : readers_(*readers),
+        context_(context),
+        history_(history),
+        peer_(context->peer()),
+        host_(NumberOfHost(peer_)) {}
 
   void GiveWay() override {
     readers_.TellSlow(peer_);
@@ -43,11 +51,11 @@ class StatusCall : public LimitedCall, public std::enable_shared_from_this<Statu
  protected:
   const StatusLimits& limits() const { return readers_.limits(); }
   // How long the next reply is to wait; infinite: there is none for now.
-  absl::Duration Wait() { return readers_.Wait(host_); }
+  absl::Duration Wait() { return readers_.Wait(host_, history_); }
   // The bytes of a status, which count as unread until Taken. The result says whether it is the last one.
   bool TakeStatus(absl::Duration age_max, grpc::ByteBuffer* bytes) {
     const std::shared_ptr<const StatusText> text =
-        readers_.Send(host_, shared_from_this(), age_max);
+        readers_.Send(host_, shared_from_this(), age_max, history_);
     // All readers of one status share its bytes.
     *bytes = Borrow(text);
     return text->is_last;
@@ -75,6 +83,7 @@ class StatusCall : public LimitedCall, public std::enable_shared_from_this<Statu
 
   StatusReaders& readers_;
   grpc::CallbackServerContext* const context_;
+  const HistoryWanted history_;
   const std::string peer_;
   const uint64_t host_;
   absl::Mutex context_mutex_;
@@ -113,15 +122,16 @@ class GetCall final : public grpc::ServerUnaryReactor, public StatusCall {
  public:
   static grpc::ServerUnaryReactor* Start(StatusReaders* readers,
                                          grpc::CallbackServerContext* context,
-                                         grpc::ByteBuffer* reply, MakeReply make = nullptr) {
-    auto call = std::make_shared<GetCall>(readers, context, reply, std::move(make));
+                                         HistoryWanted history, grpc::ByteBuffer* reply,
+                                         MakeReply make = nullptr) {
+    auto call = std::make_shared<GetCall>(readers, context, history, reply, std::move(make));
     call->self_ = call;
     call->Begin();
     return call.get();
   }
-  GetCall(StatusReaders* readers, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply,
-          MakeReply make)
-      : StatusCall(readers, context), reply_(reply), make_(std::move(make)) {}
+  GetCall(StatusReaders* readers, grpc::CallbackServerContext* context, HistoryWanted history,
+          grpc::ByteBuffer* reply, MakeReply make)
+      : StatusCall(readers, context, history), reply_(reply), make_(std::move(make)) {}
 
   void OnCancel() override {
     absl::MutexLock lock(&mutex_);
@@ -182,14 +192,15 @@ class WatchCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, publi
  public:
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(StatusReaders* readers,
                                                            grpc::CallbackServerContext* context,
-                                                           absl::Duration interval) {
-    auto call = std::make_shared<WatchCall>(readers, context, interval);
+                                                           const v1::StatusRequest& asked) {
+    auto call = std::make_shared<WatchCall>(readers, context, asked);
     call->self_ = call;
     call->WriteWhenDue(call->Wait());
     return call.get();
   }
-  WatchCall(StatusReaders* readers, grpc::CallbackServerContext* context, absl::Duration interval)
-      : StatusCall(readers, context), interval_(interval) {}
+  WatchCall(StatusReaders* readers, grpc::CallbackServerContext* context,
+            const v1::StatusRequest& asked)
+      : StatusCall(readers, context, HistoryOf(asked)), interval_(IntervalOf(asked)) {}
 
   void OnWriteDone(bool ok) override {
     Taken();
@@ -293,7 +304,7 @@ grpc::ServerUnaryReactor* StatusService::Get(grpc::CallbackServerContext* contex
   if (const absl::Status read = ReadMessage(*request, &asked); !read.ok()) {
     return Done(context, absl::InvalidArgumentError(absl::StrCat("status: ", read.message())));
   }
-  return GetCall::Start(&readers_, context, reply);
+  return GetCall::Start(&readers_, context, HistoryOf(asked), reply);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StatusService::Watch(
@@ -302,7 +313,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StatusService::Watch(
   if (const absl::Status read = ReadMessage(*request, &asked); !read.ok()) {
     return new RefusedWatch(absl::InvalidArgumentError(absl::StrCat("status: ", read.message())));
   }
-  return WatchCall::Start(&readers_, context, IntervalOf(asked));
+  return WatchCall::Start(&readers_, context, asked);
 }
 
 grpc::ServerUnaryReactor* StatusService::Events(grpc::CallbackServerContext* context,
@@ -314,7 +325,8 @@ grpc::ServerUnaryReactor* StatusService::Events(grpc::CallbackServerContext* con
   }
   // The coordinator may go before it is the call's turn.
   return GetCall::Start(
-      &readers_, context, reply, [this, after = asked.after()]() -> absl::StatusOr<std::string> {
+      &readers_, context, HistoryWanted::kRecent, reply,
+      [this, after = asked.after()]() -> absl::StatusOr<std::string> {
         const auto events = events_ == nullptr ? std::nullopt : events_(after);
         if (events.has_value()) return events->SerializeAsString();
         return absl::FailedPreconditionError(

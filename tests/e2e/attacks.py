@@ -58,14 +58,18 @@ class Connection:
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=10)
         self.socket.settimeout(2)
-        if context:
-            self.socket = context.wrap_socket(self.socket, server_hostname=host)
         self.token, self.stream = token, -1
-        self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0, settings))
-        if acknowledges:
-            # The server's SETTINGS come first.
-            self.socket.recv(9)
-            self.socket.sendall(frame(SETTINGS, ACK, 0))
+        try:
+            if context:
+                self.socket = context.wrap_socket(self.socket, server_hostname=host)
+            self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0, settings))
+            if acknowledges:
+                # The server's SETTINGS come first.
+                self.socket.recv(9)
+                self.socket.sendall(frame(SETTINGS, ACK, 0))
+        except OSError:
+            self.close()
+            raise
 
     def next_stream(self):
         self.stream += 2

@@ -107,6 +107,37 @@ TEST_CASE("a limit that leaves less room makes staging smaller before it is refu
   CHECK(tight.program == all.program);
 }
 
+TEST_CASE("windows follow the network where the limit has room for all that they may let come",
+          "[server][memory]") {
+  const auto with = [](int64_t limit, int servers = 1,
+                       const std::vector<std::string>& overrides = {}) {
+    return Plan(JobOf(kDataParallel, servers, limit, overrides));
+  };
+  const ServerMemory ample = with(1024 * kMiB);
+  // Of each of four workers a push at most, as it is smaller than a window may become.
+  CHECK(ample.windows == 4 * (kBytes * 9 / 8));
+  CHECK(ample.total() <= 1024 * kMiB);
+  CHECK(ample.Describe().find(absl::StrCat(" + windows ", ample.windows)) != std::string::npos);
+  const int64_t rest = ample.total() - ample.windows;
+  CHECK(with(ample.total()).windows == ample.windows);
+  // A byte less, and they stay narrow; all else is as it was.
+  const ServerMemory narrow = with(ample.total() - 1);
+  CHECK(narrow.windows == 0);
+  CHECK(narrow.windows_wanted == ample.windows);
+  CHECK(narrow.total() == rest);
+  CHECK(narrow.Describe().find("windows") == std::string::npos);
+  // Without a limit nothing is planned for them, as nothing holds them back.
+  CHECK(PlanServerMemory(JobOf(kDataParallel, 1, 0), *RecipeFor(JobOf(kDataParallel, 1, 0)),
+                         *ExchangedShape(JobOf(kDataParallel, 1, 0).model(),
+                                         *RecipeFor(JobOf(kDataParallel, 1, 0))),
+                         0)
+            .windows == 0);
+  // No window becomes larger than this, and a standby's leader has one, too.
+  const ServerMemory large = with(8192 * kMiB, 1, {"model.layers=[{linear: {units: 30000}}]"});
+  CHECK(large.windows == 4 * (32 * kMiB * 9 / 8));
+  CHECK(with(1024 * kMiB, 4, {"cluster.replicas=1"}).windows > with(1024 * kMiB, 4).windows);
+}
+
 TEST_CASE("the sum is told in its parts", "[server][memory]") {
   const ServerMemory memory = Plan(JobOf(kDataParallel, 2, 40 * kMiB), 1);
   CHECK(memory.total() > 40 * kMiB);

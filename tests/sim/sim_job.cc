@@ -217,6 +217,7 @@ SimJob::SimJob(SimOptions options)
   chaos_ = network_.AddNode();
   StartServers();
   for (int worker = 0; worker < workers_count_; ++worker) StartWorker(std::nullopt);
+  if (options_.rogue_calls > 0) StartRogue();
   faults_end_ = queue_.now();
   if (options_.faults) PlanFaults();
 }
@@ -293,6 +294,23 @@ void SimJob::StartWorker(std::optional<uint32_t> rank) {
   options.on_rejoin = [this](uint32_t former) { Rejoin(former); };
   workers_.push_back(
       std::make_unique<SimWorker>(&network_, coordinator_.get(), &checker_, std::move(options)));
+}
+
+void SimJob::StartRogue() {
+  SimRogue::Options options;
+  options.seed = options_.seed;
+  options.rows = kTrainingRows;
+  options.kind = static_cast<int>(recipe_.payload);
+  options.by_examples =
+      options_.method == SimMethod::kDiloco || options_.method == SimMethod::kDilocoQuorum;
+  options.calls = options_.rogue_calls;
+  options.shape = &shape_;
+  options.layout_hash = coordinator_->state().facts().layout_hash;
+  for (int shard = 0; shard < servers_count_; ++shard) {
+    options.slices.push_back(SlicesOf(shape_, ShardId(shard), servers_count_));
+    options.doors.push_back(doors_[shard].get());
+  }
+  rogue_ = std::make_unique<SimRogue>(&network_, coordinator_.get(), &checker_, std::move(options));
 }
 
 void SimJob::PlanFaults() {
@@ -434,7 +452,7 @@ bool SimJob::AllOver() const {
   for (const std::unique_ptr<SimWorker>& worker : workers_) {
     if (!worker->is_over()) return false;
   }
-  return true;
+  return rogue_ == nullptr || rogue_->is_over();
 }
 
 }  // namespace tessera

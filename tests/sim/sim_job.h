@@ -25,6 +25,7 @@
 #include "tests/sim/sim_folder.h"
 #include "tests/sim/sim_host.h"
 #include "tests/sim/faulty_network.h"
+#include "tests/sim/sim_rogue.h"
 #include "tests/sim/sim_server.h"
 #include "tests/sim/sim_worker.h"
 #include "tests/sim/subnet_entries.h"
@@ -65,6 +66,8 @@ struct SimOptions {
   bool plain = false;
   // Servers are asked to end, and started again when they have: of every other seed nothing else happens to them.
   bool leaves = false;
+  // One more member makes so many calls in any order, and ends.
+  int rogue_calls = 0;
 };
 
 struct SimOutcome {
@@ -86,6 +89,8 @@ struct SimOutcome {
   Checker::Reached reached;
   uint64_t several = 0;            // jobs whose model has more than one parameter
   uint64_t struck_evaluating = 0;  // faults while an evaluation stood
+  int rogue_calls = 0;             // that it made as a member
+  int rogue_pushes = 0;            // of these, that a shard took
   bool protected_again = false;    // all shards had standbys some time after the last fault
   absl::Duration duration;
   // Equal for equal runs.
@@ -114,6 +119,7 @@ class SimJob {
   Shard::Options ShardOptions(ShardId shard);
   void StartServers();
   void StartWorker(std::optional<uint32_t> rank);
+  void StartRogue();
   void PlanFaults();
   // Now and then, until faults end: one of the faults below.
   void Strike();
@@ -195,6 +201,7 @@ class SimJob {
   bool protected_again_ = false;
   bool has_hung_ = false;  // a worker, and so perhaps a round
   std::vector<std::unique_ptr<SimWorker>> workers_;
+  std::unique_ptr<SimRogue> rogue_;  // nullptr: there is none
   NodeId chaos_;
   absl::Time faults_end_;
   bool server_killed_ = false;

@@ -25,6 +25,8 @@ bool SimJob::MayMiss(const MemberRecord& record) const {
 }
 
 void SimJob::CheckLoss(const MemberRecord& record) {
+  // Whatever becomes of it, it has asked for that.
+  if (record.life >= SimRogue::kFirstLife) return;
   const SimWorker& worker = *workers_[record.life - 1];
   const absl::Time now = queue_.now();
   const std::string who =
@@ -91,6 +93,10 @@ std::set<MemberId> SimJob::Lost() {
   std::set<MemberId> lost;
   for (const auto& [member, record] : coordinator_->state().membership().members().all()) {
     // Also those that the coordinator ended, with training, before they could begin.
+    if (record.life >= SimRogue::kFirstLife) {
+      lost.insert(member);
+      continue;
+    }
     const bool finished = record.state == MemberState::kLeft && record.ended == "finished";
     if (!IsLive(record.state) && !finished) lost.insert(member);
     const bool is_late = record.state == MemberState::kLeft && !finished;
@@ -112,6 +118,7 @@ std::string SimJob::Describe() const {
   for (const auto& server : servers_) absl::StrAppend(&text, "\n  ", server->Describe());
   for (const auto& host : hosts_) absl::StrAppend(&text, "\n  ", host->Describe());
   for (const auto& worker : workers_) absl::StrAppend(&text, "\n  ", worker->Describe());
+  if (rogue_ != nullptr) absl::StrAppend(&text, "\n  the rogue made: ", rogue_->made());
   return text;
 }
 
@@ -149,7 +156,8 @@ SimOutcome SimJob::Judge() {
   // The report is exact where every server was there to the end.
   if (!checker_.violation().has_value() && outcome.finished && membership.servers().AllClosed()) {
     std::optional<uint64_t> partial_pushes;
-    if (outcome.rollbacks == 0) partial_pushes = membership.partial_pushes();
+    // A rogue pushes what it likes to whom it likes, and leaves as one that has finished.
+    if (outcome.rollbacks == 0 && rogue_ == nullptr) partial_pushes = membership.partial_pushes();
     checker_.OnEnd(lost, partial_pushes, harm_.is_drained());
     outcome.judged = true;
   }
@@ -158,8 +166,13 @@ SimOutcome SimJob::Judge() {
   }
   outcome.violation = checker_.violation();
   outcome.commits = checker_.commits();
+  if (rogue_ != nullptr) {
+    outcome.rogue_calls = rogue_->calls_made();
+    outcome.rogue_pushes = rogue_->pushes_taken();
+  }
   for (const MemberId member : lost) {
     const MemberRecord& record = *membership.members().Find(member);
+    if (record.life >= SimRogue::kFirstLife) continue;
     outcome.lost += record.state == MemberState::kRejoins ? 0 : 1;
   }
   for (const auto& [member, record] : membership.members().all()) {

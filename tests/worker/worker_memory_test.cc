@@ -1,4 +1,4 @@
-// What a worker's sum has for checkpoints.
+// What a worker's sum has for checkpoints, and for windows that follow the network.
 #include "worker/worker_memory.h"
 
 #include <catch2/catch.hpp>
@@ -22,7 +22,8 @@ struct Planned {
   int64_t bytes = 0;
 };
 
-Planned Plan(const char* name, const std::vector<std::string>& overrides) {
+Planned Plan(const char* name, const std::vector<std::string>& overrides,
+             int64_t bytes_max = std::numeric_limits<int64_t>::max()) {
   const JobReading reading =
       ReadJobFile(absl::StrCat("deploy/jobs/", name, ".yaml"), overrides, JobOptions{});
   INFO(FormatJobErrors(reading.errors));
@@ -32,8 +33,8 @@ Planned Plan(const char* name, const std::vector<std::string>& overrides) {
   const ModelShape model = *ShapeOf(job.model());
   const auto data = LoadDatasets(job.data(), EndsOf(job.model(), model));
   REQUIRE(data.ok());
-  const auto memory = PlanWorkerMemory(job, recipe, *ExchangedShape(job.model(), recipe), *data,
-                                       std::numeric_limits<int64_t>::max());
+  const auto memory =
+      PlanWorkerMemory(job, recipe, *ExchangedShape(job.model(), recipe), *data, bytes_max);
   REQUIRE(memory.ok());
   return {*memory, model.size * static_cast<int64_t>(sizeof(float))};
 }
@@ -66,6 +67,30 @@ TEST_CASE("a worker that saves has room for a copy of what only it has", "[worke
     CHECK_THAT(with.memory.Describe(),
                Contains(absl::StrCat(" + checkpoints ", copied, " + program ")));
   }
+}
+
+TEST_CASE("a worker's windows follow the network where its limit has room for them",
+          "[worker][memory]") {
+  const std::vector<std::string> wide = {
+      "model.layers=[{linear: {units: 4096}}, relu, {linear: {units: 4096}}, {linear: {units: "
+      "10}}]",
+      "cluster.servers=2"};
+  // Half of the model comes from each server.
+  const int64_t ample = int64_t{4} << 30;
+  const WorkerMemory follows = Plan("digits", wide, ample).memory;
+  CHECK(follows.windows == 2 * ((int64_t{32} << 20) * 9 / 8));
+  CHECK_THAT(follows.Describe(), Contains(absl::StrCat(" + windows ", follows.windows)));
+  CHECK(Plan("digits", wide, follows.total()).memory.windows == follows.windows);
+  const WorkerMemory narrow = Plan("digits", wide, follows.total() - 1).memory;
+  CHECK(narrow.windows == 0);
+  CHECK(narrow.total() == follows.total() - follows.windows);
+  CHECK_THAT(narrow.Describe(), !Contains("windows"));
+  // Without a limit nothing holds them back.
+  CHECK(Plan("digits", wide).memory.windows == 0);
+  // Where workers call each other no sum knows how many.
+  const WorkerMemory split = Plan("digits_layers", {}, ample).memory;
+  CHECK(split.windows_wanted == 0);
+  CHECK(split.windows == 0);
 }
 
 }  // namespace

@@ -37,12 +37,14 @@ absl::StatusOr<v1::JobStatus> ReadReport(const std::string& path) {
                    "\", want a report (tessera run --report FILE): ", status.status().message()));
 }
 
-absl::StatusOr<v1::JobStatus> AskForStatus(const std::string& address) {
+absl::StatusOr<v1::JobStatus> AskForStatus(const std::string& address, bool recent_history) {
   const auto stub = v1::Status::NewStub(OpenControlChannel(address, Role::kViewer));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+  v1::StatusRequest request;
+  request.set_recent_history(recent_history);
   v1::JobStatus status;
-  const grpc::Status result = stub->Get(&context, v1::StatusRequest(), &status);
+  const grpc::Status result = stub->Get(&context, request, &status);
   if (!result.ok()) return FromGrpc(result);
   return status;
 }

@@ -273,6 +273,14 @@ Exchange ServerTable::HighestCommitted() const {
   return highest;
 }
 
+uint64_t ServerTable::MostPushes() const {
+  uint64_t most = 0;
+  for (const ServerRecord& record : records_) {
+    most = std::max<uint64_t>(most, record.counters.pushes());
+  }
+  return most;
+}
+
 void ServerTable::Save(v1::MembershipState* state) const {
   for (const ServerRecord& record : records_) {
     v1::ServerState& server = *state->add_servers();

@@ -136,6 +136,8 @@ class ServerTable {
   bool AllClosed() const;
   Exchange HighestCommitted() const;
   Exchange LeastCommitted() const;
+  // The pushes of all members that the server with most of them has applied since the job was first started.
+  uint64_t MostPushes() const;
   // The sum over all servers that there ever were, by what each said last.
   uint64_t ReplicationPayloadBytes() const;
 

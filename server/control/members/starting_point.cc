@@ -99,6 +99,20 @@ Exchange StartingPoint::Reached(const MemberTable& members, const ServerTable& s
   return std::max(reached, Exchange(begun_from_->manifest.exchange));
 }
 
+uint64_t StartingPoint::StepReached(uint64_t step, const ServerTable& servers) const {
+  uint64_t begun = 0;
+  if (begun_from_ != nullptr) {
+    begun = begun_from_->manifest.step;
+    for (const CheckpointMember& member : begun_from_->manifest.members) {
+      begun = std::max(begun, member.step);
+    }
+  }
+  // Servers count the pushes of all members, and go on counting where the job goes back or a standby takes over: nobody
+  // has made more exchanges, but for those since the servers' last report.
+  const uint64_t exchanges = servers.MostPushes() + kAheadMax;
+  return std::min(step, begun + exchanges * static_cast<uint64_t>(facts_.local_steps));
+}
+
 void StartingPoint::Save(SavedStates* saved, v1::MembershipState* state) const {
   state->set_restore_generation(generation_.value());
   state->set_saved(saved->Add(saved_));

@@ -60,6 +60,8 @@ class StartingPoint {
   // The furthest exchange that is known to be in the parameters, or under way. In lockstep one member's word alone
   // moves it by a bounded number of exchanges.
   Exchange Reached(const MemberTable& members, const ServerTable& servers) const;
+  // As much of `step`, the furthest that a member says it has come to, as all pushes that servers have counted allow.
+  uint64_t StepReached(uint64_t step, const ServerTable& servers) const;
 
   uint64_t changes() const { return changes_; }
   void Save(SavedStates* saved, v1::MembershipState* state) const;

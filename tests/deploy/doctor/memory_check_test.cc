@@ -128,6 +128,50 @@ TEST_CASE("the memory of a residual network grows by what its plan says, for eac
   CHECK(of(512).Worker() - small.Worker() == 256 * floats * static_cast<int64_t>(sizeof(float)));
 }
 
+TEST_CASE("what a limit costs over a long way is told, and the limit that would cost nothing",
+          "[doctor][memory]") {
+  const std::vector<std::string> wide = {
+      "model.layers=[{linear: {units: 2048}}, relu, {linear: {units: 2048}}, {linear: {units: "
+      "10}}]",
+      "cluster.workers=1", "cluster.servers=1"};
+  const auto with = [&](int64_t limit) {
+    std::vector<std::string> overrides = wide;
+    overrides.push_back(absl::StrCat("cluster.memory_limit=", limit));
+    return Case(overrides);
+  };
+  const auto windows = [](const Case& one, absl::Duration round_trip) {
+    return CheckWindows(one.job, one.recipe, one.shape, one.data.get(),
+                        {"10.0.0.1:7000", round_trip});
+  };
+  const Case free(wide);
+  // What a server takes at most; a worker takes less, and has room for its windows then.
+  const int64_t most = free.Server();
+  REQUIRE(free.Worker() + (int64_t{32} << 20) < most);
+  const Findings narrow = windows(with(most), absl::Milliseconds(100));
+  REQUIRE(narrow.size() == 2);
+  CHECK(narrow[0].kind == Finding::Kind::kNote);
+  CHECK(narrow[0].what ==
+        "cluster.memory_limit: a server has narrow windows; at 100 ms, as measured to "
+        "10.0.0.1:7000, a connection brings 10.0 MiB a second at most");
+  const int64_t wanted =
+      free.Server() + PlanServerMemory(free.job, free.recipe, free.shape, 0, most).windows_wanted;
+  CHECK(narrow[0].advice ==
+        absl::StrCat("with a limit of ", wanted,
+                     " bytes windows would follow the network, up to 320.0 MiB a second"));
+  CHECK(narrow[1].kind == Finding::Kind::kGood);
+  CHECK_THAT(narrow[1].what,
+             Contains("a worker has ") && Contains(" left for windows that follow the network"));
+  // The limit that it names does it.
+  const Findings follows = windows(with(wanted), absl::Milliseconds(100));
+  REQUIRE(!follows.empty());
+  CHECK(follows[0].kind == Finding::Kind::kGood);
+  CHECK_THAT(follows[0].what, Contains(" left for windows that follow the network; at 100 ms"));
+  // Nothing is lost on a short way, without a limit, or where nobody starts.
+  CHECK(windows(with(most), absl::Milliseconds(1)).empty());
+  CHECK(windows(free, absl::Milliseconds(100)).empty());
+  CHECK(windows(with(1), absl::Milliseconds(100)).empty());
+}
+
 TEST_CASE("workers on a GPU are left out", "[doctor][memory]") {
   const Case device({"cluster.device=cuda"});
   CHECK_THAT(device.Only(int64_t{1} << 50).what, !Contains("worker"));

@@ -166,5 +166,37 @@ TEST_CASE("in lockstep one member that says it is far ahead holds up no checkpoi
   CHECK(control.Join(later)->first_exchange() < 200);
 }
 
+TEST_CASE("where members advance on their own, one that lies about its step costs no checkpoints",
+          "[saved_numbers]") {
+  JobFacts facts = Facts();
+  facts.workers = 2;
+  facts.steps = 1'000'000;
+  facts.checkpoint_every = 100;
+  ControlFixture control(facts);
+  control.Start(2);
+  uint64_t pushes = 0, step = 0, made = 0;
+  const auto train = [&](uint64_t steps) {
+    step += steps;
+    pushes += 2 * steps;
+    v1::ShardMessage message;
+    message.mutable_counters()->set_pushes(pushes);
+    control.coordinator->OnShardMessage(ShardId(0), message, control.now);
+    // The liar says so with every renewal, and saves what it has.
+    REQUIRE(control.Renew(1, step, kSavedStepEnd - 1).ok());
+    REQUIRE(control.Renew(2, step, step).ok());
+    while (!control.tasks.empty() && control.Disk().kind == Kind::kBegin) {
+      control.StepAll();
+      const uint64_t number = control.servers[0].order.mark().number();
+      control.Part(0);
+      for (const uint64_t member : {1, 2}) REQUIRE(control.Saved(member, number, step, step).ok());
+      made += control.Disk().kind == Kind::kCommit;
+    }
+  };
+  for (int i = 0; i < 100; ++i) train(20);
+  // 2,000 steps of each: as often as the pushes of both allow, and no less often than without the lie.
+  CHECK(made >= 19);
+  CHECK(made <= 2 * 20 + 1);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -213,6 +213,56 @@ TEST_CASE(
   grpc->Shutdown(absl::ZeroDuration());
 }
 
+TEST_CASE("a long history goes to those who want it, and the others have its newest evaluations",
+          "[rpc][status][strangers]") {
+  constexpr int kEvaluations = 10000;
+  StatusService service([] {
+    v1::JobStatus status;
+    status.set_evaluations(kEvaluations);
+    for (int i = 1; i <= kEvaluations; ++i) {
+      v1::HistoryEntry& entry = *status.add_history();
+      entry.set_step(static_cast<uint64_t>(i));
+      entry.set_test_loss(1.0 / i);
+      entry.set_test_accuracy(0.5);
+    }
+    return status;
+  });
+  const auto grpc = GrpcServer::Start({"127.0.0.1:0", {&service}}).value();
+  const auto stub = v1::Status::NewStub(OpenControlChannel(grpc->address()));
+  const auto get = [&](bool recent) {
+    grpc::ClientContext context;
+    v1::StatusRequest request;
+    request.set_recent_history(recent);
+    v1::JobStatus status;
+    REQUIRE(stub->Get(&context, request, &status).ok());
+    return status;
+  };
+  const v1::JobStatus recent = get(true);
+  CHECK(recent.history_size() == kRecentHistory);
+  CHECK(recent.history(0).step() == kEvaluations - kRecentHistory + 1);
+  CHECK(recent.history(kRecentHistory - 1).step() == kEvaluations);
+  CHECK(recent.evaluations() == kEvaluations);
+  CHECK(recent.ByteSizeLong() < 2048);
+  // An older client asks for no less than all.
+  const v1::JobStatus all = get(false);
+  CHECK(all.history_size() == kEvaluations);
+  CHECK(all.history(0).step() == 1);
+  // Both kinds of watchers share the same moment's status.
+  for (const bool is_recent : {true, false}) {
+    grpc::ClientContext context;
+    v1::StatusRequest request;
+    request.set_recent_history(is_recent);
+    const auto reader = stub->Watch(&context, request);
+    v1::JobStatus status;
+    REQUIRE(reader->Read(&status));
+    CHECK(status.history_size() == (is_recent ? kRecentHistory : kEvaluations));
+    context.TryCancel();
+  }
+  // 16 MiB a second of one host are some 30 long histories: a reader of the newest is not held up by their size.
+  for (int i = 0; i < 100; ++i) CHECK(get(true).evaluations() == kEvaluations);
+  grpc->Shutdown(absl::ZeroDuration());
+}
+
 TEST_CASE("events are those behind the number that a call names", "[rpc][status][events]") {
   bool is_here = true;
   StatusService service([] { return v1::JobStatus(); }, StatusLimits(),

@@ -1,0 +1,212 @@
+#!/usr/bin/python3
+"""Exchanges over a way that takes long: what a delay costs with and without a limit on memory.
+
+    bench/network/delayed.py [--delays 0 5 20 100 200] [--mib 64] [--limits none 130MiB 1200MiB] [--steps 8]
+
+A server and a worker exchange a model of so many MiB through a relay that holds every byte for half of the delay, in
+milliseconds there and back, for each of the limits that cluster.memory_limit has ("none": it has none). After each job
+a plain socket goes through such a relay: it sends as many bytes and is sent as many. The table has the time of the
+plain exchange as a share of the job's, which is what the job has of the way's rate, MB/s both ways together, and the
+largest peak of a process as a share of its limit.
+
+The relay is a process of its own, which needs a core of its own to carry much; what it does with no delay is the first
+row.
+"""
+import argparse
+import json
+import os
+import queue
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "training"))
+import limited
+import runs
+
+PIECE = 1 << 18
+PLAIN_REPEATS = 3
+JOB_SECONDS_MAX = 600
+
+
+class Relay:
+    """Passes connections on to `to`; every byte takes `latency` seconds, also those of the first round trip."""
+
+    def __init__(self, listener, to, latency):
+        self.listener, self.to, self.latency = listener, to, latency
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            client = self.listener.accept()[0]
+            threading.Thread(target=self.connect, args=(client,), daemon=True).start()
+
+    def connect(self, client):
+        try:
+            server = socket.create_connection(self.to)
+        except OSError:
+            client.close()
+            return
+        for source, sink in ((client, server), (server, client)):
+            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            on_their_way = queue.Queue()
+            threading.Thread(target=self.take, args=(source, on_their_way), daemon=True).start()
+            threading.Thread(target=self.give, args=(sink, on_their_way), daemon=True).start()
+
+    def take(self, source, on_their_way):
+        data = b"-"
+        while data:
+            try:
+                data = source.recv(PIECE)
+            except OSError:
+                data = b""
+            on_their_way.put((time.monotonic() + self.latency, data))
+
+    def give(self, sink, on_their_way):
+        try:
+            while True:
+                arrival, data = on_their_way.get()
+                time.sleep(max(0, arrival - time.monotonic()))
+                if not data:
+                    sink.shutdown(socket.SHUT_WR)
+                    return
+                sink.sendall(data)
+        except OSError:
+            pass
+
+
+def start_relay(to, latency):
+    """The relay's process and its address."""
+    process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--relay", to, str(latency)],
+                               stdout=subprocess.PIPE, text=True, preexec_fn=runs.die_with_parent)
+    return process, process.stdout.readline().strip()
+
+
+def relay(to, latency):
+    host, port = to.rsplit(":", 1)
+    listener = socket.create_server(("127.0.0.1", 0))
+    Relay(listener, (host, int(port)), float(latency))
+    print("127.0.0.1:%d" % listener.getsockname()[1], flush=True)
+    threading.Event().wait()
+
+
+def receive(connection, count):
+    while count > 0:
+        data = connection.recv(min(count, 1 << 20))
+        if not data:
+            raise ConnectionError("the relay has closed")
+        count -= len(data)
+
+
+def plain(delay, size):
+    """Seconds in which a plain socket sends `size` bytes and is then sent as many."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    process, address = start_relay("127.0.0.1:%d" % listener.getsockname()[1], delay / 2)
+    block = bytes(size)
+
+    def serve():
+        connection = listener.accept()[0]
+        with connection:
+            for _ in range(PLAIN_REPEATS + 1):
+                receive(connection, size)
+                connection.sendall(block)
+
+    server = threading.Thread(target=serve, daemon=True)
+    server.start()
+    host, port = address.rsplit(":", 1)
+    seconds = []
+    try:
+        with socket.create_connection((host, int(port))) as client:
+            for _ in range(PLAIN_REPEATS + 1):
+                begin = time.monotonic()
+                client.sendall(block)
+                receive(client, size)
+                seconds.append(time.monotonic() - begin)
+        server.join()
+    finally:
+        process.kill()
+        process.wait()
+        listener.close()
+    # The first one finds the kernel's windows small.
+    return statistics.median(seconds[1:])
+
+
+def layers(mebibytes):
+    """Two hidden layers of n and 1,024 n / 16 neurons, so that the model has about so many MiB."""
+    units = 1024
+    inner = max(16, (mebibytes << 20) // 4 // (units + 10) - 64)
+    return "[{linear: {units: %d, bias: false}}, relu, {linear: {units: %d, bias: false}}, relu, " \
+        "{linear: {units: 10, bias: false}}]" % (units, inner)
+
+
+def exchange(options, delay, limit):
+    """(seconds, bytes each way, largest peak of a process) of an exchange of a job through the relay."""
+    port = socket.create_server(("127.0.0.1", 0))
+    behind = "127.0.0.1:%d" % port.getsockname()[1]
+    port.close()
+    process, address = start_relay(behind, delay / 2)
+    flags = ["model.layers=" + layers(options.mib), "train.steps=%d" % options.steps, "train.batch_size=4",
+             "train.evaluate_every=0", "method={data_parallel: {}}", "cluster.workers=1", "cluster.lease_timeout=60s",
+             "train.optimizer={sgd: {learning_rate: 0.001}}", "cluster.servers=[%s]" % address,
+             "security.insecure=true"]
+    flags += ["cluster.memory_limit=" + limit] if limit != "none" else []
+    words = [word for flag in flags for word in ("--set", flag)]
+    job = os.path.join(runs.ROOT, "deploy/jobs/digits.yaml")
+    with tempfile.TemporaryDirectory() as folder:
+        report = os.path.join(folder, "report.json")
+        cluster = limited.Cluster(folder)
+        try:
+            cluster.start("server-0", [limited.program(options, "tessera-server", "server"), "--job", job, "--rank",
+                                       "0", "--listen", behind, "--report", report] + words)
+            cluster.start("worker-0", [limited.program(options, "tessera-worker", "worker"), "--job", job] + words)
+            if not limited.ended(cluster, cluster.processes[0], JOB_SECONDS_MAX):
+                sys.exit("delayed.py: the job does not end; last lines:\n" + cluster.logs())
+            with open(report) as file:
+                result = json.load(file)
+        finally:
+            cluster.kill()
+            process.kill()
+            process.wait()
+    phases, traffic = result["phases"][0], result["traffic"]["by_worker"][0]
+    waited = phases["pull_seconds"] + phases["push_seconds"] + phases["wait_seconds"]
+    memory = result["memory"]
+    return (waited / traffic["exchanges"], traffic["push_payload_bytes"] / traffic["exchanges"],
+            max(memory["server_peak_rss_bytes"] + memory["worker_peak_rss_bytes"]))
+
+
+def bytes_of(limit):
+    return int(limit[:-3]) << 20
+
+
+def main():
+    if sys.argv[1:2] == ["--relay"]:
+        return relay(*sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--delays", nargs="+", type=float, default=[0, 5, 20, 100, 200],
+                        help="milliseconds there and back")
+    parser.add_argument("--mib", type=int, default=64, help="size of the model")
+    parser.add_argument("--limits", nargs="+", default=["none", "1200MiB"], help='cluster.memory_limit: "none" or MiB')
+    parser.add_argument("--steps", type=int, default=8, help="of each job")
+    parser.add_argument("--tessera", default=os.path.join(runs.ROOT, "bazel-bin/deploy/cli/tessera"))
+    options = parser.parse_args()
+    for limit in options.limits:
+        if limit != "none" and not (limit.endswith("MiB") and limit[:-3].isdigit()):
+            parser.error('--limits: got "%s", want "none" or a number of MiB, such as 1200MiB' % limit)
+    print("| delay | plain, MB/s | limit | MB/s | of plain | peak of limit |\n|--:|--:|--:|--:|--:|--:|", flush=True)
+    for delay in options.delays:
+        for limit in options.limits:
+            seconds, size, peak = exchange(options, delay / 1e3, limit)
+            # In turns, so that both find the machine alike.
+            reference = plain(delay / 1e3, int(size))
+            print("| %g ms | %.0f | %s | %.0f | %.2f | %s |" % (
+                delay, 2e-6 * size / reference, limit, 2e-6 * size / seconds, reference / seconds,
+                "%.2f" % (peak / bytes_of(limit)) if limit != "none" else ""), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
