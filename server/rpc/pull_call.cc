@@ -255,6 +255,7 @@ void PullCall::SendNext() {
   std::vector<grpc::Slice> slices;
   if (room > 0) slices = answer_.payload->Next(room);
   const int64_t sent = left_before - answer_.left();
+  int64_t shared_bytes = 0;
   if (by_memory && sent >= kSharedBytesMin) {
     std::optional<v1::SharedBytes> shared =
         is_borrowed ? link_->Lend(slices, std::make_shared<LentSnapshot>(answer_.snapshot))
@@ -263,13 +264,15 @@ void PullCall::SendNext() {
     if (shared.has_value()) {
       *head.mutable_shared() = *std::move(shared);
       slices.clear();
+      shared_bytes = sent;
     }
   }
   message_ = WriteChunk(head, slices);
   if (copies_) {
     plane_->CountCopied(sent);
   } else {
-    plane_->CountPull(sent, WireBytes(message_.Length()), outside_exchange_);
+    plane_->CountPull(sent, WireBytes(static_cast<int64_t>(message_.Length()) + shared_bytes),
+                      outside_exchange_);
   }
   // What is sent from the snapshot is nobody's alone, and is taken back where it is in the way.
   is_unread_ = !slices.empty() && !is_borrowed;

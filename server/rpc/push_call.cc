@@ -119,7 +119,9 @@ absl::Status PushCall::TakeChunk() {
                                                    arrived_bytes_, " bytes, want at least ",
                                                    kChunkBytesLeast, " bytes a chunk"));
   }
-  const int64_t wire_bytes = WireBytes(message_.Length());
+  // What lies in memory counts as if it were in the message: counts do not depend on who is on which machine.
+  const int64_t shared_bytes = head.has_shared() ? payload.size() : 0;
+  const int64_t wire_bytes = WireBytes(static_cast<int64_t>(message_.Length()) + shared_bytes);
   wire_bytes_ += wire_bytes;
   plane_->CountPush(payload.size(), wire_bytes);
   if (needs_keys_) return absl::OkStatus();

@@ -422,6 +422,7 @@ void ParameterClientGrpc::TellValues() {
 }
 
 void ParameterClientGrpc::Count(const Task& task, const ServerCall& call) {
+  shared_bytes_ += call.shared_bytes();
   if (task.is_push) {
     // What goes to the server beside this worker leaves no machine.
     if (links_.is_replicated() && !links_.is_peer(task.server)) return;

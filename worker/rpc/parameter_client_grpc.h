@@ -114,6 +114,8 @@ class ParameterClientGrpc final : public ParameterClient {
 
   // Whether payloads of the next call to this server go by memory. The train loop's thread.
   bool shares_memory(size_t server) { return links_.memory(server) != nullptr; }
+  // Bytes of payloads that went by memory, in either direction.
+  int64_t shared_bytes() const { return shared_bytes_; }
 
   // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal
   // handler.
@@ -176,6 +178,7 @@ class ParameterClientGrpc final : public ParameterClient {
   std::vector<int64_t> written_;  // by part: bytes of values that are in their place
   ExchangeAnswers answers_;
   Traffic traffic_;
+  int64_t shared_bytes_ = 0;
   Wakeup board_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> away_{false};

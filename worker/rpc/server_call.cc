@@ -122,18 +122,20 @@ void PushToServer::WriteNext() {
   if (by_memory && !link_->HasBuffer() && Stall()) return;
   // Bytes are counted as they are handed to gRPC, not when they are acknowledged.
   const int64_t left_before = payload_->left();
+  const int64_t shared_before = shared_bytes_;
   std::vector<grpc::Slice> slices = payload_->Next(kChunkBytes, memory());
   if (by_memory && left_before - payload_->left() >= kSharedBytesMin) {
     std::optional<v1::SharedBytes> shared = link_->Stage(slices);
     if (shared.has_value()) {
       *head_.mutable_shared() = *std::move(shared);
       slices.clear();
+      shared_bytes_ += left_before - payload_->left();
     }
   }
   message_ = WriteChunk(head_, slices);
   head_.Clear();
   payload_bytes_ += left_before - payload_->left();
-  wire_bytes_ += WireBytes(message_.Length());
+  wire_bytes_ += WireBytes(static_cast<int64_t>(message_.Length()) + shared_bytes_ - shared_before);
   if (payload_->left() > 0) {
     StartWrite(&message_);
   } else {
@@ -246,7 +248,9 @@ absl::Status PullFromServer::TakeChunk() {
                                             " bytes, want ", values_.bytes()));
   }
   payload_bytes_ += size;
-  wire_bytes_ += WireBytes(message_.Length());
+  const int64_t shared = head.has_shared() ? size : 0;
+  shared_bytes_ += shared;
+  wire_bytes_ += WireBytes(static_cast<int64_t>(message_.Length()) + shared);
   if (head.has_shared()) return TakeShared(head.shared(), size);
   for (const Payload::Piece& piece : payload.pieces()) values_.Write(piece.data, piece.size);
   return absl::OkStatus();

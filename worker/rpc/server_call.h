@@ -50,7 +50,9 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   absl::Time first_byte_time() const { return first_byte_time_; }
   absl::Time end_time() const { return end_time_; }
   int64_t payload_bytes() const { return payload_bytes_; }
+  // Payloads in memory are counted in these as if they were in messages, and in the last one alone.
   int64_t wire_bytes() const { return wire_bytes_; }
+  int64_t shared_bytes() const { return shared_bytes_; }
 
   void OnDone(const grpc::Status& status) override;
 
@@ -67,6 +69,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   absl::Time first_byte_time_ = absl::InfinitePast();
   int64_t payload_bytes_ = 0;
   int64_t wire_bytes_ = 0;
+  int64_t shared_bytes_ = 0;
 
  private:
   void DropHolder();
