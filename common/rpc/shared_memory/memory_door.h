@@ -33,9 +33,9 @@ class MemoryDoor {
  public:
   // Numbers that were given and not used yet: another one makes the oldest void.
   static constexpr size_t kExpectedMax = 1024;
-  // Links of one member: another one takes the place of the oldest. A worker has one, and another where an attempt of
-  // its has failed.
-  static constexpr size_t kLinksPerMemberMax = 4;
+  // Links of one member: another one takes the place of the oldest. A worker has one for each shard that this process
+  // leads, and another where an attempt of its has failed.
+  static constexpr size_t kLinksPerMemberMax = 16;
   static constexpr size_t kLinksMax = 2048;
 
   static absl::StatusOr<std::unique_ptr<MemoryDoor>> Open(SharedArena* arena,

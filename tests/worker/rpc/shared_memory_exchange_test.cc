@@ -95,7 +95,7 @@ Outcome Run(const ModelShape& shape, int count, const CodecChoice& codecs, bool 
     }
     // The values outside of exchanges.
     outcome.values.emplace_back(shape, -9.0f);
-    REQUIRE(client->Read(Exchange(4), RestWord(), outcome.values.back()).ok());
+    REQUIRE(client->Read(Exchange(4), IdleNotice(), outcome.values.back()).ok());
     outcome.traffic = client->traffic();
     outcome.shared_bytes = client->shared_bytes();
   };
@@ -164,7 +164,7 @@ TEST_CASE("subnets go by memory with the same bits", "[rpc][memory][subnet]") {
     if (by_memory) AwaitMemory(*client, 2);
     KeySet keys = client->dense_keys();
     Replica read(full, -9.0f);
-    REQUIRE(client->Read(Exchange(0), RestWord(), read).ok());
+    REQUIRE(client->Read(Exchange(0), IdleNotice(), read).ok());
     values.push_back(std::move(read));
   }
   CHECK(SameBits(values[0], values[1]));
