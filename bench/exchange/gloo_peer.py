@@ -48,7 +48,8 @@ def main():
             if worker.exitcode != 0:
                 sys.exit("gloo_peer: a worker ended with %s" % worker.exitcode)
         for rank, seconds in enumerate(lists):
-            print("worker %d: %.1f MB over gloo: median %.1f ms" % (rank, 1e-6 * size, 1e3 * statistics.median(seconds)))
+            median = 1e3 * statistics.median(seconds)
+            print("worker %d: %.1f MB over gloo: median %.1f ms" % (rank, 1e-6 * size, median))
 
 
 if __name__ == "__main__":
