@@ -25,6 +25,14 @@ ShardHost::ShardHost(Options options)
           ShardId(options_.is_replica ? 0 : options_.rank), options_.job_digest,
           options_.half_open_pushes_per_host, options_.unread_bytes_per_host)),
       roles_(options_.shard_count) {
+  // Before any shard is made, so that blocks lie where workers can read them.
+  if (options_.shares_memory) {
+    const absl::Status shared = service_->ShareMemory();
+    if (!shared.ok()) {
+      Log(LogLevel::kInfo,
+          absl::StrCat("server: all payloads go by TCP why=\"", shared.message(), "\""));
+    }
+  }
   // A replica may be started again at the same address, with the same rank: its life tells the two apart.
   if (options_.is_replica) {
     std::random_device device;

@@ -54,6 +54,8 @@ class ShardHost {
     // The limits that ParameterService is given.
     int64_t half_open_pushes_per_host = 0;
     int64_t unread_bytes_per_host = 0;
+    // Payloads go by memory to and from workers of this machine and user, where the system lets them.
+    bool shares_memory = false;
     // If set, every server holds the whole model, and copies another one where it joins late.
     bool is_replica = false;
     // If set, the coordinator says what is led and what is followed (proto/replication.proto). Otherwise the

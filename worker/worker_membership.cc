@@ -17,6 +17,7 @@
 #include "common/config/job_difference.h"
 #include "common/layout/shard_map.h"
 #include "common/metrics/process_memory.h"
+#include "common/rpc/shared_memory/shared_arena.h"
 #include "worker/exchange/device_sides.h"
 #include "worker/moved_shards.h"
 #include "worker/own_model.h"
@@ -119,6 +120,16 @@ absl::Status WorkerMembership::Join() {
   return absl::OkStatus();
 }
 
+// Whether payloads may go by memory to servers of this machine. Where the system does not let them the log says why.
+bool WorkerMembership::SharesMemory() const {
+  const absl::Status status = SharedArena::Enable();
+  if (!status.ok()) {
+    Log(LogLevel::kInfo,
+        absl::StrCat("worker: all payloads go by TCP why=\"", status.message(), "\""));
+  }
+  return status.ok();
+}
+
 absl::Status WorkerMembership::Connect() {
   const Recipe& recipe = worker_.recipe;
   const Rank rank(admission_.rank());
@@ -142,6 +153,7 @@ absl::Status WorkerMembership::Connect() {
                  rank,          recipe.placement, DeviceSidesOf(recipe, backend->memory()),
                  backend};
   if (recipe.split) data.coding.layers = recipe.split->range(rank);
+  data.shares_memory = SharesMemory();
   data.has_standbys = worker_.has_standbys();
   const bool is_replaced = recipe.placement == Placement::kReplicated || data.has_standbys;
   data.retry_time = LeaseOf(admission_) * (is_replaced ? kReplacedRetryLeases : kServerRetryLeases);

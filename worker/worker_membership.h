@@ -63,6 +63,7 @@ class WorkerMembership {
 
  private:
   absl::Status Join();
+  bool SharesMemory() const;
   absl::Status Connect();
   absl::Status MakeLearner();
   absl::Status MakeSaver();

@@ -13,7 +13,8 @@ namespace tessera {
 inline ProcessNeeds WorkerNeeds(const v1::Job& job) {
   // Signals, renewal and checkpoints; of the threads that compute one is there.
   const int own = 8 + static_cast<int>(std::max<int64_t>(1, job.cluster().threads())) - 1;
-  return RpcNeeds(own, 2 * job.cluster().servers().count() + job.cluster().workers());
+  // Each server has two connections, and what it shares of memory is a socket and a file.
+  return RpcNeeds(own, 4 * job.cluster().servers().count() + job.cluster().workers());
 }
 
 }  // namespace tessera

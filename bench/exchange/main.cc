@@ -4,7 +4,11 @@
 // Per size: a server process with one parameter of that size, and this process as the worker.
 // Values are verified first. Then dense pulls and pushes are timed in turn with a plain blocking
 // socket between the same two processes; medians over the repetitions. With --tls both sides show each
-// other a certificate that is made for the run, and the plain socket stays plain.
+// other a certificate that is made for the run, and the plain socket stays plain. With --transport tcp payloads do not
+// go by shared memory.
+//
+// With --synchronise BYTES two workers exchange one parameter of so many bytes with two servers under a barrier, each a
+// process: what both wait until each has the mean of both. gloo_peer.py does the same by an all-reduce.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,11 +27,13 @@
 #include "bench/exchange/plain_stream.h"
 #include "bench/timing/timing.h"
 #include "common/base/check.h"
+#include "common/consistency/barrier.h"
 #include "common/consistency/none.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
 #include "common/rpc/grpc_server.h"
 #include "common/rpc/security.h"
+#include "common/rpc/shared_memory/shared_arena.h"
 #include "common/rpc/transport.h"
 #include "common/rule/add.h"
 #include "server/rpc/parameter_service.h"
@@ -55,18 +61,43 @@ ModelShape OneParameter(int64_t entries) {
   return shape;
 }
 
+// What all processes of a run have in common.
+struct Setting {
+  int channels = 1;
+  bool by_memory = true;
+  std::string identity;
+  // Servers of a synchronisation, and its workers; 1 and 1 elsewhere.
+  int servers = 1;
+  int workers = 1;
+  int rank = 0;  // the server's own
+
+  std::vector<std::string> Arguments() const {
+    return {"--identity",  identity,
+            "--transport", by_memory ? "auto" : "tcp",
+            "--servers",   absl::StrCat(servers),
+            "--workers",   absl::StrCat(workers),
+            "--rank",      absl::StrCat(rank)};
+  }
+};
+
 // The server process: prints its two ports, and ends with its standard input.
-int Serve(int64_t entries) {
+int Serve(int64_t entries, const Setting& setting) {
+  if (setting.by_memory) TESSERA_CHECK(SharedArena::Enable().ok());
   Shard::Options options;
   options.shape = OneParameter(entries);
-  options.policy = MakeNone(1);
+  options.shard = ShardId(setting.rank);
+  options.shard_count = setting.servers;
+  options.policy = setting.workers > 1 ? MakeBarrier() : MakeNone(1);
   options.rule = MakeAdd();
   ShardThread shard(std::make_unique<Shard>(std::move(options)));
   Plan plan;
   plan.generation = Generation(1);
-  plan.members = {{MemberId(1), Rank(0), Exchange(1)}};
+  for (int w = 0; w < setting.workers; ++w) {
+    plan.members.push_back({MemberId(w + 1), Rank(w), Exchange(1)});
+  }
   shard.PostOfPlan([plan](ServedShard& served) { served.SetPlan(plan); });
   ParameterService service(&shard, kDigest, Generation(0));
+  if (setting.by_memory) TESSERA_CHECK(service.ShareMemory().ok());
   auto server = GrpcServer::Start({"127.0.0.1:0", {service.service()}});
   TESSERA_CHECK(server.ok());
   std::printf("%d %d\n", (*server)->port(), ServePlainStream(shard.traits().slices.bytes()));
@@ -109,19 +140,22 @@ void ForgetIdentity(const std::string& folder) {
 // The server is this binary again, in a process of its own.
 class ServerProcess {
  public:
-  ServerProcess(int64_t entries, const std::string& identity) {
+  ServerProcess(int64_t entries, const Setting& setting) {
     int to_child[2];
     int from_child[2];
     TESSERA_CHECK(pipe(to_child) == 0 && pipe(from_child) == 0);
-    const std::string count = absl::StrCat(entries);
+    std::vector<std::string> words = setting.Arguments();
+    words.insert(words.begin(), {"exchange", "--serve", absl::StrCat(entries)});
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(&word[0]);
+    arguments.push_back(nullptr);
     child_ = fork();
     TESSERA_CHECK(child_ >= 0);
     if (child_ == 0) {
       dup2(to_child[0], STDIN_FILENO);
       dup2(from_child[1], STDOUT_FILENO);
       for (const int fd : {to_child[0], to_child[1], from_child[0], from_child[1]}) close(fd);
-      execl("/proc/self/exe", "exchange", "--serve", count.c_str(), "--identity", identity.c_str(),
-            nullptr);
+      execv("/proc/self/exe", arguments.data());
       _exit(127);
     }
     close(to_child[0]);
@@ -146,9 +180,9 @@ class ServerProcess {
 // One worker with its server.
 class Pair {
  public:
-  Pair(int64_t entries, int channels, const std::string& identity)
+  Pair(int64_t entries, const Setting& setting)
       : shape_(OneParameter(entries)),
-        process_(entries, identity),
+        process_(entries, setting),
         plain_(process_.plain_port, 4 * shape_.size),
         update_(shape_.size, 0.25f),
         values_(shape_.size) {
@@ -158,8 +192,11 @@ class Pair {
     options.layout_hash = LayoutHash(shape_, 1);
     options.member = MemberId(1);
     options.job_digest = kDigest;
-    options.channels_per_server = channels;
+    options.channels_per_server = setting.channels;
+    options.shares_memory = setting.by_memory;
     client_ = *ParameterClientGrpc::Create(options);
+    // The first calls would go by TCP.
+    while (setting.by_memory && !client_->shares_memory(0)) usleep(1000);
   }
 
   int64_t bytes() const { return 4 * shape_.size; }
@@ -224,8 +261,8 @@ std::string Copies(PlainStreamClient& plain, int64_t bytes, Run run) {
 }
 
 // Times pulls and pushes of one size, or counts what they copy where copy_counter.so is loaded.
-void RunSize(int64_t bytes, int repetitions, int channels, const std::string& identity) {
-  Pair pair(bytes / 4 / kColumns * kColumns, channels, identity);
+void RunSize(int64_t bytes, int repetitions, const Setting& setting) {
+  Pair pair(bytes / 4 / kColumns * kColumns, setting);
   pair.Verify();
   if (CopiedBytes() > 0) {
     const std::string pull = Copies(pair.plain(), pair.bytes(), [&] { pair.Pull(); });
@@ -258,8 +295,8 @@ void RunSize(int64_t bytes, int repetitions, int channels, const std::string& id
 }
 
 // Times a push with the pull behind it of a model so small that the round trip is all there is.
-void RunRoundTrip(int repetitions, int channels, const std::string& identity) {
-  Pair pair(1000, channels, identity);
+void RunRoundTrip(int repetitions, const Setting& setting) {
+  Pair pair(1000, setting);
   pair.Verify();
   std::vector<double> seconds;
   for (int i = -repetitions / 10; i < repetitions; ++i) {
@@ -272,26 +309,107 @@ void RunRoundTrip(int repetitions, int channels, const std::string& identity) {
               1e6 * seconds[seconds.size() * 99 / 100]);
 }
 
+// One worker of a synchronisation, which begins when all of them are there. Returns the median of its exchanges.
+double Synchronise(const ModelShape& shape, const Setting& setting,
+                   const std::vector<std::unique_ptr<ServerProcess>>& servers, int rank,
+                   int repetitions) {
+  ParameterClientGrpc::Options options;
+  for (int s = 0; s < setting.servers; ++s) {
+    options.servers.push_back(absl::StrCat("127.0.0.1:", servers[s]->grpc_port));
+    options.slices.push_back(SlicesOf(shape, ShardId(s), setting.servers));
+  }
+  options.layout_hash = LayoutHash(shape, setting.servers);
+  options.member = MemberId(rank + 1);
+  options.job_digest = kDigest;
+  options.channels_per_server = setting.channels;
+  options.shares_memory = setting.by_memory;
+  const auto client = *ParameterClientGrpc::Create(options);
+  for (int s = 0; s < setting.servers; ++s) {
+    while (setting.by_memory && !client->shares_memory(static_cast<size_t>(s))) usleep(1000);
+  }
+  const std::vector<float> update(shape.size, 0.25f * static_cast<float>(rank + 1));
+  std::vector<float> values(shape.size), want(shape.size);
+  FillInitialRows(shape.parameters[0], 0, 0, 0, shape.parameters[0].rows, want.data());
+  std::vector<double> seconds;
+  const int warm_up = 5;
+  for (int i = 0; i < warm_up + repetitions; ++i) {
+    const double s = Seconds([&] {
+      const auto done = client->PushPull({Exchange(i + 1), 1}, client->dense_keys(),
+                                         {absl::MakeConstSpan(update)}, client->dense_keys(),
+                                         {absl::MakeSpan(values)});
+      TESSERA_CHECK(done.ok());
+    });
+    if (i >= warm_up) seconds.push_back(s);
+    // The mean of the two updates is added, whoever pushes first.
+    for (float& x : want) x += 0.375f;
+    TESSERA_CHECK(i > 2 || std::memcmp(want.data(), values.data(), 4 * shape.size) == 0);
+  }
+  return Median(seconds);
+}
+
+void RunSynchronisation(int64_t bytes, int repetitions, Setting setting) {
+  setting.servers = setting.workers = 2;
+  const ModelShape shape = OneParameter(bytes / 4 / kColumns * kColumns);
+  std::vector<std::unique_ptr<ServerProcess>> servers;
+  for (setting.rank = 0; setting.rank < setting.servers; ++setting.rank) {
+    servers.push_back(std::make_unique<ServerProcess>(shape.size, setting));
+  }
+  std::vector<pid_t> workers;
+  // Each worker is a process, forked before this one uses gRPC.
+  for (int w = 0; w < setting.workers; ++w) {
+    const pid_t child = fork();
+    TESSERA_CHECK(child >= 0);
+    if (child > 0) {
+      workers.push_back(child);
+      continue;
+    }
+    if (setting.by_memory) TESSERA_CHECK(SharedArena::Enable().ok());
+    const double median = Synchronise(shape, setting, servers, w, repetitions);
+    std::printf("worker %d: %.1f MB with two workers and two servers: median %.1f ms\n", w,
+                4e-6 * static_cast<double>(shape.size), 1e3 * median);
+    std::fflush(stdout);
+    _exit(0);
+  }
+  for (const pid_t worker : workers) {
+    int status = 0;
+    waitpid(worker, &status, 0);
+    TESSERA_CHECK(status == 0);
+  }
+}
+
 int Main(int argc, char** argv) {
   ConfigureAllocator();
   CLI::App app("Times pulls and pushes between one worker and one server process.");
   std::vector<int64_t> sizes = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
   bool tiny = false, tls = false;
-  std::string identity;
-  int channels = 1;
+  Setting setting;
+  std::string transport = "auto";
+  int64_t synchronise = 0;
   double gigabytes = 0.7;
   int64_t serve = -1;
   app.add_option("--sizes", sizes, "bytes of the parameter");
-  app.add_option("--channels", channels, "connections per server, 1 or 2");
+  app.add_option("--channels", setting.channels, "connections per server, 1 or 2");
+  app.add_option("--transport", transport, "auto or tcp");
+  app.add_option("--synchronise", synchronise, "bytes that two workers exchange with two servers");
   app.add_option("--gigabytes", gigabytes, "moved per size and direction");
   app.add_flag("--tiny", tiny, "small sizes, few repetitions: a test");
   app.add_flag("--tls", tls, "TLS, each side with a certificate");
   app.add_option("--serve", serve, "")->group("");
-  app.add_option("--identity", identity, "")->group("");
+  app.add_option("--identity", setting.identity, "")->group("");
+  app.add_option("--servers", setting.servers, "")->group("");
+  app.add_option("--workers", setting.workers, "")->group("");
+  app.add_option("--rank", setting.rank, "")->group("");
   CLI11_PARSE(app, argc, argv);
-  if (serve < 0) identity = MakeIdentity(tls);
-  TakeIdentity(identity);
-  if (serve >= 0) return Serve(serve);
+  setting.by_memory = transport == "auto";
+  if (serve < 0) setting.identity = MakeIdentity(tls);
+  TakeIdentity(setting.identity);
+  if (serve >= 0) return Serve(serve, setting);
+  if (synchronise > 0) {
+    RunSynchronisation(synchronise, tiny ? 3 : 30, setting);
+    ForgetIdentity(setting.identity);
+    return 0;
+  }
+  if (setting.by_memory) TESSERA_CHECK(SharedArena::Enable().ok());
   if (tiny) {
     sizes = {64 << 10, 1 << 20};
     gigabytes = 0.01;
@@ -299,11 +417,10 @@ int Main(int argc, char** argv) {
   std::printf("            plain GB/s      tessera GB/s (share of plain)\n");
   std::printf("     bytes     in    out     pull            push\n");
   for (const int64_t size : sizes) {
-    RunSize(size, std::max(9, std::min(400, static_cast<int>(1e9 * gigabytes / size))), channels,
-            identity);
+    RunSize(size, std::max(9, std::min(400, static_cast<int>(1e9 * gigabytes / size))), setting);
   }
-  RunRoundTrip(tiny ? 100 : 3000, channels, identity);
-  ForgetIdentity(identity);
+  RunRoundTrip(tiny ? 100 : 3000, setting);
+  ForgetIdentity(setting.identity);
   return 0;
 }
 

@@ -137,6 +137,17 @@ absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
       absl::StrCat(where, ": shard ", shard.value(), " is not led by this server, or not yet"));
 }
 
+absl::Status DataPlanes::ShareMemory() {
+  TESSERA_RETURN_IF_ERROR(SharedArena::Enable());
+  TESSERA_ASSIGN_OR_RETURN(door_, MemoryDoor::Open(SharedArena::OfProcess()));
+  return absl::OkStatus();
+}
+
+std::shared_ptr<MemoryLink> DataPlanes::FindLink(const v1::Caller& caller) const {
+  if (door_ == nullptr || caller.link() == 0) return nullptr;
+  return door_->Find(caller.link(), caller.member());
+}
+
 void DataPlanes::TellUnread(absl::string_view where) {
   // Readers may stall by the hundreds, of which a message now and then says enough.
   const std::optional<uint64_t> held_back = unread_told_.Pass(SteadyNow());

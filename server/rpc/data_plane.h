@@ -20,6 +20,7 @@
 #include "common/base/ids.h"
 #include "common/base/log_throttle.h"
 #include "common/rpc/call_limit.h"
+#include "common/rpc/shared_memory/memory_door.h"
 #include "proto/parameter_server.pb.h"
 #include "server/rpc/message_limits.h"
 #include "server/rpc/unread_replies.h"
@@ -145,6 +146,13 @@ class DataPlanes {
   // The coordinator is away for one shard, whether or not that is here yet: each has a link of its own, and one that
   // hears the coordinator does not speak for the others.
   void SetAway(ShardId shard, bool away);
+  // Payloads of callers on this machine go by memory from now on. Before the first call.
+  //   kUnavailable  the system does not let this process share memory
+  absl::Status ShareMemory();
+  // nullptr: this process shares none.
+  MemoryDoor* door() const { return door_.get(); }
+  // The link that the caller names; nullptr: none, or one that has ended.
+  std::shared_ptr<MemoryLink> FindLink(const v1::Caller& caller) const;
   // What has been moved for all shards, and for one.
   DataPlaneTraffic traffic() const;
   DataPlaneTraffic traffic(ShardId shard) const;
@@ -162,6 +170,7 @@ class DataPlanes {
   const ShardId own_;
   const std::string job_digest_;
   CallLimit half_open_pushes_;
+  std::unique_ptr<MemoryDoor> door_;
   mutable absl::Mutex mutex_;
   Generation generation_ ABSL_GUARDED_BY(mutex_);
   std::set<ShardId> away_ ABSL_GUARDED_BY(mutex_);

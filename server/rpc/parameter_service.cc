@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/steady_clock.h"
+#include "common/rpc/status.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/rpc/pull_call.h"
 #include "server/rpc/push_call.h"
@@ -11,7 +15,28 @@ namespace {
 
 using RawMethods =
     v1::ParameterServer::WithRawCallbackMethod_Pull<v1::ParameterServer::WithRawCallbackMethod_Push<
-        v1::ParameterServer::WithRawCallbackMethod_FetchSubnet<v1::ParameterServer::Service>>>;
+        v1::ParameterServer::WithRawCallbackMethod_FetchSubnet<
+            v1::ParameterServer::WithCallbackMethod_ShareMemory<v1::ParameterServer::Service>>>>;
+
+// Gives a member the number of a link, which it then brings to the door.
+absl::Status Invite(const DataPlanes& planes, const v1::ShareMemoryRequest& request,
+                    v1::ShareMemoryReply* reply) {
+  const std::string where = absl::StrCat("shared memory for member ", request.caller().member());
+  MemoryDoor* const door = planes.door();
+  if (door == nullptr) {
+    return absl::UnimplementedError(absl::StrCat(where, ": this server shares none"));
+  }
+  TESSERA_ASSIGN_OR_RETURN(DataPlane* const plane, planes.Find(where, request.caller()));
+  TESSERA_RETURN_IF_ERROR(plane->CheckCaller(where, request.caller()));
+  // The name has the machine's start in it: no two machines have the same.
+  if (SteadyClockName().empty() || request.machine() != SteadyClockName()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        where, ": is on another machine, or in another container with a clock of its own"));
+  }
+  reply->set_socket(door->socket());
+  reply->set_link(door->Expect(request.caller().member()));
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -32,6 +57,14 @@ class ParameterService::Service final : public RawMethods {
   grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchSubnet(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override {
     return PullCall::StartFetch(planes_, context, *request);
+  }
+
+  grpc::ServerUnaryReactor* ShareMemory(grpc::CallbackServerContext* context,
+                                        const v1::ShareMemoryRequest* request,
+                                        v1::ShareMemoryReply* reply) override {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpc(Invite(*planes_, *request, reply)));
+    return reactor;
   }
 
  private:

@@ -2,11 +2,14 @@
 #ifndef TESSERA_SERVER_RPC_PARAMETER_SERVICE_H_
 #define TESSERA_SERVER_RPC_PARAMETER_SERVICE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <grpcpp/impl/codegen/service_type.h>
 
+#include "absl/status/status.h"
 #include "common/base/ids.h"
 #include "server/rpc/data_plane.h"
 #include "server/shard/shard_thread.h"
@@ -33,6 +36,13 @@ class ParameterService {
                    int64_t half_open_pushes_per_host = kHalfOpenPushesPerHost,
                    int64_t unread_bytes_per_host = kUnreadAnswerBytes);
   ~ParameterService();
+
+  // As DataPlanes::ShareMemory. Where it is not called, or has failed, all bytes go in messages.
+  absl::Status ShareMemory() { return planes_.ShareMemory(); }
+  // Members that share memory with this server, in the order of their numbers.
+  std::vector<uint64_t> memory_members() const {
+    return planes_.door() == nullptr ? std::vector<uint64_t>() : planes_.door()->members();
+  }
 
   // The service that GrpcServer is to serve.
   grpc::Service* service();

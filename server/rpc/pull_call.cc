@@ -1,6 +1,8 @@
 #include "server/rpc/pull_call.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -26,6 +28,17 @@ absl::Status CheckNumber(absl::string_view where, absl::string_view what, uint64
   return absl::InvalidArgumentError(
       absl::StrCat(where, ": ", what, " is ", number, ", want below ", kSavedNumberEnd));
 }
+
+// Blocks that a caller reads where they lie. It may be slow, as any reader.
+class LentSnapshot final : public LentMemory {
+ public:
+  explicit LentSnapshot(std::shared_ptr<const Snapshot> snapshot)
+      : snapshot_(std::move(snapshot)) {}
+  bool is_revoked() const override { return snapshot_->revoked(); }
+
+ private:
+  const std::shared_ptr<const Snapshot> snapshot_;
+};
 
 }  // namespace
 
@@ -75,6 +88,7 @@ absl::Status PullCall::AskPull(const grpc::ByteBuffer& bytes) {
                         request.after_exchange());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
+  link_ = planes_->FindLink(request.caller());
   TESSERA_RETURN_IF_ERROR(CheckNumber(where_, "after_exchange", request.after_exchange()));
   TESSERA_RETURN_IF_ERROR(CheckNumber(where_, "rest", request.rest()));
   // Values outside an exchange are read as they are, by evaluations and by people.
@@ -182,6 +196,7 @@ absl::Status PullCall::AskFetch(const grpc::ByteBuffer& bytes) {
   where_ = absl::StrCat("fetch from member ", member.value(), " round ", request.round());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
+  link_ = planes_->FindLink(request.caller());
   absl::StatusOr<SubnetPlace> asked = AskedPlace(request);
   if (!asked.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": ", asked.status().message()));
@@ -222,27 +237,45 @@ void PullCall::BeginAnswer() {
 
 void PullCall::SendNext() {
   v1::Chunk head;
-  int64_t room = kChunkBytes;
+  const bool is_borrowed = answer_.payload != nullptr && answer_.payload->is_borrowed();
+  const bool by_memory = link_ != nullptr && answer_.left() >= kSharedBytesMin;
+  // What is only referred to takes no memory of the message.
+  int64_t room = by_memory && is_borrowed ? kChunkBytesMax : kChunkBytes;
   if (!has_begun_) {
     has_begun_ = true;
     *head.mutable_header() = answer_.header;
     // A short first chunk: the worker learns early that its wait is over, and prepares for the rest.
-    room = answer_.left() > 2 * kFirstChunkBytes ? kFirstChunkBytes : answer_.left();
+    if (!by_memory) {
+      room = answer_.left() > 2 * kFirstChunkBytes ? kFirstChunkBytes : answer_.left();
+    }
     // What has to be made first does not hold up the word that the answer has begun.
-    if (answer_.payload != nullptr && !answer_.payload->is_borrowed()) room = 0;
+    if (answer_.payload != nullptr && !is_borrowed) room = 0;
   }
   const int64_t left_before = answer_.left();
   std::vector<grpc::Slice> slices;
   if (room > 0) slices = answer_.payload->Next(room);
-  message_ = WriteChunk(head, slices);
   const int64_t sent = left_before - answer_.left();
+  int64_t shared_bytes = 0;
+  if (by_memory && sent >= kSharedBytesMin) {
+    std::optional<v1::SharedBytes> shared =
+        is_borrowed ? link_->Lend(slices, std::make_shared<LentSnapshot>(answer_.snapshot))
+                    : link_->Stage(slices);
+    // Where nothing could be lent the bytes go in the message.
+    if (shared.has_value()) {
+      *head.mutable_shared() = *std::move(shared);
+      slices.clear();
+      shared_bytes = sent;
+    }
+  }
+  message_ = WriteChunk(head, slices);
   if (copies_) {
     plane_->CountCopied(sent);
   } else {
-    plane_->CountPull(sent, WireBytes(message_.Length()), outside_exchange_);
+    plane_->CountPull(sent, WireBytes(static_cast<int64_t>(message_.Length()) + shared_bytes),
+                      outside_exchange_);
   }
   // What is sent from the snapshot is nobody's alone, and is taken back where it is in the way.
-  is_unread_ = !slices.empty() && !answer_.payload->is_borrowed();
+  is_unread_ = !slices.empty() && !is_borrowed;
   if (is_unread_) {
     planes_->unread_answers().Add(host_, shared_from_this(),
                                   static_cast<int64_t>(message_.Length()), nullptr);

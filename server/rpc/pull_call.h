@@ -5,7 +5,8 @@
 //   3. Chunks are sent one after the other (pull_answer.h). Entries that are one run reference the snapshot's blocks;
 //      others, as a subnet's, are gathered from the blocks into the memory that is sent, one copy. The first chunk is
 //      sent by the shard's thread, so of several it is a short one, and of what is gathered it has the header alone;
-//      gRPC's threads do the rest.
+//      gRPC's threads do the rest. A caller that has a link gets references to the blocks in place of their bytes: they
+//      are lent beyond the end of the call, until it has copied them, or the snapshot is revoked.
 // A reader that is too slow loses its snapshot and ends with ABORTED, or with CANCELLED if its
 // network stands still.
 #ifndef TESSERA_SERVER_RPC_PULL_CALL_H_
@@ -75,6 +76,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   DataPlane* plane_ = nullptr;  // once the caller has named the shard
   grpc::CallbackServerContext* const context_;
   const uint64_t host_;
+  std::shared_ptr<MemoryLink> link_;  // nullptr: the caller has named none that stands
   // The context goes once OnDone has returned, though this object may still be held.
   absl::Mutex context_mutex_;
   bool done_ ABSL_GUARDED_BY(context_mutex_) = false;

@@ -101,6 +101,12 @@ absl::Status PushCall::TakeChunk() {
                                    ": header is absent, want it in the first chunk"));
   }
   if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
+  if (head.has_shared()) {
+    const absl::Status shared = TakeShared(head.shared(), &payload);
+    if (!shared.ok()) {
+      return absl::Status(shared.code(), absl::StrCat(where_, ": ", shared.message()));
+    }
+  }
   if (received() + payload.size() > declared_bytes_) {
     return absl::InvalidArgumentError(absl::StrCat(where_, ": payload is at least ",
                                                    received() + payload.size(),
@@ -113,7 +119,9 @@ absl::Status PushCall::TakeChunk() {
                                                    arrived_bytes_, " bytes, want at least ",
                                                    kChunkBytesLeast, " bytes a chunk"));
   }
-  const int64_t wire_bytes = WireBytes(message_.Length());
+  // What lies in memory counts as if it were in the message: counts do not depend on who is on which machine.
+  const int64_t shared_bytes = head.has_shared() ? payload.size() : 0;
+  const int64_t wire_bytes = WireBytes(static_cast<int64_t>(message_.Length()) + shared_bytes);
   wire_bytes_ += wire_bytes;
   plane_->CountPush(payload.size(), wire_bytes);
   if (needs_keys_) return absl::OkStatus();
@@ -127,12 +135,35 @@ absl::Status PushCall::TakeChunk() {
   return absl::OkStatus();
 }
 
+absl::Status PushCall::TakeShared(const v1::SharedBytes& shared, Payload* payload) {
+  if (payload->size() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a chunk has shared bytes and a payload of ",
+                                                   payload->size(), " bytes, want one of the two"));
+  }
+  // Links end with their connection, and the sender can have another one.
+  if (link_ == nullptr) {
+    return absl::AbortedError("shared bytes: the caller's link does not stand; send again");
+  }
+  TESSERA_ASSIGN_OR_RETURN(const int64_t size, link_->SizeOf(shared));
+  if (size > kChunkBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared bytes: are ", size, ", want at most ", kChunkBytesMax));
+  }
+  const std::shared_ptr<char> bytes(new char[size], std::default_delete<char[]>());
+  SharedReader reader(link_.get(), shared);
+  TESSERA_RETURN_IF_ERROR(reader.Read(bytes.get(), size));
+  TESSERA_RETURN_IF_ERROR(reader.Finish());
+  payload->Append({bytes.get(), size}, bytes);
+  return absl::OkStatus();
+}
+
 absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
   has_header_ = true;
   where_ =
       absl::StrCat("push from member ", header.caller().member(), " exchange ", header.exchange());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, header.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, header.caller()));
+  link_ = planes_->FindLink(header.caller());
   TESSERA_RETURN_IF_ERROR(TakeCodec(header));
   TESSERA_RETURN_IF_ERROR(TakeKeys(header));
   TESSERA_RETURN_IF_ERROR(CheckSize(header.payload_bytes()));
@@ -331,6 +362,8 @@ void PushCall::Deliver() {
       return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
     }
   }
+  // A commit copies the blocks that somebody still reads. Who has read them by now has only said so in its memory.
+  if (planes_->door() != nullptr) planes_->door()->Sweep();
   const std::shared_ptr<PushCall> self = shared_from_this();
   plane_->shard().Ask(
       [push = std::move(push_)](ServedShard& served, auto done) mutable {

@@ -57,6 +57,8 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   bool EndHalfOpen();
   absl::Status TakeChunk();
   absl::Status TakeHeader(const v1::PushHeader& header);
+  // Copies the bytes of a chunk that lie in the sender's memory, as the sender may change what it has lent.
+  absl::Status TakeShared(const v1::SharedBytes& shared, Payload* payload);
   absl::Status TakeCodec(const v1::PushHeader& header);
   absl::Status TakeKeys(const v1::PushHeader& header);
   absl::Status TakeCore(uint64_t keys_bytes);
@@ -82,6 +84,7 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   DataPlanes* const planes_;
   DataPlane* plane_ = nullptr;  // once the caller has named the shard
   grpc::CallbackServerContext* const context_;
+  std::shared_ptr<MemoryLink> link_;  // nullptr: the caller has named none that stands
   grpc::ByteBuffer* const reply_;
   std::shared_ptr<PushCall> self_;
 

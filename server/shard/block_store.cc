@@ -8,8 +8,35 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
+#include "common/rpc/shared_memory/shared_arena.h"
 
 namespace tessera {
+namespace {
+
+int64_t BytesOf(int64_t size) {
+  return (size * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
+}
+
+// Where this process shares memory, workers on this machine read blocks from where they are.
+float* NewBlock(int64_t size) {
+  if (SharedArena* const arena = SharedArena::OfProcess(); arena != nullptr) {
+    void* const shared = arena->Take(BytesOf(size));
+    if (shared != nullptr) return static_cast<float*>(shared);
+  }
+  float* const data = static_cast<float*>(std::aligned_alloc(64, BytesOf(size)));
+  TESSERA_CHECK(data != nullptr);
+  return data;
+}
+
+void DeleteBlock(float* data, int64_t size) {
+  SharedArena* const arena = SharedArena::OfProcess();
+  if (arena != nullptr && arena->Has(data, BytesOf(size))) {
+    return arena->Return(reinterpret_cast<char*>(data), BytesOf(size));
+  }
+  std::free(data);
+}
+
+}  // namespace
 
 // Memory of blocks. Blocks die on whatever thread drops the last reference, so this locks.
 class BlockPool {
@@ -18,7 +45,7 @@ class BlockPool {
 
   ~BlockPool() {
     for (auto& [size, spares] : spares_) {
-      for (float* data : spares) std::free(data);
+      for (float* data : spares) DeleteBlock(data, size);
     }
   }
 
@@ -34,10 +61,7 @@ class BlockPool {
       return data;
     }
     ++allocated_;
-    const size_t bytes = (size * sizeof(float) + 63) / 64 * 64;
-    float* data = static_cast<float*>(std::aligned_alloc(64, bytes));
-    TESSERA_CHECK(data != nullptr);
-    return data;
+    return NewBlock(size);
   }
 
   void Return(float* data, int64_t size) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -46,7 +70,7 @@ class BlockPool {
     in_use_bytes_ -= bytes;
     // Spares are bounded, as a burst of readers must not take memory from the process for good.
     if (spare_bytes_ + bytes > spare_bytes_max_) {
-      std::free(data);
+      DeleteBlock(data, size);
       return;
     }
     spare_bytes_ += bytes;

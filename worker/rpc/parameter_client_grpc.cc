@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/key_set_message.h"
+#include "common/rpc/shared_memory/shared_arena.h"
 #include "worker/rpc/device_update_coder.h"
 #include "worker/rpc/device_values.h"
 #include "worker/rpc/update_coder.h"
@@ -58,8 +59,7 @@ ParameterClientGrpc::ParameterClientGrpc(Options options, std::unique_ptr<PushCo
                                          std::unique_ptr<DeviceValues> device_values)
     : options_(std::move(options)),
       dense_keys_{std::nullopt, options_.slices, false, {}, std::nullopt},
-      links_({options_.servers, options_.placement, options_.home, options_.has_standbys,
-              options_.channels_per_server}),
+      links_(LinkOptions()),
       update_(std::move(coder)),
       values_(options_.coding, options_.slices, std::move(device_values)),
       requests_(OwnCaller(), options_.layout_hash, options_.coding.codecs.pull),
@@ -73,6 +73,20 @@ v1::Caller ParameterClientGrpc::OwnCaller() const {
   caller.set_job_digest(options_.job_digest);
   caller.set_generation(options_.generation.value());
   return caller;
+}
+
+ServerLinks::Options ParameterClientGrpc::LinkOptions() const {
+  ServerLinks::Options links;
+  links.addresses = options_.servers;
+  links.placement = options_.placement;
+  links.home = options_.home;
+  links.has_standbys = options_.has_standbys;
+  links.channels_per_server = options_.channels_per_server;
+  // Where the system does not let this process share memory nobody is asked.
+  if (options_.shares_memory && SharedArena::OfProcess() != nullptr) {
+    links.shares_memory = OwnCaller();
+  }
+  return links;
 }
 
 CoreCalls::Options ParameterClientGrpc::CoreOptions() {
@@ -306,6 +320,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
         if (let_go <= now) links_.Reconnect(task.server);
         wake = std::min(wake, std::max(let_go, now + kLetGoTime));
       }
+      if (task.call != nullptr && task.is_push) wake = std::min(wake, task.push->Continue(now));
       if (task.call != nullptr) any_running = true;
       if (!task.done) all_done = false;
     }
@@ -361,7 +376,9 @@ void ParameterClientGrpc::StartPush(Task* task) {
   header.set_payload_bytes(payload->bytes());
   update_.NameCore(server, &header);
   links_.Name(server, header.mutable_caller());
-  task->push = std::make_unique<PushToServer>(&board_, header, payload);
+  std::shared_ptr<MemoryLink> link = links_.memory(server);
+  header.mutable_caller()->set_link(link == nullptr ? 0 : link->number());
+  task->push = std::make_unique<PushToServer>(&board_, header, payload, std::move(link));
   task->call = task->push.get();
   task->push->Start(links_.pushes(server));
 }
@@ -373,15 +390,20 @@ void ParameterClientGrpc::StartPull(Task* task) {
   if (const Core* const core = values_.core(server); core != nullptr) {
     *requests_.pull()->mutable_keys()->mutable_sparse() = ToMessage(core->name);
   }
+  std::shared_ptr<MemoryLink> link = links_.memory(server);
+  const uint64_t number = link == nullptr ? 0 : link->number();
   if (requests_.subnet().has_value()) {
     links_.Name(server, requests_.fetch()->mutable_caller());
+    requests_.fetch()->mutable_caller()->set_link(number);
     task->pull = std::make_unique<PullFromServer>(&board_, *requests_.fetch(), *requests_.subnet(),
                                                   options_.layout_hash, values_.Writer(server));
   } else {
     links_.Name(server, requests_.pull()->mutable_caller());
+    requests_.pull()->mutable_caller()->set_link(number);
     task->pull = std::make_unique<PullFromServer>(&board_, *requests_.pull(), options_.layout_hash,
                                                   values_.Writer(server));
   }
+  task->pull->ReadFrom(std::move(link));
   if (values_.is_watched()) task->pull->TellWritten();
   task->call = task->pull.get();
   task->pull->Start(links_.pulls(server));
@@ -400,6 +422,7 @@ void ParameterClientGrpc::TellValues() {
 }
 
 void ParameterClientGrpc::Count(const Task& task, const ServerCall& call) {
+  shared_bytes_ += call.shared_bytes();
   if (task.is_push) {
     // What goes to the server beside this worker leaves no machine.
     if (links_.is_replicated() && !links_.is_peer(task.server)) return;
@@ -420,6 +443,8 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
   const ServerCall& call = *std::exchange(task->call, nullptr);
   Count(*task, call);
   const absl::Status& status = call.status();
+  // What was lent for this attempt may lie in messages that nobody reads.
+  if (!status.ok() || (task->is_push && task->push->need_keys())) links_.LeaveMemory(server);
   // The server has forgotten the core: the push is repeated at once, with its keys.
   if (status.ok() && task->is_push && task->push->need_keys()) {
     if (update_.AddKeys(server)) return absl::OkStatus();

@@ -67,6 +67,8 @@ class ParameterClientGrpc final : public ParameterClient {
     absl::Duration retry_time = absl::Seconds(10);
     // 1, or 2: then pulls have a connection of their own.
     int channels_per_server = 1;
+    // Payloads go by memory to and from servers of this machine and user, where both sides can.
+    bool shares_memory = false;
   };
 
   // Connects when first used.
@@ -110,6 +112,11 @@ class ParameterClientGrpc final : public ParameterClient {
   // to a server is begun until it is back, and none is given up. Any thread.
   void SetAway(bool away);
 
+  // Whether payloads of the next call to this server go by memory. The train loop's thread.
+  bool shares_memory(size_t server) { return links_.memory(server) != nullptr; }
+  // Bytes of payloads that went by memory, in either direction.
+  int64_t shared_bytes() const { return shared_bytes_; }
+
   // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal
   // handler.
   void Cancel();
@@ -136,6 +143,7 @@ class ParameterClientGrpc final : public ParameterClient {
 
   v1::Caller OwnCaller() const;
   CoreCalls::Options CoreOptions();
+  ServerLinks::Options LinkOptions() const;
   // Servers may have changed since the last exchange.
   void TakeUpServers();
   // Called in mid-exchange. Gives up pushes to servers that have gone, and repeats what a shard that has moved has not
@@ -170,6 +178,7 @@ class ParameterClientGrpc final : public ParameterClient {
   std::vector<int64_t> written_;  // by part: bytes of values that are in their place
   ExchangeAnswers answers_;
   Traffic traffic_;
+  int64_t shared_bytes_ = 0;
   Wakeup board_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> away_{false};

@@ -1,5 +1,6 @@
 #include "worker/rpc/server_call.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,10 @@
 
 namespace tessera {
 namespace {
+
+// How soon a push that waits for a buffer looks again. The server returns one of 1 MiB after about 100 us.
+constexpr absl::Duration kPauseMin = absl::Microseconds(30);
+constexpr absl::Duration kPauseMax = absl::Milliseconds(5);
 
 const std::string& PushMethod() {
   static const auto* const name = new std::string("/tessera.v1.ParameterServer/Push");
@@ -57,8 +62,9 @@ void ServerCall::DropHolder() {
   board->NotifyAfter([this] { holders_.fetch_sub(1, std::memory_order_acq_rel); });
 }
 
-PushToServer::PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload)
-    : ServerCall(board), payload_(payload) {
+PushToServer::PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload,
+                           std::shared_ptr<MemoryLink> link)
+    : ServerCall(board), link_(std::move(link)), payload_(payload) {
   *head_.mutable_header() = header;
   HoldMemory();
 }
@@ -66,31 +72,95 @@ PushToServer::PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePa
 void PushToServer::Start(grpc::GenericStub* stub) {
   wire_bytes_ += kCallWireBytes;
   stub->PrepareBidiStreamingCall(context_.get(), PushMethod(), {}, this);
+  if (link_ != nullptr) {
+    absl::MutexLock lock(&mutex_);
+    // Continue writes from a thread that is not gRPC's.
+    is_held_ = true;
+    AddHold();
+  }
   StartRead(&reply_);
   WriteNext();
   StartCall();
 }
 
+bool PushToServer::Stall() {
+  {
+    absl::MutexLock lock(&mutex_);
+    // Nobody will read: the next write fails, and says why.
+    if (is_over_) return false;
+    stalled_ = SteadyNow();
+  }
+  Moved();
+  return true;
+}
+
+absl::Time PushToServer::Continue(absl::Time now) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stalled_ == absl::InfiniteFuture()) return absl::InfiniteFuture();
+    if (!link_->HasBuffer()) {
+      // The server is about to return one, or it stands still.
+      return now + std::clamp((now - stalled_) / 4, kPauseMin, kPauseMax);
+    }
+    stalled_ = absl::InfiniteFuture();
+  }
+  WriteNext();
+  return absl::InfiniteFuture();
+}
+
+void PushToServer::DropHold() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!std::exchange(is_held_, false)) return;
+  }
+  // The call may end with this.
+  RemoveHold();
+}
+
 void PushToServer::WriteNext() {
+  const bool by_memory = link_ != nullptr && payload_->left() >= kSharedBytesMin;
+  if (by_memory && !link_->HasBuffer() && Stall()) return;
   // Bytes are counted as they are handed to gRPC, not when they are acknowledged.
   const int64_t left_before = payload_->left();
-  message_ = WriteChunk(head_, payload_->Next(kChunkBytes, memory()));
+  const int64_t shared_before = shared_bytes_;
+  std::vector<grpc::Slice> slices = payload_->Next(kChunkBytes, memory());
+  if (by_memory && left_before - payload_->left() >= kSharedBytesMin) {
+    std::optional<v1::SharedBytes> shared = link_->Stage(slices);
+    if (shared.has_value()) {
+      *head_.mutable_shared() = *std::move(shared);
+      slices.clear();
+      shared_bytes_ += left_before - payload_->left();
+    }
+  }
+  message_ = WriteChunk(head_, slices);
   head_.Clear();
   payload_bytes_ += left_before - payload_->left();
-  wire_bytes_ += WireBytes(message_.Length());
+  wire_bytes_ += WireBytes(static_cast<int64_t>(message_.Length()) + shared_bytes_ - shared_before);
   if (payload_->left() > 0) {
     StartWrite(&message_);
   } else {
     StartWriteLast(&message_, grpc::WriteOptions());
+    DropHold();
   }
 }
 
 void PushToServer::OnWriteDone(bool ok) {
   // Where a write fails gRPC ends the call, and OnDone has the reason.
-  if (ok && payload_->left() > 0) WriteNext();
+  if (!ok) return DropHold();
+  if (payload_->left() > 0) WriteNext();
 }
 
-void PushToServer::OnReadDone(bool ok) { replied_ = ok; }
+void PushToServer::OnReadDone(bool ok) {
+  replied_ = ok;
+  bool was_stalled = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    is_over_ = true;
+    was_stalled = std::exchange(stalled_, absl::InfiniteFuture()) != absl::InfiniteFuture();
+  }
+  // A write that is under way fails by itself.
+  if (was_stalled) DropHold();
+}
 
 absl::Status PushToServer::Conclude(absl::Status status) {
   message_.Clear();
@@ -153,9 +223,18 @@ absl::Status PullFromServer::TakeChunk() {
                                    : "pull: answer has no header, want it in the first chunk");
   }
   if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
+  int64_t size = payload.size();
+  if (head.has_shared()) {
+    if (link_ == nullptr || size > 0) {
+      return absl::InternalError(absl::StrCat("pull: answer has shared bytes",
+                                              size > 0 ? " and a payload" : " and no link is named",
+                                              ", want them in the message"));
+    }
+    TESSERA_ASSIGN_OR_RETURN(size, link_->SizeOf(head.shared()));
+  }
   // Values in place of which the header says something else.
-  if (!answer_.has_values() && payload.size() > 0) {
-    return absl::InternalError(absl::StrCat("pull: answer has ", payload.size(), " bytes of ",
+  if (!answer_.has_values() && size > 0) {
+    return absl::InternalError(absl::StrCat("pull: answer has ", size, " bytes of ",
                                             answer_.is_whole
                                                 ? "the whole model, which was not asked for"
                                             : answer_.needs_all ? "a core that it says is not known"
@@ -163,14 +242,33 @@ absl::Status PullFromServer::TakeChunk() {
                                             ", want none"));
   }
   // Before it is written: the replica has no room for more.
-  if (payload.size() > values_.left()) {
+  if (size > values_.left()) {
     return absl::InternalError(absl::StrCat("pull: answer is at least ",
-                                            values_.bytes() - values_.left() + payload.size(),
+                                            values_.bytes() - values_.left() + size,
                                             " bytes, want ", values_.bytes()));
   }
-  payload_bytes_ += payload.size();
-  wire_bytes_ += WireBytes(message_.Length());
+  payload_bytes_ += size;
+  const int64_t shared = head.has_shared() ? size : 0;
+  shared_bytes_ += shared;
+  wire_bytes_ += WireBytes(static_cast<int64_t>(message_.Length()) + shared);
+  if (head.has_shared()) return TakeShared(head.shared(), size);
   for (const Payload::Piece& piece : payload.pieces()) values_.Write(piece.data, piece.size);
+  return absl::OkStatus();
+}
+
+absl::Status PullFromServer::TakeShared(const v1::SharedBytes& shared, int64_t size) {
+  SharedReader reader(link_.get(), shared);
+  if (!values_.is_decoded()) {
+    TESSERA_RETURN_IF_ERROR(
+        values_.Fill(size, [&reader](char* to, int64_t count) { return reader.Read(to, count); }));
+    // Only now do the values count: the server may have taken its blocks back meanwhile.
+    return reader.Finish();
+  }
+  // A decoder is not to read what may change under it.
+  std::vector<char> bytes(static_cast<size_t>(size));
+  TESSERA_RETURN_IF_ERROR(reader.Read(bytes.data(), size));
+  TESSERA_RETURN_IF_ERROR(reader.Finish());
+  values_.Write(bytes.data(), size);
   return absl::OkStatus();
 }
 

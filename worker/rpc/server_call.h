@@ -10,15 +10,19 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/wakeup.h"
 #include "common/keyset/subnet.h"
+#include "common/rpc/shared_memory/memory_link.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/exchange_answers.h"
 #include "worker/rpc/update_payload.h"
@@ -46,7 +50,9 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   absl::Time first_byte_time() const { return first_byte_time_; }
   absl::Time end_time() const { return end_time_; }
   int64_t payload_bytes() const { return payload_bytes_; }
+  // Payloads in memory are counted in these as if they were in messages, and in the last one alone.
   int64_t wire_bytes() const { return wire_bytes_; }
+  int64_t shared_bytes() const { return shared_bytes_; }
 
   void OnDone(const grpc::Status& status) override;
 
@@ -63,6 +69,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   absl::Time first_byte_time_ = absl::InfinitePast();
   int64_t payload_bytes_ = 0;
   int64_t wire_bytes_ = 0;
+  int64_t shared_bytes_ = 0;
 
  private:
   void DropHolder();
@@ -78,9 +85,14 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 // Sends the payload of a push.
 class PushToServer final : public ServerCall {
  public:
-  // `payload`, which is at its beginning, must outlive the call.
-  PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload);
+  // `payload`, which is at its beginning, must outlive the call. `link`: the header names it, and the payload goes by
+  // it; nullptr: in messages.
+  PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload,
+               std::shared_ptr<MemoryLink> link);
   void Start(grpc::GenericStub* stub);
+  // The payload waits where all of the link's buffers are at the server. Goes on where one is free by now; otherwise
+  // returns when to look again. The thread that has started it; the board tells that there is something to wait for.
+  absl::Time Continue(absl::Time now);
 
   // Whether a successful push was not accepted because the core's keys are wanted with it.
   bool need_keys() const { return need_keys_; }
@@ -91,7 +103,16 @@ class PushToServer final : public ServerCall {
  private:
   absl::Status Conclude(absl::Status status) override;
   void WriteNext();
+  // Whether the payload waits from now on.
+  bool Stall();
+  // gRPC may end the call: nothing is written any more but by its threads.
+  void DropHold();
 
+  const std::shared_ptr<MemoryLink> link_;
+  absl::Mutex mutex_;
+  bool is_held_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_over_ ABSL_GUARDED_BY(mutex_) = false;                         // the server reads no more
+  absl::Time stalled_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // since when
   v1::PushChunk head_;
   UpdatePayload* const payload_;
   grpc::ByteBuffer message_;
@@ -111,6 +132,8 @@ class PullFromServer final : public ServerCall {
   PullFromServer(Wakeup* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
                  uint64_t layout_hash, ValueWriter values);
   void Start(grpc::GenericStub* stub);
+  // Before Start: the request names this link, and values may come by it.
+  void ReadFrom(std::shared_ptr<MemoryLink> link) { link_ = std::move(link); }
   // Before Start: the board is told of each piece of the answer, too.
   void TellWritten() { tells_written_ = true; }
   // Bytes of values that are where they belong. Any thread.
@@ -124,12 +147,15 @@ class PullFromServer final : public ServerCall {
  private:
   absl::Status Conclude(absl::Status status) override;
   absl::Status TakeChunk();
+  // Writes `size` bytes that lie in the server's memory.
+  absl::Status TakeShared(const v1::SharedBytes& shared, int64_t size);
   absl::Status TakeHeader(const v1::ChunkHeader& header);
   absl::Status TakeCut(const v1::ChunkHeader& header);
 
   const std::optional<SubnetPlace> asked_;
   const bool asks_core_ = false;
   const uint64_t layout_hash_;
+  std::shared_ptr<MemoryLink> link_;
   ValueWriter values_;
   bool tells_written_ = false;
   std::atomic<int64_t> written_{0};

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
 #include "common/rpc/transport.h"
 
@@ -35,10 +36,25 @@ ServerLinks::ServerLinks(Options options)
 void ServerLinks::Reconnect(size_t server) {
   Server& to = servers_[server];
   to.stubs.clear();
+  to.memory.reset();
   // A connection for each direction, where there are two, so that large pushes do not hold up pulls.
   for (int i = 0; i < options_.channels_per_server; ++i) {
-    to.stubs.push_back(std::make_unique<grpc::GenericStub>(OpenChannel(to.address)));
+    const std::shared_ptr<grpc::Channel> channel = OpenChannel(to.address);
+    to.stubs.push_back(std::make_unique<grpc::GenericStub>(channel));
+    if (i > 0 || !options_.shares_memory.has_value()) continue;
+    v1::Caller caller = *options_.shares_memory;
+    Name(server, &caller);
+    to.memory = LinkedServer::Create(absl::StrCat(server, " at ", to.address), channel, caller);
   }
+}
+
+std::shared_ptr<MemoryLink> ServerLinks::memory(size_t server) {
+  LinkedServer* const memory = servers_[server].memory.get();
+  return memory == nullptr ? nullptr : memory->link();
+}
+
+void ServerLinks::LeaveMemory(size_t server) {
+  if (servers_[server].memory != nullptr) servers_[server].memory->Leave();
 }
 
 void ServerLinks::Name(size_t server, v1::Caller* caller) const {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "common/layout/shard_map.h"
 #include "proto/coordinator.pb.h"
 #include "proto/parameter_server.pb.h"
+#include "worker/rpc/linked_server.h"
 
 namespace tessera {
 
@@ -34,6 +36,8 @@ class ServerLinks {
     bool has_standbys = false;
     // 1, or 2: then pulls have a connection of their own.
     int channels_per_server = 1;
+    // Who asks servers of this machine to share memory; nullopt: nobody does.
+    std::optional<v1::Caller> shares_memory = std::nullopt;
   };
   // Connects when first used.
   explicit ServerLinks(Options options);
@@ -53,6 +57,11 @@ class ServerLinks {
   const std::string& address(size_t server) const { return servers_[server].address; }
   grpc::GenericStub* pushes(size_t server) { return servers_[server].stubs.front().get(); }
   grpc::GenericStub* pulls(size_t server) { return servers_[server].stubs.back().get(); }
+  // The link by which payloads of the next call may go; nullptr: none, or not yet.
+  std::shared_ptr<MemoryLink> memory(size_t server);
+  // A call that had the server's link did not end well: what was lent for it may never have been seen. The next calls
+  // get another link.
+  void LeaveMemory(size_t server);
   // Opens new connections in place of the present ones. Calls under way keep theirs.
   void Reconnect(size_t server);
   // Says which shard, or which of several servers of one rank, a request is for.
@@ -74,7 +83,8 @@ class ServerLinks {
     std::string address;
     // Pushes go to the first one, pulls to the last.
     std::vector<std::unique_ptr<grpc::GenericStub>> stubs;
-    uint64_t life = 0;  // replicated; 0: none has this rank
+    uint64_t life = 0;                     // replicated; 0: none has this rank
+    std::shared_ptr<LinkedServer> memory;  // nullptr: it is not asked
   };
 
   v1::ServerList wanted() const;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "common/base/check.h"
 #include "common/codec/coded_keys.h"
 #include "common/codec/decoder.h"
@@ -28,6 +29,27 @@ class ValueWriter {
   // Bytes of the whole payload, and those that are still to come.
   int64_t bytes() const { return bytes_; }
   int64_t left() const { return left_; }
+
+  // Whether bytes are decoded where they are written: they must not change meanwhile.
+  bool is_decoded() const { return decoder_.has_value(); }
+
+  // Takes the next bytes, at most left(), which read(to, count) writes where they belong, piece by piece. Not where
+  // is_decoded(). On an error of `read` what was written may be anything.
+  template <typename Read>
+  absl::Status Fill(int64_t size, Read read) {
+    TESSERA_CHECK(size <= left_ && !is_decoded());
+    left_ -= size;
+    absl::Status status;
+    if (runs_ == nullptr) {
+      status = read(to_, size);
+      to_ += size;
+      return status;
+    }
+    runs_->Take(size, [&](char* to, int64_t count) {
+      if (status.ok()) status = read(to, count);
+    });
+    return status;
+  }
 
   // Takes the next bytes, at most left().
   void Write(const char* data, int64_t size) {
