@@ -243,7 +243,7 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host.lease_timeout = absl::Nanoseconds(job_.cluster().lease_timeout());
   host.half_open_pushes_per_host = Limits().half_open_pushes_per_host;
   host.unread_bytes_per_host = Limits().unread_bytes_per_host;
-  host.shares_memory = true;
+  host.shares_memory = job_.cluster().transport() == "auto";
   host.is_replica = is_replica_;
   host.keeps_standbys = facts.standbys;
   host.shard_options = [this](uint32_t rank) { return ShardOptions(static_cast<int>(rank)); };

@@ -212,6 +212,7 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
     const DataPlaneTraffic traffic = service_->traffic(shard->traits().slices.shard);
     counters->set_push_payload_bytes(traffic.push_payload_bytes);
     counters->set_pull_payload_bytes(traffic.pull_payload_bytes);
+    for (const uint64_t member : service_->memory_members()) counters->add_memory_members(member);
     // The bytes that a replica, which leads no other shard, was copied in, or that went to standbys, which
     // replicas have not.
     counters->set_replication_payload_bytes(replicated->load(std::memory_order_relaxed) +

@@ -122,6 +122,7 @@ absl::Status WorkerMembership::Join() {
 
 // Whether payloads may go by memory to servers of this machine. Where the system does not let them the log says why.
 bool WorkerMembership::SharesMemory() const {
+  if (worker_.job.cluster().transport() != "auto") return false;
   const absl::Status status = SharedArena::Enable();
   if (!status.ok()) {
     Log(LogLevel::kInfo,

@@ -21,6 +21,20 @@ v1::Phases PhasesOf(const v1::WorkerReport& report) {
   return phases;
 }
 
+// How payloads of `member` go, by what servers have counted. One that has gone counts for neither.
+std::string TransportOf(const ServerTable& servers, MemberId member) {
+  int by_memory = 0, all = 0;
+  for (int i = 0; i < servers.count(); ++i) {
+    const ServerRecord& record = servers.at(ShardId(i));
+    if (!record.known || record.gone) continue;
+    const auto& members = record.counters.memory_members();
+    ++all;
+    by_memory += std::count(members.begin(), members.end(), member.value()) > 0;
+  }
+  if (by_memory == 0) return "tcp";
+  return by_memory == all ? "shared_memory" : "shared_memory, tcp";
+}
+
 }  // namespace
 
 void JobStatusView::Fill(absl::Time now, v1::JobStatus* status) const {
@@ -82,6 +96,9 @@ void JobStatusView::FillMember(const MemberRecord& record, absl::Time now,
     member.set_step_budget(StepBudget(membership_.members(), record.member, facts_.local_steps));
   }
   member.set_part(membership_.plans().parts().PartOf(record.member));
+  if (IsCounted(record.state)) {
+    member.set_transport(TransportOf(membership_.servers(), record.member));
+  }
   if (record.report) {
     *status->add_worker_reports() = *record.report;
     member.mutable_progress()->set_examples(record.report->examples());

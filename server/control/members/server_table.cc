@@ -144,6 +144,7 @@ void ServerTable::OnCounters(ShardId server, const v1::ServerCounters& counters,
   SetLeft(LeftOf(counters), record.before, &record.counters);
   Cut(kStalenessEntries, record.counters.mutable_staleness_histogram());
   Cut(kRankEnd, record.counters.mutable_waits_for_ranks());
+  Cut(kRankEnd, record.counters.mutable_memory_members());
   record.counters_at = now;
   changes_ += counters.closing() ? 1 : 0;
 }

@@ -31,6 +31,7 @@ const std::set<std::string>& LocalKeys() {
       "cluster.evaluation_memory",
       "cluster.memory_limit",
       "cluster.threads",
+      "cluster.transport",
       "data.directory",
       "data.memory",
       "data.test.features",

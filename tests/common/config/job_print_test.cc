@@ -143,6 +143,7 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "  coordinator:\n"
         "    directory: \"\"\n"
         "    away_timeout: 5m\n"
+        "  transport: auto\n"
         "checkpoint:\n"
         "  directory: \"\"\n"
         "  every_steps: 0\n"
