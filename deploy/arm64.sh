@@ -3,9 +3,9 @@
 # "N passed, N failed". With ROOMs, such as codec or rule, it is their tests and what these include. Compiling all takes
 # half an hour of one core; what is compiled already stays.
 #
-# Libraries are Debian's for arm64, unpacked in ~/.cache/tessera-arm64/root: beside this machine's own they could not be installed, as
-# some of them (yaml-cpp, prometheus-cpp) are for one architecture at a time. Wants g++-aarch64-linux-gnu and
-# qemu-user-static.
+# Libraries are Debian's for arm64, unpacked in ~/.cache/tessera-arm64/root: beside this machine's own they could not be
+# installed, as some of them (yaml-cpp, prometheus-cpp) are for one architecture at a time. Wants g++-aarch64-linux-gnu
+# and qemu-user-static.
 set -euo pipefail
 jobs=$(nproc)
 [[ "${1:-}" == --jobs ]] && { jobs=${2:?--jobs wants a number}; shift 2; }
