@@ -46,6 +46,9 @@ using CopyId = Id<struct CopyTag>;
 // A whole run of them stays within a float's 24 bits.
 int64_t UpdateEntry(uint64_t seed, MemberId member, Exchange exchange, int64_t entry);
 
+// Workers with such lives make any calls in any order (sim_rogue.h).
+constexpr uint64_t kFirstRogueLife = uint64_t{1} << 40;
+
 class Checker {
  public:
   struct Options {

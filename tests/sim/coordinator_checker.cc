@@ -55,8 +55,12 @@ void Checker::OnStatus(const v1::JobStatus& status, uint64_t coordinator) {
     }
     // Until it goes on, some servers are counted as they were before they went back.
     const bool goes_on = before.state() == "training" || before.state() == "evaluating";
+    // What a rogue says of its own examples is believed until it has gone.
+    const bool has_rogue = std::any_of(lives_.begin(), lives_.end(), [](const auto& named) {
+      return named.second >= kFirstRogueLife;
+    });
     // A leader tells of commits that its standby may lack when it takes over: a known defect.
-    const bool may_fall = went_back || status.takeovers() > 0;
+    const bool may_fall = went_back || has_rogue || status.takeovers() > 0;
     if (is_same && !may_fall && goes_on && status.examples() < before.examples()) {
       fell("examples", before.examples(), status.examples());
     }

@@ -26,7 +26,7 @@ bool SimJob::MayMiss(const MemberRecord& record) const {
 
 void SimJob::CheckLoss(const MemberRecord& record) {
   // Whatever becomes of it, it has asked for that.
-  if (record.life >= SimRogue::kFirstLife) return;
+  if (record.life >= kFirstRogueLife) return;
   const SimWorker& worker = *workers_[record.life - 1];
   const absl::Time now = queue_.now();
   const std::string who =
@@ -93,7 +93,7 @@ std::set<MemberId> SimJob::Lost() {
   std::set<MemberId> lost;
   for (const auto& [member, record] : coordinator_->state().membership().members().all()) {
     // Also those that the coordinator ended, with training, before they could begin.
-    if (record.life >= SimRogue::kFirstLife) {
+    if (record.life >= kFirstRogueLife) {
       lost.insert(member);
       continue;
     }
@@ -172,7 +172,7 @@ SimOutcome SimJob::Judge() {
   }
   for (const MemberId member : lost) {
     const MemberRecord& record = *membership.members().Find(member);
-    if (record.life >= SimRogue::kFirstLife) continue;
+    if (record.life >= kFirstRogueLife) continue;
     outcome.lost += record.state == MemberState::kRejoins ? 0 : 1;
   }
   for (const auto& [member, record] : membership.members().all()) {

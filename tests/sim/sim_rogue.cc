@@ -131,7 +131,7 @@ void SimRogue::JoinAgain() {
   request.set_layout_hash(options_.layout_hash);
   request.set_rows(std::max<uint64_t>(1, Number(options_.rows)));
   // A life of one that is somebody else, whom nobody hears of again.
-  request.set_life(request.member() != 0 ? life_ : kFirstLife + 1 + network_->dice().Below(3));
+  request.set_life(request.member() != 0 ? life_ : kFirstRogueLife + 1 + network_->dice().Below(3));
   Ask<v1::JoinReply>([request](Coordinator& c, absl::Time now) { return c.Join(request, now); });
 }
 

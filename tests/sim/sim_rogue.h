@@ -25,9 +25,6 @@ namespace tessera {
 
 class SimRogue {
  public:
-  // Its lives are these and those above: no worker of a job has one.
-  static constexpr uint64_t kFirstLife = uint64_t{1} << 40;
-
   struct Options {
     uint64_t seed = 0;  // of updates, as the checker knows them
     uint64_t rows = 1;
@@ -91,7 +88,7 @@ class SimRogue {
   const Options options_;
   const NodeId node_;
   const EntryNumbers numbers_;
-  uint64_t life_ = kFirstLife;
+  uint64_t life_ = kFirstRogueLife;
   MemberId member_;
   Generation generation_;
   Exchange exchange_;

@@ -187,8 +187,8 @@ TEST_CASE("where members advance on their own, one that lies about its step cost
     while (!control.tasks.empty() && control.Disk().kind == Kind::kBegin) {
       control.StepAll();
       const uint64_t number = control.servers[0].order.mark().number();
-      control.Part(0);
       for (const uint64_t member : {1, 2}) REQUIRE(control.Saved(member, number, step, step).ok());
+      control.Part(0);
       made += control.Disk().kind == Kind::kCommit;
     }
   };

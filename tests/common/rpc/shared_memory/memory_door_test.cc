@@ -41,8 +41,8 @@ struct Door {
     return ConnectMemory(door->socket(), link, guest_arena.get(), kPatience, may_share);
   }
 
-  std::unique_ptr<SharedArena> arena = *SharedArena::Create(64 * kMiB);
-  std::unique_ptr<SharedArena> guest_arena = *SharedArena::Create(64 * kMiB);
+  std::unique_ptr<SharedArena> arena = *SharedArena::Create(256 * kMiB);
+  std::unique_ptr<SharedArena> guest_arena = *SharedArena::Create(256 * kMiB);
   std::unique_ptr<MemoryDoor> door;
 };
 
