@@ -17,8 +17,8 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Memory that was freed is used again, by both: PyTorch allocates a gradient in each step, and where that is given back to
-# the system in between, as by default, faults for its pages can take longer than all the rest of the step.
+# Memory that was freed is used again, by both: PyTorch allocates a gradient in each step, and where that is given back
+# to the system in between, as by default, faults for its pages can take longer than all the rest of the step.
 ENVIRONMENT = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "worker/python"), OMP_NUM_THREADS="1", MKL_NUM_THREADS="1",
                    MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(1 << 40), MALLOC_TOP_PAD_=str(1 << 28))
 
