@@ -152,7 +152,8 @@ def exchange(options, delay, limit):
     flags = ["model.layers=" + layers(options.mib), "train.steps=%d" % options.steps, "train.batch_size=4",
              "train.evaluate_every=0", "method={data_parallel: {}}", "cluster.workers=1", "cluster.lease_timeout=60s",
              "train.optimizer={sgd: {learning_rate: 0.001}}", "cluster.servers=[%s]" % address,
-             "security.insecure=true"]
+             "security.insecure=true",
+             "cluster.transport=tcp"]  # shared memory would go around the relay
     flags += ["cluster.memory_limit=" + limit] if limit != "none" else []
     words = [word for flag in flags for word in ("--set", flag)]
     job = os.path.join(runs.ROOT, "deploy/jobs/digits.yaml")

@@ -8,6 +8,8 @@ from partition import Distance, Narrow
 # One way: a round trip around half of the earth, and as much again.
 LATENCY = 0.2
 MIB = 1 << 20
+# Shared memory would go around the relay, as all are on one machine.
+TCP = {"transport": "tcp"}
 
 
 class FarMachines(Test):
@@ -47,7 +49,8 @@ class Limited(Test):
         """Seconds of an exchange, what doctor says while the job trains, and the logs of server and worker."""
         port = free_ports(1)[0]
         way = Distance(self, "127.0.0.1:%d" % port, LATENCY / 2)
-        job = digits(batch=4, servers=[way.address], workers=1, steps=6, lease="30s", cluster={"memory_limit": limit})
+        job = digits(batch=4, servers=[way.address], workers=1, steps=6, lease="30s",
+                     cluster=dict(TCP, memory_limit=limit))
         job["model"]["layers"] = [{"linear": {"units": 2400}}, "relu", {"linear": {"units": 2400}}, "relu",
                                   {"linear": {"units": 10}}]
         job["security"] = {"insecure": True}
@@ -84,7 +87,7 @@ class NarrowLinks(Test):
         """A worker whose parameters go by a link of these rates; what it says to the coordinator does not."""
         port = free_ports(1)[0]
         link = Narrow(self, "127.0.0.1:%d" % port, **rates)
-        job = digits(units=units, servers=[link.address], workers=1, steps=100)
+        job = digits(units=units, servers=[link.address], workers=1, steps=100, cluster=TCP)
         job["security"] = {"insecure": True}
         cluster = Cluster(self, job, start=False)
         cluster.start_server(0, "--listen", "0.0.0.0:%d" % port)
