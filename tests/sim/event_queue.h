@@ -15,9 +15,12 @@ class EventQueue {
  public:
   absl::Time now() const { return ToTime(events_.now()); }
 
-  // A time that has passed means now.
+  // A time that has passed means now. Fractions of a nanosecond are rounded up, so that it is not before `time` when
+  // the event runs.
   void At(absl::Time time, std::function<void()> event) {
-    events_.At(std::max(absl::ToUnixNanos(time), events_.now()), std::move(event));
+    SimNanos nanos = absl::ToUnixNanos(time);
+    if (ToTime(nanos) < time) ++nanos;
+    events_.At(std::max(nanos, events_.now()), std::move(event));
   }
 
   // Goes on to the next event and runs it. False if there is none.
