@@ -375,6 +375,8 @@ void RunSynchronisation(int64_t bytes, int repetitions, Setting setting) {
     waitpid(worker, &status, 0);
     TESSERA_CHECK(status == 0);
   }
+  // The last one first: a server ends when its pipe is closed, of which later servers have inherited the end.
+  while (!servers.empty()) servers.pop_back();
 }
 
 int Main(int argc, char** argv) {
