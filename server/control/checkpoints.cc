@@ -39,7 +39,6 @@ void Checkpoints::Begin(uint64_t step, Exchange after, absl::Time now) {
   // Never the same folder twice: whoever was given up may be writing still.
   folder_step_ = std::max(step, folder_step_ + 1);
   after_ = after;
-  planned_step_ = 0;
   order_.reset();
   files_.Begin(now);
   tasks_.push_back({DiskTask::Kind::kBegin, number_, folder_step_, {}});
@@ -81,14 +80,15 @@ void Checkpoints::Drive(Exchange highest_exchange, uint64_t highest_step, absl::
                           after_ > Exchange(highest_exchange.value() + 2));
     if (!is_free) return;
     asked_ = false;
+    planned_step_ = highest_step;
     Begin(highest_step + 1, facts_.synchronous ? highest_exchange.Next() : Exchange(0), now);
     return;
   }
   if (stage_ != Stage::kIdle || every == 0) return;
   if (!facts_.synchronous) {
     if (highest_step / every <= done_step_ / every) return;
-    Begin(highest_step, Exchange(0), now);
     planned_step_ = highest_step;
+    Begin(highest_step, Exchange(0), now);
     return;
   }
   // The exchange at whose end the next multiple is reached, agreed on before it comes.
@@ -126,8 +126,9 @@ void Checkpoints::OnDisk(const DiskTask& task, const absl::Status& status, bool 
   stage_ = Stage::kIdle;
   if (last_of_all_.begun()) last_of_all_.SetOver();
   last_ = std::move(open_state_);
-  // A member that says it is further than what it then saved would have one checkpoint follow the other.
-  done_step_ = std::max({done_step_, last_->manifest.step, planned_step_});
+  // Where members advance on their own each says what its file holds: one that says too much would have no
+  // checkpoint follow any more.
+  done_step_ = std::max(done_step_, facts_.synchronous ? last_->manifest.step : planned_step_);
   record_.OnWhole(number_, last_->manifest, files_.copied_at(), now);
   if (may_prune) {
     tasks_.push_back({DiskTask::Kind::kPrune, number_, folder_step_, {}});
@@ -264,6 +265,7 @@ v1::CheckpointsState Checkpoints::Save(SavedStates* saved) const {
   if (order_) *state.mutable_order() = *order_;
   files_.Save(&state);
   state.set_done_step(done_step_);
+  state.set_planned_step(planned_step_);
   state.set_open_state(saved->Add(open_state_));
   state.set_last(saved->Add(last_));
   record_.Save(&state);
@@ -288,6 +290,7 @@ absl::Status Checkpoints::Load(const v1::CheckpointsState& state, const SavedSta
   if (state.has_order()) order_ = state.order();
   TESSERA_RETURN_IF_ERROR(files_.Load(state));
   done_step_ = state.done_step();
+  planned_step_ = state.planned_step();
   TESSERA_RETURN_IF_ERROR(saved.Find(state.open_state(), &open_state_));
   TESSERA_RETURN_IF_ERROR(saved.Find(state.last(), &last_));
   if (stage_ == Stage::kCommitting && open_state_ == nullptr) {

@@ -163,7 +163,7 @@ class Checkpoints {
   CheckpointFiles files_;  // of the open one
   // Checkpoints are due after these.
   uint64_t done_step_ = 0;
-  // Where members advance on their own, the step for which the open checkpoint was due; 0: it was due for none.
+  // The step that had been reached when the open checkpoint was begun, where members advance on their own.
   uint64_t planned_step_ = 0;
   std::shared_ptr<const SavedState> open_state_;  // being committed
   std::shared_ptr<const SavedState> last_;

@@ -277,6 +277,8 @@ absl::StatusOr<v1::SavedReply> Coordinator::Saved(const v1::SavedRequest& reques
   TESSERA_ASSIGN_OR_RETURN(const MemberRecord* member, Admitted(MemberId(request.member()), now));
   v1::SavedReply reply;
   if (request.number() != 0) {
+    TESSERA_RETURN_IF_ERROR(
+        membership_.start().CheckSavedStep(request.progress().step(), membership_.servers()));
     checkpoints_.OnSaved(*member, request, now);
     Settle(now);
     return reply;

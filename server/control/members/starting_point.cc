@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "server/control/members/member_pace.h"
 
@@ -11,6 +12,8 @@ namespace {
 // In lockstep, by how many exchanges one member may say that it is ahead of what servers and the others last said:
 // they make some between two reports.
 constexpr uint64_t kAheadMax = 64;
+// More exchanges than a member makes between two reports of its servers.
+constexpr uint64_t kUnreportedMax = 100'000;
 
 // The member that was furthest behind when the checkpoint was made; nullptr: the manifest names nobody.
 const CheckpointMember* LastOf(const Manifest& manifest) {
@@ -100,6 +103,24 @@ Exchange StartingPoint::Reached(const MemberTable& members, const ServerTable& s
 }
 
 uint64_t StartingPoint::StepReached(uint64_t step, const ServerTable& servers) const {
+  // Servers count the pushes of all members, and go on counting where the job goes back or a standby takes over: nobody
+  // has made more exchanges, but for those since the servers' last report.
+  const uint64_t exchanges = servers.MostPushes() + kAheadMax;
+  return std::min(step, FurthestBegun() + exchanges * static_cast<uint64_t>(facts_.local_steps));
+}
+
+absl::Status StartingPoint::CheckSavedStep(uint64_t step, const ServerTable& servers) const {
+  if (facts_.synchronous) return absl::OkStatus();
+  // What came since the servers' last report is not known, and is never as much as this.
+  const uint64_t exchanges = 2 * servers.MostPushes() + kUnreportedMax;
+  const uint64_t most = FurthestBegun() + exchanges * static_cast<uint64_t>(facts_.local_steps);
+  if (step <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("saved: step is ", step, ", want at most ", most,
+                                                 " after the ", servers.MostPushes(),
+                                                 " pushes that servers have counted"));
+}
+
+uint64_t StartingPoint::FurthestBegun() const {
   uint64_t begun = 0;
   if (begun_from_ != nullptr) {
     begun = begun_from_->manifest.step;
@@ -107,10 +128,7 @@ uint64_t StartingPoint::StepReached(uint64_t step, const ServerTable& servers) c
       begun = std::max(begun, member.step);
     }
   }
-  // Servers count the pushes of all members, and go on counting where the job goes back or a standby takes over: nobody
-  // has made more exchanges, but for those since the servers' last report.
-  const uint64_t exchanges = servers.MostPushes() + kAheadMax;
-  return std::min(step, begun + exchanges * static_cast<uint64_t>(facts_.local_steps));
+  return begun;
 }
 
 void StartingPoint::Save(SavedStates* saved, v1::MembershipState* state) const {

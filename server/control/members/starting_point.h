@@ -62,6 +62,9 @@ class StartingPoint {
   Exchange Reached(const MemberTable& members, const ServerTable& servers) const;
   // As much of `step`, the furthest that a member says it has come to, as all pushes that servers have counted allow.
   uint64_t StepReached(uint64_t step, const ServerTable& servers) const;
+  // kInvalidArgument: a member that advances on its own says that its file of a checkpoint holds more steps than it can
+  // have made.
+  absl::Status CheckSavedStep(uint64_t step, const ServerTable& servers) const;
 
   uint64_t changes() const { return changes_; }
   void Save(SavedStates* saved, v1::MembershipState* state) const;
@@ -69,6 +72,9 @@ class StartingPoint {
   absl::Status Load(const v1::MembershipState& state, const SavedStates& saved);
 
  private:
+  // The step of whoever was furthest in the checkpoint that the job began from.
+  uint64_t FurthestBegun() const;
+
   const JobFacts& facts_;
   std::shared_ptr<const SavedState> saved_;
   std::shared_ptr<const SavedState> begun_from_;

@@ -181,12 +181,13 @@ TEST_CASE("where members advance on their own, one that lies about its step cost
     v1::ShardMessage message;
     message.mutable_counters()->set_pushes(pushes);
     control.coordinator->OnShardMessage(ShardId(0), message, control.now);
-    // The liar says so with every renewal, and saves what it has.
+    // The liar says so with every renewal, and first of each file.
     REQUIRE(control.Renew(1, step, kSavedStepEnd - 1).ok());
     REQUIRE(control.Renew(2, step, step).ok());
     while (!control.tasks.empty() && control.Disk().kind == Kind::kBegin) {
       control.StepAll();
       const uint64_t number = control.servers[0].order.mark().number();
+      CHECK(absl::IsInvalidArgument(control.Saved(1, number, step, kSavedStepEnd - 1)));
       for (const uint64_t member : {1, 2}) REQUIRE(control.Saved(member, number, step, step).ok());
       control.Part(0);
       made += control.Disk().kind == Kind::kCommit;
