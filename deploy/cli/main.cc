@@ -514,12 +514,13 @@ int Main(int argc, char** argv) {
   return ShowStatus(status);
 }
 
-// Whether the command computes, here or in processes that it starts.
+// Whether the command computes in this process. The workers that `run` starts see to their environment themselves, and
+// those of the user's own (--worker) are to have the one that the user gave.
 bool Computes(int argc, char** argv) {
   if (argc < 2) return false;
   const std::string command = argv[1];
-  return command == "run" || command == "eval" || command == "export" || command == "sample" ||
-         command == "simulate" || command == "plan" || command == "doctor";
+  return command == "eval" || command == "export" || command == "sample" || command == "simulate" ||
+         command == "plan" || command == "doctor";
 }
 
 // Opens /dev/null for standard streams that are closed: what is opened next would take the place of a stdout that
