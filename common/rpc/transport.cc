@@ -16,6 +16,7 @@
 #include "common/rpc/chunk.h"
 #include "common/rpc/compression.h"
 #include "common/rpc/control_channel.h"
+#include "common/rpc/limited_memory.h"
 
 // The function is there where a program is linked with tcmalloc.
 extern "C" int MallocExtension_SetNumericProperty(const char* property, size_t value)
@@ -24,8 +25,6 @@ extern "C" int MallocExtension_SetNumericProperty(const char* property, size_t v
 namespace tessera {
 namespace {
 
-// Whether LimitMemory was called; set once, before the first connection.
-bool memory_is_limited = false;
 // Whether WidenWindows was called; set once, before the first connection.
 bool windows_are_wide = false;
 // gRPC reads into pieces of 64 KiB, so many at a time.
@@ -34,7 +33,7 @@ constexpr int kLimitedReadBytes = 256 << 10;
 template <typename Set>
 void SetBuffers(Set set) {
   const int chunk = static_cast<int>(kChunkBytes);
-  if (memory_is_limited) {
+  if (MemoryIsLimited()) {
     // Without probing gRPC lets a connection have the rest of the message that is being read in flight, and 64 KiB: a
     // window of any other size it has none. With probing a window is 4 MiB at least, and kWideWindowBytes at most.
     set(GRPC_ARG_HTTP2_BDP_PROBE, windows_are_wide ? 1 : 0);
@@ -126,7 +125,7 @@ void ConfigureAllocator() {
 }
 
 void LimitMemory() {
-  memory_is_limited = true;
+  SetMemoryIsLimited();
   if (kHasSanitizer) return;
   if (MallocExtension_SetNumericProperty != nullptr) {
     TESSERA_CHECK(MallocExtension_SetNumericProperty("tcmalloc.aggressive_memory_decommit", 1) ==
@@ -140,7 +139,7 @@ void LimitMemory() {
 }
 
 void WidenWindows() {
-  TESSERA_CHECK(memory_is_limited);
+  TESSERA_CHECK(MemoryIsLimited());
   windows_are_wide = true;
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/rpc/limited_memory.h"
 
 namespace tessera {
 namespace {
@@ -69,24 +70,30 @@ absl::StatusOr<std::shared_ptr<MemoryLink>> MemoryLink::Create(uint64_t number,
                                                                std::unique_ptr<LinkArea> own,
                                                                Peer peer) {
   TESSERA_RETURN_IF_ERROR(CheckMemory(peer));
-  void* const mapped = mmap(nullptr, LinkArea::kBytes, PROT_READ, MAP_SHARED, peer.memory.get(),
-                            static_cast<off_t>(peer.area));
-  if (mapped == MAP_FAILED) {
+  Mapping mapping = {nullptr, 0, peer.memory_bytes};
+  if (MemoryIsLimited()) mapping = {nullptr, peer.area, LinkArea::kBytes};
+  void* const begin = mmap(nullptr, static_cast<size_t>(mapping.bytes), PROT_READ,
+                           MAP_SHARED | MAP_NORESERVE, peer.memory.get(), mapping.offset);
+  if (begin == MAP_FAILED) {
     return absl::UnavailableError(
-        absl::StrCat("shared memory: mmap of the peer's area: ", std::strerror(errno)));
+        absl::StrCat("shared memory: mmap of the peer's memory: ", std::strerror(errno)));
   }
+  // Programs that this one starts have no use for it.
+  madvise(begin, static_cast<size_t>(mapping.bytes), MADV_DONTFORK);
+  mapping.begin = static_cast<const char*>(begin);
   return std::shared_ptr<MemoryLink>(
-      new MemoryLink(number, std::move(own), std::move(peer), static_cast<const char*>(mapped)));
+      new MemoryLink(number, std::move(own), std::move(peer), mapping));
 }
 
 MemoryLink::MemoryLink(uint64_t number, std::unique_ptr<LinkArea> own, Peer peer,
-                       const char* mapped)
+                       const Mapping& mapping)
     : number_(number),
       own_(std::move(own)),
       connection_(std::move(peer.connection)),
       memory_(std::move(peer.memory)),
       memory_bytes_(peer.memory_bytes),
-      mapped_(mapped) {}
+      mapping_(mapping),
+      peer_area_(mapping.begin + (peer.area - mapping.offset)) {}
 
 MemoryLink::~MemoryLink() {
   {
@@ -96,7 +103,7 @@ MemoryLink::~MemoryLink() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (Loan& loan : loans_) loan = Loan();
   }
-  munmap(const_cast<char*>(mapped_), LinkArea::kBytes);
+  munmap(const_cast<char*>(mapping_.begin), static_cast<size_t>(mapping_.bytes));
   // The peer sees that this end reads no more. It may still read what it was sent.
   shutdown(connection_.get(), SHUT_WR);
   own_->Leave(std::move(connection_));
@@ -266,16 +273,19 @@ absl::Status SharedReader::Read(char* to, int64_t count) {
   while (count > 0) {
     TESSERA_CHECK(piece_ < bytes_.sizes_size());
     const int64_t run = std::min<int64_t>(count, bytes_.sizes(piece_) - done_);
-    // The peer's arena is as large as its parameters, and a page that is mapped counts as this process's. The kernel
-    // copies as fast from where it has the page.
-    const ssize_t got = run == 0 ? 0
-                                 : pread(link_.memory_.get(), to, static_cast<size_t>(run),
-                                         static_cast<off_t>(bytes_.offsets(piece_)) + done_);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 || (got == 0 && run > 0)) {
-      return absl::UnavailableError(absl::StrCat("shared bytes: pread at ",
-                                                 bytes_.offsets(piece_) + done_, ": ",
-                                                 got == 0 ? "end of file" : std::strerror(errno)));
+    const int64_t at = static_cast<int64_t>(bytes_.offsets(piece_)) + done_;
+    int64_t got = run;
+    if (link_.maps_all()) {
+      // Acquire, so that what is read is not older than the serial.
+      if (!stands()) return absl::AbortedError("shared bytes: are not lent any more; ask again");
+      std::memcpy(to, link_.mapping_.begin + at, static_cast<size_t>(run));
+    } else if (run > 0) {
+      got = pread(link_.memory_.get(), to, static_cast<size_t>(run), static_cast<off_t>(at));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) {
+        return absl::UnavailableError(absl::StrCat(
+            "shared bytes: pread at ", at, ": ", got == 0 ? "end of file" : std::strerror(errno)));
+      }
     }
     to += got;
     count -= got;

@@ -95,7 +95,8 @@ class MemoryLink {
   // The pieces that one loan may have.
   static constexpr int kPiecesMax = 1024;
 
-  // Maps the peer's area. kInvalidArgument: what came is no memory that is safe to read.
+  // Maps the peer's memory, but its area alone where this process has a limit on memory, in which the system counts
+  // all that is mapped and was read. kInvalidArgument: what came is no memory that is safe to read.
   static absl::StatusOr<std::shared_ptr<MemoryLink>> Create(uint64_t number,
                                                             std::unique_ptr<LinkArea> own,
                                                             Peer peer);
@@ -131,14 +132,23 @@ class MemoryLink {
     std::shared_ptr<const LentMemory> memory;
   };
 
-  MemoryLink(uint64_t number, std::unique_ptr<LinkArea> own, Peer peer, const char* mapped);
+  // What of the peer's memory this process has mapped: `bytes` of it from the byte `offset` on.
+  struct Mapping {
+    const char* begin;
+    int64_t offset;
+    int64_t bytes;
+  };
+
+  MemoryLink(uint64_t number, std::unique_ptr<LinkArea> own, Peer peer, const Mapping& mapping);
 
   const LinkArea::Table& peer_table() const {
-    return *reinterpret_cast<const LinkArea::Table*>(mapped_);
+    return *reinterpret_cast<const LinkArea::Table*>(peer_area_);
   }
   const char* peer_buffer(int i) const {
-    return mapped_ + sizeof(LinkArea::Table) + i * LinkArea::kBufferBytes;
+    return peer_area_ + sizeof(LinkArea::Table) + i * LinkArea::kBufferBytes;
   }
+  // Whether all of the peer's memory is mapped.
+  bool maps_all() const { return mapping_.bytes == memory_bytes_; }
   // Whether slot `i` is free, after what was returned was dropped.
   bool IsFree(int i) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(int i) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -150,7 +160,8 @@ class MemoryLink {
   OwnedDescriptor connection_;
   const OwnedDescriptor memory_;
   const int64_t memory_bytes_;
-  const char* const mapped_;
+  const Mapping mapping_;
+  const char* const peer_area_;
   std::function<void()> lent_;
   absl::Mutex mutex_;
   uint64_t serial_ ABSL_GUARDED_BY(mutex_) = 0;
