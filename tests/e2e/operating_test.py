@@ -38,8 +38,10 @@ class Operating(Test):
                 continue
             command = line.split("#")[0]
             for name, text in helps.items():
-                if re.search(r"(^|[ /])%s " % name, command):
-                    for flag in re.findall(r" (--[a-z-]+)", command):
+                # What stands before the program, as of a container's, is not its own.
+                called = re.search(r"(?:^|[ /])%s (.*)" % name, command)
+                if called:
+                    for flag in re.findall(r"(?:^| )(--[a-z-]+)", called.group(1)):
                         self.assertIn(flag, text, line)
 
     def test_every_field_of_the_report_is_explained(self):
