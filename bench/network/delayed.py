@@ -146,9 +146,9 @@ def layers(mebibytes):
 def exchange(options, delay, limit):
     """(seconds, bytes each way, largest peak of a process) of an exchange of a job through the relay."""
     port = socket.create_server(("127.0.0.1", 0))
-    behind = "127.0.0.1:%d" % port.getsockname()[1]
+    number = port.getsockname()[1]
     port.close()
-    process, address = start_relay(behind, delay / 2)
+    process, address = start_relay("127.0.0.1:%d" % number, delay / 2)
     flags = ["model.layers=" + layers(options.mib), "train.steps=%d" % options.steps, "train.batch_size=4",
              "train.evaluate_every=0", "method={data_parallel: {}}", "cluster.workers=1", "cluster.lease_timeout=60s",
              "train.optimizer={sgd: {learning_rate: 0.001}}", "cluster.servers=[%s]" % address,
@@ -162,7 +162,8 @@ def exchange(options, delay, limit):
         cluster = limited.Cluster(folder)
         try:
             cluster.start("server-0", [limited.program(options, "tessera-server", "server"), "--job", job, "--rank",
-                                       "0", "--listen", behind, "--report", report] + words)
+                                       # At 0.0.0.0 workers are told the job's address, the relay's.
+                                       "0", "--listen", "0.0.0.0:%d" % number, "--report", report] + words)
             cluster.start("worker-0", [limited.program(options, "tessera-worker", "worker"), "--job", job] + words)
             if not limited.ended(cluster, cluster.processes[0], JOB_SECONDS_MAX):
                 sys.exit("delayed.py: the job does not end; last lines:\n" + cluster.logs())

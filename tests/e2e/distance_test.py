@@ -2,11 +2,12 @@
 import unittest
 
 from authority import Authority
-from cluster import Cluster, Test, digits, free_ports
+from cluster import Cluster, Test, digits, free_ports, tessera
 from partition import Distance, Narrow
 
 # One way: a round trip around half of the earth, and as much again.
 LATENCY = 0.2
+MIB = 1 << 20
 # Shared memory would go around the relay, as all are on one machine.
 TCP = {"transport": "tcp"}
 
@@ -22,7 +23,8 @@ class FarMachines(Test):
         job["security"] = {"certificate": certificate, "private_key": key, "authority": authority.certificate}
         cluster = Cluster(self, job, start=False)
         for rank, port in enumerate(ports):
-            cluster.start_server(rank, "--listen", "127.0.0.1:%d" % port)
+            # Workers are told the job's addresses, which go over the distance.
+            cluster.start_server(rank, "--listen", "0.0.0.0:%d" % port)
         for rank in range(2):
             cluster.start_worker(rank)
         report = cluster.finish(within=60)
@@ -38,6 +40,47 @@ class FarMachines(Test):
                 for phases in report["phases"]:
                     waited = phases["pull_seconds"] + phases["push_seconds"] + phases["wait_seconds"]
                     self.assertLess(waited, (10 + 2) * 2 * LATENCY + 2.5)
+
+
+class Limited(Test):
+    """A model of 22.6 MiB over a round trip of 200 ms, with cluster.memory_limit."""
+    test_max = 240
+
+    def exchange(self, limit):
+        """Seconds of an exchange, what doctor says while the job trains, and the logs of server and worker."""
+        port = free_ports(1)[0]
+        way = Distance(self, "127.0.0.1:%d" % port, LATENCY / 2)
+        job = digits(batch=4, servers=[way.address], workers=1, steps=6, lease="30s",
+                     cluster=dict(TCP, memory_limit=limit))
+        job["model"]["layers"] = [{"linear": {"units": 2400}}, "relu", {"linear": {"units": 2400}}, "relu",
+                                  {"linear": {"units": 10}}]
+        job["security"] = {"insecure": True}
+        cluster = Cluster(self, job, start=False)
+        cluster.start_server(0, "--listen", "0.0.0.0:%d" % port)
+        cluster.start_worker(0)
+        cluster.await_step(1, within=60)
+        code, out, error = tessera("doctor", cluster.path)
+        self.assertEqual((code, error), (0, ""), out)
+        report = cluster.finish(within=100)
+        for kind in ("server", "worker"):
+            self.assertLess(report["memory"]["%s_peak_rss_bytes" % kind][0], limit)
+        phases, exchanges = report["phases"][0], report["traffic"]["by_worker"][0]["exchanges"]
+        waited = phases["pull_seconds"] + phases["push_seconds"] + phases["wait_seconds"]
+        return waited / exchanges, " ".join(out.split()), cluster.servers[0].output(), cluster.workers[0].output()
+
+    def test_windows_follow_the_way_where_the_limit_leaves_room(self):
+        narrow, said, server, _ = self.exchange(180 * MIB)
+        self.assertIn("windows=narrow", server)
+        self.assertRegex(said, r"a server has narrow windows; at \d{3} ms, as measured to 127\.0\.0\.1:\d+, a "
+                               r"connection brings \d\.\d MiB a second at most .* with a limit of \d+ bytes")
+        # Each message of the push waits for the one before it to be read on the other side.
+        self.assertGreater(narrow, 18 * LATENCY)
+        self.doCleanups()
+        wide, said, server, worker = self.exchange(512 * MIB)
+        self.assertIn("windows=follow_network", server)
+        self.assertIn("windows=follow_network", worker)
+        self.contains(said, "a server has ", "a worker has ", " left for windows that follow the network; at ")
+        self.assertLess(wide, 0.75 * narrow)
 
 
 class NarrowLinks(Test):
