@@ -27,12 +27,19 @@ class Structure(unittest.TestCase):
         self.assertEqual(structure.sliced_classes(texts), {"Queue": ["server/a.cc", "server/b.cc"]})
 
     def test_no_method_is_named_outside_of_its_file(self):
-        self.assertEqual(structure.method_names(self.texts), [])
+        self.assertEqual(structure.method_names(self.texts, structure.training_methods(structure.tree())), [])
 
     def test_a_methods_name_is_found(self):
         texts = {"server/a.cc": 'if (job.method().has_ist()) {\n// slim_dp\nSay("slim_dp");\n',
                  "common/method/ist.cc": "job.method().ist().tail_steps()\n"}
-        self.assertEqual(structure.method_names(texts), ["server/a.cc:1", "server/a.cc:3"])
+        self.assertEqual(structure.method_names(texts, {"ist", "slim_dp"}), ["server/a.cc:1", "server/a.cc:3"])
+
+    def test_pages_on_adding_things_name_the_files_that_have_one(self):
+        counts, wrong = structure.files_to_touch(structure.tree())
+        self.assertEqual(wrong, [])
+        for page, tables in counts.items():
+            for product, _, most in tables:
+                self.assertTrue(0 < product <= most, "%s.md: %d product files, want at most %d" % (page, product, most))
 
     def test_comments_stand_on_their_own(self):
         blocks, leaning, _, _ = structure.comments(self.texts)

@@ -68,8 +68,8 @@ struct RowsLook {
 struct FileFormat {
   // The value of data.format.
   absl::string_view name;
-  // Whether the file that begins so is one of the format. It is asked in the order of FileFormats(), so that it need not
-  // know the formats in front. Null: no single file tells.
+  // Whether the file that begins so is one of the format. It is asked in the order of FileFormats(), so that it need
+  // not know the formats in front. Null: no single file tells.
   absl::StatusOr<bool> (*is)(const FileHead& head);
   // Sets what `train` and `test`, which are files of the format, tell of their rows.
   //   kInvalidArgument, ...  a file cannot be read, in the words of its reader
