@@ -118,7 +118,8 @@ def method_names(texts, names):
 
 
 def large_classes(texts, methods_max=25, fields_max=20):
-    """[(class, path, public methods, fields)] of classes in headers above either number."""
+    """[(class, path, public methods, fields, whether the comment in front gives a reason)] of classes in headers above
+    either number."""
     large = []
     for path, text in texts.items():
         if not path.endswith(".h"):
@@ -147,7 +148,12 @@ def large_classes(texts, methods_max=25, fields_max=20):
                 if depth <= 0 and body.startswith("}"):
                     break
             if methods > methods_max or fields > fields_max:
-                large.append((found[1], path, methods, fields))
+                first = start
+                while lines[first - 1].startswith("//"):
+                    first -= 1
+                has_reason = re.search(r"more (public )?(methods|fields) than other",
+                                       " ".join(line.lstrip("/ ") for line in lines[first:start]))
+                large.append((found[1], path, methods, fields, bool(has_reason)))
     return large
 
 
@@ -190,8 +196,9 @@ def main():
         print("  " + place)
     large = large_classes(texts)
     print("classes above 25 public methods or 20 fields: %d" % len(large))
-    for name, path, methods, fields in large:
-        print("  %s (%s): %d public methods, %d fields" % (name, path, methods, fields))
+    for name, path, methods, fields, has_reason in large:
+        print("  %s (%s): %d public methods, %d fields%s"
+              % (name, path, methods, fields, "" if has_reason else ", without a reason"))
     blocks, leaning, lines, all_lines = comments(texts)
     print("comment blocks that begin with %s: %d of %d, %.1f %%"
           % (", ".join(LEANING), leaning, blocks, 100 * leaning / blocks))
