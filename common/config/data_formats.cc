@@ -1,9 +1,12 @@
 #include "common/config/data_formats.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/config/schema.h"
+#include "proto/job.pb.h"
 
 namespace tessera {
 namespace {
@@ -84,27 +87,54 @@ constexpr DataFormat Text() {
   return format;
 }
 
-constexpr DataFormat kDataFormats[] = {ArrayNamed("idx"), Csv(),    Libsvm(), Xc(), Cifar(), Npy(),
-                                       Images(),          Tokens(), Text()};
+// The formats of which a job must say, or may not say, something. Of others all answers are no.
+constexpr DataFormat kAnswers[] = {ArrayNamed("idx"), Csv(),    Libsvm(), Xc(), Cifar(), Npy(),
+                                   Images(),          Tokens(), Text()};
+
+DataFormat FormatNamed(absl::string_view name) {
+  const auto* const found =
+      std::find_if(std::begin(kAnswers), std::end(kAnswers),
+                   [name](const DataFormat& format) { return format.name == name; });
+  return found == std::end(kAnswers) ? Named(name) : *found;
+}
+
+// One for each name that the schema has for data.format, in its order. The names are the schema's own texts, which
+// live as long as the program.
+std::vector<DataFormat> FormatsOfSchema() {
+  std::vector<DataFormat> formats;
+  const auto* const key = v1::Data::descriptor()->FindFieldByName("format");
+  for (const std::string& name : KeyOf(*key).one_of()) formats.push_back(FormatNamed(name));
+  // Answers under a name that the schema has not would be nobody's.
+  for (const DataFormat& answers : kAnswers) {
+    TESSERA_CHECK(std::any_of(formats.begin(), formats.end(), [&](const DataFormat& format) {
+      return format.name == answers.name;
+    }));
+  }
+  return formats;
+}
 
 }  // namespace
 
-absl::Span<const DataFormat> DataFormats() { return kDataFormats; }
+absl::Span<const DataFormat> DataFormats() {
+  static const auto* const formats = new std::vector<DataFormat>(FormatsOfSchema());
+  return *formats;
+}
 
 std::string DataFormatNames() {
   std::string names;
-  for (const DataFormat& format : kDataFormats) {
-    const bool is_last = &format == std::end(kDataFormats) - 1;
+  const absl::Span<const DataFormat> formats = DataFormats();
+  for (const DataFormat& format : formats) {
+    const bool is_last = &format == &formats.back();
     absl::StrAppend(&names, names.empty() ? "" : is_last ? " or " : ", ", format.name);
   }
   return names;
 }
 
 const DataFormat* FindDataFormat(absl::string_view name) {
-  const auto* const found =
-      std::find_if(std::begin(kDataFormats), std::end(kDataFormats),
-                   [name](const DataFormat& format) { return format.name == name; });
-  return found == std::end(kDataFormats) ? nullptr : found;
+  for (const DataFormat& format : DataFormats()) {
+    if (format.name == name) return &format;
+  }
+  return nullptr;
 }
 
 const DataFormat& DataFormatOf(absl::string_view name) {

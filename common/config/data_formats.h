@@ -1,6 +1,7 @@
-// The formats that data files may have (data.format), and what of a job file depends on the format.
+// The formats that data files may have (data.format), and what of a job file depends on the format. Their names are
+// those that proto/job.proto allows; a format of which all answers are the defaults below has no line here.
 //
-// worker/data/table_reader.h is the other half of each: the function that reads such files.
+// worker/data/file_format.h is the other half of each: how such files are told and read.
 #ifndef TESSERA_COMMON_CONFIG_DATA_FORMATS_H_
 #define TESSERA_COMMON_CONFIG_DATA_FORMATS_H_
 

@@ -80,6 +80,8 @@ struct SimulationOptions {
   bool stub_gradients = false;
 };
 
+// It has more fields than other classes, as it owns every party of the job, which refer to each other.
+//
 // One thread. Deterministic: the same job, data and options take the same course.
 class Simulation {
  public:

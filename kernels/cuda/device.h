@@ -52,6 +52,8 @@ struct Product {
 // refuses everything, so that nothing but ending is left. Which kernel it was is known where
 // CUDA_LAUNCH_BLOCKING=1 is in the environment: then each is waited for, and none is recorded.
 //
+// It has more public methods than other classes, as it is all that the room of kernels asks of CUDA, cuBLAS and cuDNN.
+//
 // Threading: one thread at a time, whichever. Where a process has several, none may end while
 // another one records: ending cuBLAS waits for the whole GPU, which breaks a record.
 class Device {

@@ -20,13 +20,11 @@
 //   job_file, job_digest, overrides [...], started, host, command, versions {server, workers [...], libraries by
 //     name}: how the job came to run, of the process that had the coordinator at the end, but `started`, which is of
 //     the first,
-//   outcome ("finished", "stopped" or "failed"), failure, stop_reason, planned_steps, refused_pushes,
-//   method_description,
-// parameter_examples, layout_hash, parameters_hash, generation, parts,
+//   outcome ("finished", "stopped" or "failed"), failure, stop_reason, method_description, layout_hash,
+//   parameters_hash, parts,
+//   the numbers of status_fields.h that have a key, as planned_steps,
 //   member, beside worker in by_worker and phases: which process of that rank, by the number that the status has
 //   of it,
-//   residuals_lost: workers that are gone with what their codec had held back, or null where it holds nothing
-//   back,
 //   events [{number, seconds, kind, who, words}]: what has happened, as far as it is kept, and
 //   checkpoint {count, step, bytes, write_seconds, failure, rollbacks, resumed_step}: the last one of this
 //   run, or null where the job keeps none.

@@ -24,6 +24,9 @@
 
 namespace tessera {
 
+// It has more public methods than other classes: it is all that a caller may ask or answer (tessera_client.h),
+// and what the worker asks of its model.
+//
 // Calls come from one thread at a time, but for Leave. Those that take an answer wait for the next question.
 class ClientJob final : public OwnModel {
  public:

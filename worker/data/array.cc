@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -446,6 +448,21 @@ absl::StatusOr<Table> ReadArrays(const ArrayFormat& format,
                                  const std::vector<std::string>& labels_paths,
                                  const TableSpec& spec) {
   return ArrayReader(format, spec).Read(features_paths, labels_paths);
+}
+
+std::vector<int64_t> InputOf(absl::Span<const int64_t> row_sizes) {
+  // An image is one from so many pixels a side: convolutions see nothing in less.
+  constexpr int64_t kImageSide = 8;
+  const auto& sizes = row_sizes;
+  if (sizes.size() == 2 && std::min(sizes[0], sizes[1]) >= kImageSide) {
+    return {1, sizes[0], sizes[1]};
+  }
+  // The channels may be last, which the reader refuses with the words that help.
+  if (sizes.size() == 3) {
+    return sizes[2] <= 4 ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]}
+                         : std::vector<int64_t>(sizes.begin(), sizes.end());
+  }
+  return {std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>())};
 }
 
 }  // namespace tessera

@@ -65,6 +65,9 @@ absl::StatusOr<Table> ReadArrays(const ArrayFormat& format,
                                  const std::vector<std::string>& labels_paths,
                                  const TableSpec& spec);
 
+// model.input of rows of these sizes: [1, height, width] where they seem to be images.
+std::vector<int64_t> InputOf(absl::Span<const int64_t> row_sizes);
+
 }  // namespace tessera
 
 #endif  // TESSERA_WORKER_DATA_ARRAY_H_

@@ -204,4 +204,38 @@ absl::Status ByteSource::Corrupt(absl::string_view why) const {
                                           " of the file: ", why));
 }
 
+namespace {
+
+// Calls `take` with each piece of the file's content.
+template <typename Take>
+absl::Status ForEachPiece(const std::string& path, Take take) {
+  TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path, ByteSource::Kinds::kAnyText));
+  std::string buffer(1 << 20, '\0');
+  for (size_t got = buffer.size(); got == buffer.size();) {
+    TESSERA_ASSIGN_OR_RETURN(got, source->Read(&buffer[0], buffer.size()));
+    take(absl::string_view(buffer.data(), got));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ContentOf(const std::vector<std::string>& paths) {
+  std::string content;
+  const auto append = [&content](absl::string_view piece) {
+    content.append(piece.data(), piece.size());
+  };
+  for (const std::string& path : paths) TESSERA_RETURN_IF_ERROR(ForEachPiece(path, append));
+  return content;
+}
+
+absl::StatusOr<int64_t> ContentBytes(const std::string& path) {
+  int64_t bytes = 0;
+  const auto count = [&bytes](absl::string_view piece) {
+    bytes += static_cast<int64_t>(piece.size());
+  };
+  TESSERA_RETURN_IF_ERROR(ForEachPiece(path, count));
+  return bytes;
+}
+
 }  // namespace tessera

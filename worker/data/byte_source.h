@@ -78,6 +78,11 @@ class ByteSource {
   size_t head_taken_ = 0;
 };
 
+// All that the files have, one behind the other; any text may be in them. Errors of Open and Read.
+absl::StatusOr<std::string> ContentOf(const std::vector<std::string>& paths);
+// How many bytes that is of one file, which is read to its end.
+absl::StatusOr<int64_t> ContentBytes(const std::string& path);
+
 }  // namespace tessera
 
 #endif  // TESSERA_WORKER_DATA_BYTE_SOURCE_H_

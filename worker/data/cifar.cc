@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
+#include "worker/data/file_format.h"
+#include "worker/data/file_head.h"
 #include "worker/data/label_range.h"
 #include "worker/data/limits.h"
 #include "worker/data/record_source.h"
@@ -182,5 +184,37 @@ absl::StatusOr<Table> ReadCifar(const std::vector<std::string>& paths, const Tab
   for (const std::string& path : paths) TESSERA_RETURN_IF_ERROR(reader.AppendFile(path));
   return reader.Finish();
 }
+
+namespace {
+
+// A file of bytes that is some records long.
+absl::StatusOr<bool> IsCifar(const FileHead& head) {
+  if (head.is_text()) return false;
+  TESSERA_ASSIGN_OR_RETURN(const int64_t bytes, head.ContentBytes());
+  return bytes % (LabelBytes(CifarLabels::kOne) + kImageBytes) == 0 ||
+         bytes % (LabelBytes(CifarLabels::kFine) + kImageBytes) == 0;
+}
+
+absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
+                  RowsLook* look) {
+  look->input = {3, 32, 32};
+  TESSERA_ASSIGN_OR_RETURN(const int64_t bytes, ContentBytes(train[0]));
+  if (bytes % (LabelBytes(CifarLabels::kOne) + kImageBytes) == 0) return absl::OkStatus();
+  look->own_value = "fine";
+  look->own_note = "Records have two labels; the other one is coarse.";
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+  const std::string& labels = files.data.labels();
+  return ReadCifar(files.features, spec,
+                   labels.empty()     ? CifarLabels::kOne
+                   : labels == "fine" ? CifarLabels::kFine
+                                      : CifarLabels::kCoarse);
+}
+
+}  // namespace
+
+extern const FileFormat kCifarFormat = {"cifar", IsCifar, Look, Read};
 
 }  // namespace tessera

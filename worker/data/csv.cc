@@ -6,11 +6,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
 #include "worker/data/field.h"
+#include "worker/data/file_format.h"
+#include "worker/data/file_head.h"
 #include "worker/data/label_range.h"
 #include "worker/data/limits.h"
 #include "worker/data/line_source.h"
@@ -213,5 +216,58 @@ absl::StatusOr<Table> ReadCsv(const std::vector<std::string>& paths, const Table
   CsvColumns columns;
   return ReadCsv(paths, spec, &columns);
 }
+
+namespace {
+
+bool IsNumber(absl::string_view field) {
+  return ParseFloatField(absl::StripAsciiWhitespace(field)).has_value();
+}
+
+// A file that is called so, or lines of equally many fields with a number in the last one of them.
+absl::StatusOr<bool> IsCsv(const FileHead& head) {
+  if (!head.is_text()) return false;
+  const std::vector<absl::string_view> lines = head.lines();
+  if (lines.empty()) return false;
+  if (absl::EndsWith(head.name(), ".csv")) return true;
+  const auto commas = [](absl::string_view line) {
+    return std::count(line.begin(), line.end(), ',');
+  };
+  const int64_t first = commas(lines[0]);
+  const bool is_table = lines.size() > 1 && first > 0 &&
+                        std::all_of(lines.begin(), lines.end(),
+                                    [&](absl::string_view line) { return commas(line) == first; });
+  const std::vector<absl::string_view> row = absl::StrSplit(lines.back(), ',');
+  return is_table && std::any_of(row.begin(), row.end(), IsNumber);
+}
+
+// The fields of a line, and the label's name where the header says that it is not the last.
+absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
+                  RowsLook* look) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string first, FirstLine(train[0]));
+  const std::vector<std::string> fields = absl::StrSplit(first, ',');
+  look->input = {std::max<int64_t>(1, static_cast<int64_t>(fields.size()) - 1)};
+  if (!IsCsvHeader(first)) return absl::OkStatus();
+  const auto names_label = [](absl::string_view field) {
+    std::string name(absl::StripAsciiWhitespace(field));
+    if (name.size() > 1 && name.front() == '"' && name.back() == '"') {
+      name = name.substr(1, name.size() - 2);
+    }
+    name = absl::AsciiStrToLower(name);
+    return name == "label" || name == "labels" || name == "class" || name == "target";
+  };
+  if (names_label(fields.back())) return absl::OkStatus();
+  const auto label = std::find_if(fields.begin(), fields.end(), names_label);
+  if (label != fields.end()) look->own_value = std::string(absl::StripAsciiWhitespace(*label));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec,
+                           TrainingConventions* conventions) {
+  return ReadCsv(files.features, spec, &conventions->columns);
+}
+
+}  // namespace
+
+extern const FileFormat kCsvFormat = {"csv", IsCsv, Look, Read};
 
 }  // namespace tessera

@@ -9,6 +9,8 @@
 #include "common/base/check.h"
 #include "worker/data/array.h"
 #include "worker/data/byte_source.h"
+#include "worker/data/file_format.h"
+#include "worker/data/file_head.h"
 #include "worker/data/limits.h"
 
 namespace tessera {
@@ -97,5 +99,31 @@ absl::StatusOr<Table> ReadIdx(const std::vector<std::string>& features_paths,
                               const std::vector<std::string>& labels_paths, const TableSpec& spec) {
   return ReadArrays({"IDX", ReadHeader, CheckLabels}, features_paths, labels_paths, spec);
 }
+
+namespace {
+
+// Two zeros, the type of the values, and how many sizes there are.
+absl::StatusOr<bool> IsIdx(const FileHead& head) {
+  const std::string& bytes = head.bytes();
+  return bytes.size() > 4 && bytes[0] == 0 && bytes[1] == 0 &&
+         TypeOf(static_cast<uint8_t>(bytes[2])).has_value() && bytes[3] > 0 &&
+         bytes[3] <= kIdxDimensionsMax;
+}
+
+absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
+                  RowsLook* look) {
+  TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(train[0]));
+  TESSERA_ASSIGN_OR_RETURN(const ArrayHeader header, ReadHeader(*source));
+  look->input = InputOf(header.row_sizes());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+  return ReadIdx(files.features, files.labels, spec);
+}
+
+}  // namespace
+
+extern const FileFormat kIdxFormat = {"idx", IsIdx, Look, Read};
 
 }  // namespace tessera

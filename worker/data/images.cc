@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
 #include "common/layout/row_shape.h"
+#include "worker/data/file_format.h"
 #include "worker/data/limits.h"
 #include "worker/data/picture_files.h"
 #include "worker/data/picture_source.h"
@@ -164,5 +168,35 @@ absl::StatusOr<BadPictures> FindBadPictures(const std::vector<std::string>& path
   }
   return bad;
 }
+
+ImageOptions ImageOptionsOf(const v1::Data& data) {
+  return {data.resize(), data.crop(), std::max(1, static_cast<int>(data.threads()))};
+}
+
+namespace {
+
+// The number of class folders.
+absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
+                  RowsLook* look) {
+  // Pictures have sizes of their own; this is what they are made.
+  constexpr int64_t kSide = 64;
+  look->input = {3, kSide, kSide};
+  std::error_code error;
+  for (const auto& each : std::filesystem::directory_iterator(train[0], error)) {
+    const std::string name = each.path().filename().string();
+    look->classes += each.is_directory(error) && !absl::StartsWith(name, ".") ? 1 : 0;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec,
+                           TrainingConventions* conventions) {
+  return ReadImages(files.features, spec, ImageOptionsOf(files.data), &conventions->class_names);
+}
+
+}  // namespace
+
+// A set of pictures is told by its folders.
+extern const FileFormat kImagesFormat = {"images", /*is=*/nullptr, Look, Read};
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/job.pb.h"
 #include "worker/data/table.h"
 
 namespace tessera {
@@ -18,6 +19,9 @@ struct ImageOptions {
   // Threads that decode pictures which are held.
   int threads = 1;
 };
+
+// What of data.format images says how pictures become rows.
+ImageOptions ImageOptionsOf(const v1::Data& data);
 
 // Each of `paths` is a folder of class folders, or a list. `class_names` are those of the training set, which its first
 // folder sets. Pictures are decoded now, where they are held; rows that train with a resized_crop, and rows that are

@@ -6,11 +6,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
 #include "worker/data/field.h"
+#include "worker/data/file_format.h"
+#include "worker/data/file_head.h"
 #include "worker/data/limits.h"
 #include "worker/data/line_source.h"
 #include "worker/data/number_array.h"
@@ -209,5 +212,64 @@ absl::StatusOr<Table> ReadLibsvm(const std::vector<std::string>& paths, const Ta
   table.values = std::move(rows.values);
   return table;
 }
+
+namespace {
+
+// A row whose second field, and whose last one, are entries.
+absl::StatusOr<bool> IsLibsvm(const FileHead& head) {
+  if (!head.is_text()) return false;
+  const std::vector<absl::string_view> lines = head.lines();
+  if (lines.empty() || !EndsWithEntry(lines[0])) return false;
+  absl::string_view rest = lines[0];
+  NextTextField(rest);
+  return EndsWithEntry(NextTextField(rest));
+}
+
+// The largest index, and whether a row has several labels.
+absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>& test,
+                  RowsLook* look) {
+  int64_t largest = 0, entries = 0, rows = 0, label_max = 0;
+  bool from_zero = false;
+  const auto see = [&](absl::string_view line) {
+    if (absl::StartsWith(line, "#")) {
+      from_zero = from_zero || absl::StrContains(line, "zero-based");
+      return;
+    }
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(line.substr(0, line.find('#')), absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    ++rows;
+    for (const absl::string_view word : words) {
+      const size_t colon = word.find(':');
+      int64_t index;
+      if (colon == absl::string_view::npos) {
+        const std::vector<absl::string_view> labels = absl::StrSplit(word, ',');
+        look->has_sets = look->has_sets || labels.size() > 1;
+        for (const absl::string_view label : labels) {
+          if (absl::SimpleAtoi(label, &index)) label_max = std::max(label_max, index);
+        }
+      } else if (absl::SimpleAtoi(word.substr(0, colon), &index)) {
+        largest = std::max(largest, index);
+        ++entries;
+      }
+    }
+  };
+  TESSERA_RETURN_IF_ERROR(ForEachLine(train, see));
+  // Where there is no test file the training rows stand for it.
+  if (test != train) TESSERA_RETURN_IF_ERROR(ForEachLine(test, see));
+  look->input = {std::max<int64_t>(1, largest + (from_zero ? 1 : 0))};
+  look->is_sparse =
+      look->input[0] >= kSparseFeaturesMin && entries * kSparseShareInverse < rows * look->input[0];
+  if (look->has_sets) look->classes = label_max + 1;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec,
+                           TrainingConventions* conventions) {
+  return ReadLibsvm(files.features, spec, conventions->labels);
+}
+
+}  // namespace
+
+extern const FileFormat kLibsvmFormat = {"libsvm", IsLibsvm, Look, Read};
 
 }  // namespace tessera

@@ -91,4 +91,38 @@ absl::StatusOr<bool> LineSource::NextAny(absl::string_view* line) {
   }
 }
 
+namespace {
+
+// Whoever looks at a file knows no width of its rows by which lines could be limited.
+constexpr int64_t kLookedLineBytesMax = int64_t{1} << 30;
+
+absl::StatusOr<std::unique_ptr<LineSource>> OpenLines(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(auto bytes, ByteSource::Open(path));
+  return std::make_unique<LineSource>(std::move(bytes), kLookedLineBytesMax);
+}
+
+}  // namespace
+
+absl::Status ForEachLine(const std::vector<std::string>& paths,
+                         absl::FunctionRef<void(absl::string_view line)> see) {
+  for (const std::string& path : paths) {
+    TESSERA_ASSIGN_OR_RETURN(const auto lines, OpenLines(path));
+    absl::string_view line;
+    while (true) {
+      TESSERA_ASSIGN_OR_RETURN(const bool is_there, lines->Next(&line));
+      if (!is_there) break;
+      see(line);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> FirstLine(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const auto lines, OpenLines(path));
+  absl::string_view line;
+  TESSERA_ASSIGN_OR_RETURN(const bool is_there, lines->Next(&line));
+  if (!is_there) return absl::InvalidArgumentError(absl::StrCat(path, ": is empty"));
+  return std::string(line);
+}
+
 }  // namespace tessera

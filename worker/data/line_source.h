@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/data/byte_source.h"
@@ -43,6 +44,12 @@ class LineSource {
   bool at_end_ = false;
   int64_t line_ = 0;
 };
+
+// Calls `see` with each line of the files, however long, that is not blank. Errors of ByteSource::Open and Next.
+absl::Status ForEachLine(const std::vector<std::string>& paths,
+                         absl::FunctionRef<void(absl::string_view line)> see);
+// The first of these lines of one file. kInvalidArgument besides: there is none.
+absl::StatusOr<std::string> FirstLine(const std::string& path);
 
 }  // namespace tessera
 

@@ -1,9 +1,14 @@
 #include "worker/data/npy.h"
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/check.h"
 #include "worker/data/array.h"
+#include "worker/data/byte_source.h"
+#include "worker/data/file_format.h"
+#include "worker/data/file_head.h"
 #include "worker/data/npy_header.h"
 
 namespace tessera {
@@ -41,5 +46,27 @@ absl::StatusOr<Table> ReadNpy(const std::vector<std::string>& features_paths,
   return ReadArrays({"NumPy", ReadNpyHeader, spec.numbers ? CheckNumbers : CheckLabels},
                     features_paths, labels_paths, spec);
 }
+
+namespace {
+
+absl::StatusOr<bool> IsNpy(const FileHead& head) {
+  return absl::StartsWith(head.bytes(), "\x93NUMPY");
+}
+
+absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
+                  RowsLook* look) {
+  TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(train[0]));
+  TESSERA_ASSIGN_OR_RETURN(const ArrayHeader header, ReadNpyHeader(*source));
+  look->input = InputOf(header.row_sizes());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+  return ReadNpy(files.features, files.labels, spec);
+}
+
+}  // namespace
+
+extern const FileFormat kNpyFormat = {"npy", IsNpy, Look, Read};
 
 }  // namespace tessera

@@ -54,6 +54,17 @@ absl::string_view NextTextField(absl::string_view& rest) {
   return field;
 }
 
+bool EndsWithEntry(absl::string_view line) {
+  line = absl::StripTrailingAsciiWhitespace(line);
+  const size_t blank = line.find_last_of(" \t");
+  const absl::string_view field = line.substr(blank == absl::string_view::npos ? 0 : blank + 1);
+  const size_t colon = field.find(':');
+  if (colon == absl::string_view::npos || colon == 0) return false;
+  const absl::string_view index = field.substr(0, colon);
+  return std::all_of(index.begin(), index.end(), absl::ascii_isdigit) &&
+         ParseFloatField(field.substr(colon + 1)).has_value();
+}
+
 Complaint AppendSparseRow(absl::string_view rest, int64_t index_base, int64_t features,
                           SparseValues& out) {
   // The index in front of the first one that there may be.

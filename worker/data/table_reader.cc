@@ -10,81 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/config/data_formats.h"
-#include "worker/data/cifar.h"
-#include "worker/data/csv.h"
-#include "worker/data/idx.h"
-#include "worker/data/libsvm.h"
-#include "worker/data/npy.h"
-#include "worker/data/text.h"
-#include "worker/data/tokens.h"
-#include "worker/data/xc.h"
+#include "worker/data/file_formats.h"
 
 namespace tessera {
 namespace {
-
-struct TableFiles {
-  const v1::Data& data;
-  std::vector<std::string> features;
-  // As many, or none where files carry their labels.
-  std::vector<std::string> labels;
-};
-
-CifarLabels CifarLabelsOf(const v1::Data& data) {
-  if (data.labels().empty()) return CifarLabels::kOne;
-  return data.labels() == "fine" ? CifarLabels::kFine : CifarLabels::kCoarse;
-}
-
-struct TableReader {
-  absl::string_view format;
-  absl::StatusOr<Table> (*read)(const TableFiles&, const TableSpec&, TrainingConventions*);
-};
-
-constexpr TableReader kTableReaders[] = {
-    {"idx", [](const TableFiles& files, const TableSpec& spec,
-               TrainingConventions*) { return ReadIdx(files.features, files.labels, spec); }},
-    {"csv",
-     [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
-       return ReadCsv(files.features, spec, &conventions->columns);
-     }},
-    {"libsvm",
-     [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
-       return ReadLibsvm(files.features, spec, conventions->labels);
-     }},
-    {"xc", [](const TableFiles& files, const TableSpec& spec,
-              TrainingConventions*) { return ReadXc(files.features, spec); }},
-    {"cifar",
-     [](const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
-       return ReadCifar(files.features, spec, CifarLabelsOf(files.data));
-     }},
-    {"npy", [](const TableFiles& files, const TableSpec& spec,
-               TrainingConventions*) { return ReadNpy(files.features, files.labels, spec); }},
-    {"images",
-     [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
-       return ReadImages(files.features, spec, ImageOptionsOf(files.data),
-                         &conventions->class_names);
-     }},
-    {"tokens",
-     [](const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
-       // The job reader has checked the word, which leaves uint16.
-       return ReadTokens(files.features, spec,
-                         files.data.type() == "uint32" ? TokenType::kUint32 : TokenType::kUint16);
-     }},
-    {"text",
-     [](const TableFiles& files, const TableSpec& spec, TrainingConventions* conventions) {
-       return files.data.tokenizer() == "bytes"
-                  ? ReadBytes(files.features, spec)
-                  : ReadCharacters(files.features, spec, &conventions->characters);
-     }},
-};
-
-const TableReader& ReaderOf(absl::string_view format) {
-  const auto* const found =
-      std::find_if(std::begin(kTableReaders), std::end(kTableReaders),
-                   [format](const TableReader& reader) { return reader.format == format; });
-  // The job reader refuses a format that no row names.
-  TESSERA_CHECK(found != std::end(kTableReaders));
-  return *found;
-}
 
 // How many of the names are a file's, as an empty one is none's.
 int64_t CountNamed(const google::protobuf::RepeatedPtrField<std::string>& files) {
@@ -141,10 +70,6 @@ std::vector<std::string> FeaturePaths(const v1::Data& data, const v1::DataFiles&
   return paths;
 }
 
-ImageOptions ImageOptionsOf(const v1::Data& data) {
-  return {data.resize(), data.crop(), std::max(1, static_cast<int>(data.threads()))};
-}
-
 // A function's try block: allocations anywhere in a reader end here.
 absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files,
                                 absl::string_view key, const TableSpec& spec,
@@ -157,7 +82,7 @@ absl::StatusOr<Table> ReadTable(const v1::Data& data, const v1::DataFiles& files
     paths.labels.push_back(DataFilePath(data, file));
     TESSERA_RETURN_IF_ERROR(CheckNotEmpty(paths.labels.back()));
   }
-  absl::StatusOr<Table> table = ReaderOf(data.format()).read(paths, spec, conventions);
+  absl::StatusOr<Table> table = FileFormatOf(data.format()).read(paths, spec, conventions);
   // A file of blank lines, for one.
   if (table.ok() && table->rows == 0) {
     return absl::InvalidArgumentError(

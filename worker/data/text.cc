@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,6 +15,8 @@
 #include "common/base/check.h"
 #include "common/base/utf8.h"
 #include "worker/data/byte_source.h"
+#include "worker/data/file_format.h"
+#include "worker/data/file_head.h"
 #include "worker/data/token_table.h"
 
 namespace tessera {
@@ -229,5 +234,51 @@ absl::StatusOr<Table> ReadCharacters(const std::vector<std::string>& paths, cons
   if (!*characters) *characters = std::move(numbered);
   return table;
 }
+
+namespace {
+
+absl::StatusOr<bool> IsText(const FileHead& head) {
+  return head.is_text() && !head.lines().empty();
+}
+
+// The different characters of a text; nullopt: it is no UTF-8, or has more than a small model tells apart.
+std::optional<std::set<std::string>> CharactersOf(absl::string_view text) {
+  constexpr size_t kMost = 4096;
+  std::set<std::string> characters;
+  while (!text.empty()) {
+    const size_t bytes = Utf8CharacterBytes(text);
+    if (bytes == 0) return std::nullopt;
+    characters.emplace(text.substr(0, bytes));
+    if (characters.size() > kMost) return std::nullopt;
+    text.remove_prefix(bytes);
+  }
+  return characters;
+}
+
+absl::Status Look(const std::vector<std::string>& train_paths,
+                  const std::vector<std::string>& test_paths, RowsLook* look) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string train, ContentOf(train_paths));
+  TESSERA_ASSIGN_OR_RETURN(const std::string test, ContentOf(test_paths));
+  look->tokens = static_cast<int64_t>(train.size());
+  look->test_tokens = static_cast<int64_t>(test.size());
+  const auto known = CharactersOf(train), asked = CharactersOf(test);
+  // A character of the test text that the training text has not has no number.
+  const bool fits =
+      known && asked && std::includes(known->begin(), known->end(), asked->begin(), asked->end());
+  look->own_value = fits ? "characters" : "bytes";
+  look->vocabulary = fits ? std::max<int64_t>(2, static_cast<int64_t>(known->size())) : kByteTokens;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec,
+                           TrainingConventions* conventions) {
+  return files.data.tokenizer() == "bytes"
+             ? ReadBytes(files.features, spec)
+             : ReadCharacters(files.features, spec, &conventions->characters);
+}
+
+}  // namespace
+
+extern const FileFormat kTextFormat = {"text", IsText, Look, Read};
 
 }  // namespace tessera

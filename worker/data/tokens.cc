@@ -1,12 +1,16 @@
 #include "worker/data/tokens.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
+#include "worker/data/file_format.h"
+#include "worker/data/file_head.h"
 #include "worker/data/token_files.h"
 #include "worker/data/token_table.h"
 
@@ -132,5 +136,42 @@ absl::StatusOr<Table> ReadTokens(const std::vector<std::string>& paths, const Ta
   for (const std::string& path : paths) TESSERA_RETURN_IF_ERROR(reader.AppendFile(path));
   return reader.Finish(paths);
 }
+
+namespace {
+
+// A file that is called so, as its bytes may be anything.
+absl::StatusOr<bool> IsTokens(const FileHead& head) {
+  if (head.is_text() || !absl::EndsWith(head.name(), ".bin")) return false;
+  TESSERA_ASSIGN_OR_RETURN(const int64_t bytes, head.ContentBytes());
+  return bytes % 2 == 0;
+}
+
+// The largest token, of 16 bits each.
+absl::Status Look(const std::vector<std::string>& train_paths,
+                  const std::vector<std::string>& test_paths, RowsLook* look) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string train, ContentOf(train_paths));
+  TESSERA_ASSIGN_OR_RETURN(const std::string test, ContentOf(test_paths));
+  look->tokens = static_cast<int64_t>(train.size() / 2);
+  look->test_tokens = static_cast<int64_t>(test.size() / 2);
+  int64_t largest = 1;
+  for (const std::string* const each : {&train, &test}) {
+    for (size_t i = 0; i + 1 < each->size(); i += 2) {
+      largest = std::max<int64_t>(largest, static_cast<unsigned char>((*each)[i]) |
+                                               static_cast<unsigned char>((*each)[i + 1]) << 8);
+    }
+  }
+  look->vocabulary = largest + 1;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+  // The job reader has checked the word, which leaves uint16.
+  return ReadTokens(files.features, spec,
+                    files.data.type() == "uint32" ? TokenType::kUint32 : TokenType::kUint16);
+}
+
+}  // namespace
+
+extern const FileFormat kTokensFormat = {"tokens", IsTokens, Look, Read};
 
 }  // namespace tessera

@@ -4,11 +4,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "worker/data/byte_source.h"
 #include "worker/data/field.h"
+#include "worker/data/file_format.h"
+#include "worker/data/file_head.h"
 #include "worker/data/label_range.h"
 #include "worker/data/limits.h"
 #include "worker/data/line_source.h"
@@ -210,5 +213,45 @@ absl::StatusOr<Table> ReadXc(const std::vector<std::string>& paths, const TableS
   }
   return table;
 }
+
+namespace {
+
+// Three counts, and behind them a row that ends with an entry.
+absl::StatusOr<bool> IsXc(const FileHead& head) {
+  if (!head.is_text()) return false;
+  const std::vector<absl::string_view> lines = head.lines();
+  if (lines.size() < 2 || !EndsWithEntry(lines[1])) return false;
+  const std::vector<absl::string_view> counts =
+      absl::StrSplit(lines[0], absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+  return counts.size() == 3 &&
+         std::all_of(counts.begin(), counts.end(), [](absl::string_view count) {
+           return std::all_of(count.begin(), count.end(), absl::ascii_isdigit);
+         });
+}
+
+absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
+                  RowsLook* look) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string first, FirstLine(train[0]));
+  const std::vector<std::string> counts = absl::StrSplit(first, ' ', absl::SkipEmpty());
+  int64_t features, labels;
+  if (counts.size() != 3 || !absl::SimpleAtoi(counts[1], &features) ||
+      !absl::SimpleAtoi(counts[2], &labels)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(train[0], ":1: got \"", first, "\", want `rows features labels`"));
+  }
+  look->input = {features};
+  look->classes = labels;
+  look->has_sets = true;
+  look->is_sparse = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+  return ReadXc(files.features, spec);
+}
+
+}  // namespace
+
+extern const FileFormat kXcFormat = {"xc", IsXc, Look, Read};
 
 }  // namespace tessera

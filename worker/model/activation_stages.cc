@@ -1,29 +1,53 @@
 #include "worker/model/activation_stages.h"
 
 #include <type_traits>
+#include <utility>
 
 #include "common/base/check.h"
 
 namespace tessera {
 namespace {
 
+// A kind of layer that computes a function of each value.
+struct FunctionLayer {
+  v1::Layer::KindCase kind;
+  // Which function, by the layer's keys.
+  ActivationFunction (*of)(const v1::Layer& layer);
+  // y has the sign of x.
+  bool keeps_signs = false;
+  // The slope depends on the sign of y alone.
+  bool reads_signs_of_y = false;
+};
+
+template <Activation kActivation>
+ActivationFunction Plain(const v1::Layer&) {
+  return {kActivation};
+}
+
+ActivationFunction GeluOf(const v1::Layer& layer) {
+  return {layer.gelu().approximate() == "tanh" ? Activation::kGeluTanh : Activation::kGelu};
+}
+
+ActivationFunction LeakyReluOf(const v1::Layer& layer) {
+  return {Activation::kLeakyRelu, static_cast<float>(layer.leaky_relu().slope())};
+}
+
+// tanh keeps signs, but its slope depends on all of y; a leaky relu's is as a relu's.
+constexpr FunctionLayer kFunctionLayers[] = {
+    {v1::Layer::kGelu, GeluOf},
+    {v1::Layer::kTanh, Plain<Activation::kTanh>, /*keeps_signs=*/true},
+    {v1::Layer::kSigmoid, Plain<Activation::kSigmoid>},
+    {v1::Layer::kSilu, Plain<Activation::kSilu>},
+    {v1::Layer::kLeakyRelu, LeakyReluOf, /*keeps_signs=*/true, /*reads_signs_of_y=*/true},
+};
+
 // The function that a layer of one of these kinds computes.
 ActivationFunction FunctionOf(const v1::Layer& layer) {
-  switch (layer.kind_case()) {
-    case v1::Layer::kGelu:
-      return {layer.gelu().approximate() == "tanh" ? Activation::kGeluTanh : Activation::kGelu};
-    case v1::Layer::kTanh:
-      return {Activation::kTanh};
-    case v1::Layer::kSigmoid:
-      return {Activation::kSigmoid};
-    case v1::Layer::kSilu:
-      return {Activation::kSilu};
-    case v1::Layer::kLeakyRelu:
-      return {Activation::kLeakyRelu, static_cast<float>(layer.leaky_relu().slope())};
-    default:
-      TESSERA_CHECK(false);
-      return {};
+  for (const FunctionLayer& each : kFunctionLayers) {
+    if (each.kind == layer.kind_case()) return each.of(layer);
   }
+  TESSERA_CHECK(false);
+  return {};
 }
 
 // Functions whose slope follows from their own value (kernels/activation_function.h), as tanh' = 1 - y^2, need not keep
@@ -60,22 +84,24 @@ StageKind DropoutStageKind() {
   return kind;
 }
 
-// The message is empty: which function a kind computes does not depend on the values of its keys.
-StageKind FunctionStageKind(v1::Layer::KindCase layer) {
-  v1::Layer some;
-  const auto* const field = v1::Layer::descriptor()->FindFieldByNumber(layer);
-  some.GetReflection()->MutableMessage(&some, field);
-  const bool of_y = HasSlopeOfY(FunctionOf(some));
-  StageKind kind{layer, MakeStage<FunctionStage>};
-  kind.forward_in_place = of_y;
-  kind.backward_in_place = true;
-  kind.backward_reads_x = !of_y;
-  kind.backward_reads_y = of_y;
-  // A leaky relu's slope depends on the sign of y alone, as a relu's does. tanh keeps signs, but its slope depends on
-  // all of y.
-  kind.reads_signs_of_y = layer == v1::Layer::kLeakyRelu;
-  kind.keeps_signs = layer == v1::Layer::kLeakyRelu || layer == v1::Layer::kTanh;
-  return kind;
+std::vector<StageKind> FunctionStageKinds() {
+  std::vector<StageKind> kinds;
+  for (const FunctionLayer& each : kFunctionLayers) {
+    // The message is empty: what its function's slope is made of does not depend on the values of its keys.
+    v1::Layer some;
+    const auto* const field = v1::Layer::descriptor()->FindFieldByNumber(each.kind);
+    some.GetReflection()->MutableMessage(&some, field);
+    const bool of_y = HasSlopeOfY(each.of(some));
+    StageKind kind{each.kind, MakeStage<FunctionStage>};
+    kind.forward_in_place = of_y;
+    kind.backward_in_place = true;
+    kind.backward_reads_x = !of_y;
+    kind.backward_reads_y = of_y;
+    kind.reads_signs_of_y = each.reads_signs_of_y;
+    kind.keeps_signs = each.keeps_signs;
+    kinds.push_back(std::move(kind));
+  }
+  return kinds;
 }
 
 void ReluStage::Forward(int64_t rows, const StageInputs& x, float* y) {

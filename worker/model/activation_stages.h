@@ -2,6 +2,8 @@
 #ifndef TESSERA_WORKER_MODEL_ACTIVATION_STAGES_H_
 #define TESSERA_WORKER_MODEL_ACTIVATION_STAGES_H_
 
+#include <vector>
+
 #include "kernels/backend.h"
 #include "worker/model/stage.h"
 #include "worker/model/stage_kind.h"
@@ -10,8 +12,8 @@ namespace tessera {
 
 StageKind ReluStageKind();
 StageKind DropoutStageKind();
-// gelu, tanh, sigmoid, silu and leaky_relu.
-StageKind FunctionStageKind(v1::Layer::KindCase layer);
+// One for each kind of layer that computes another function of each value, as gelu.
+std::vector<StageKind> FunctionStageKinds();
 
 class ReluStage final : public Stage {
  public:

@@ -1,5 +1,8 @@
 #include "worker/model/stage_kinds.h"
 
+#include <utility>
+#include <vector>
+
 #include "common/base/check.h"
 #include "worker/model/activation_stages.h"
 #include "worker/model/batch_norm_stage.h"
@@ -10,30 +13,24 @@
 #include "worker/model/sequence_stages.h"
 
 namespace tessera {
+namespace {
+
+std::vector<StageKind> AllKinds() {
+  std::vector<StageKind> kinds = {
+      LinearStageKind(),    ConvolutionStageKind(),  MaxPoolStageKind(),   AveragePoolStageKind(),
+      BatchNormStageKind(), ReluStageKind(),         DropoutStageKind(),   LayerNormStageKind(),
+      GroupNormStageKind(), ResponseNormStageKind(), EmbeddingStageKind(), AttentionStageKind(),
+      SumStageKind(),       ConcatStageKind(),
+  };
+  for (StageKind& kind : FunctionStageKinds()) kinds.push_back(std::move(kind));
+  return kinds;
+}
+
+}  // namespace
 
 absl::Span<const StageKind> StageKinds() {
-  static const StageKind kKinds[] = {
-      LinearStageKind(),
-      ConvolutionStageKind(),
-      MaxPoolStageKind(),
-      AveragePoolStageKind(),
-      BatchNormStageKind(),
-      ReluStageKind(),
-      DropoutStageKind(),
-      LayerNormStageKind(),
-      GroupNormStageKind(),
-      ResponseNormStageKind(),
-      FunctionStageKind(v1::Layer::kGelu),
-      FunctionStageKind(v1::Layer::kTanh),
-      FunctionStageKind(v1::Layer::kSigmoid),
-      FunctionStageKind(v1::Layer::kSilu),
-      FunctionStageKind(v1::Layer::kLeakyRelu),
-      EmbeddingStageKind(),
-      AttentionStageKind(),
-      SumStageKind(),
-      ConcatStageKind(),
-  };
-  return kKinds;
+  static const auto* const kinds = new std::vector<StageKind>(AllKinds());
+  return *kinds;
 }
 
 const StageKind& StageKindOf(const v1::Layer& layer) {

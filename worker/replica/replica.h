@@ -47,6 +47,8 @@ bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& inp
 // Where DeviceSides says so update(), or values(), are the device's arrays themselves, and no copy of all
 // entries crosses but in an evaluation.
 //
+// It has more fields than other classes: each array that an exchange reads or writes, by the side that it lies on.
+//
 // One thread, the train loop's. No allocation after Create but in evaluations.
 class Replica final : public Learner {
  public:

@@ -45,6 +45,8 @@ namespace tessera {
 // Sums that the cut has made smaller in training are multiplied by the mean share in evaluation
 // (common/keyset/mean_share.h), which is that of the last round trained.
 //
+// It has more fields than other classes, as it holds this round's network, the next round's, and what evaluates.
+//
 // One thread, the train loop's.
 class SubnetReplica final : public Learner {
  public:

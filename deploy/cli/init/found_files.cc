@@ -1,39 +1,32 @@
 #include "deploy/cli/init/found_files.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cstdint>
 #include <filesystem>
-#include <map>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/printable.h"
-#include "common/base/utf8.h"
 #include "common/config/data_formats.h"
-#include "worker/data/byte_source.h"
+#include "worker/data/file_formats.h"
+#include "worker/data/file_head.h"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The first bytes of a file that are looked at.
-constexpr size_t kHeadBytes = 64 << 10;
 // Files of a folder that are looked at; a set in more files is a set of pictures.
 constexpr size_t kFilesMax = 256;
 // What is told of a folder without data.
 constexpr size_t kNamesShown = 5;
-constexpr int64_t kCifarRecord = 3073, kCifar100Record = 3074;
 
 std::string LowerStem(absl::string_view name) {
   std::string lower = absl::AsciiStrToLower(name);
@@ -57,80 +50,6 @@ bool IsAboutData(absl::string_view name) {
     if (absl::EndsWith(lower, end)) return true;
   }
   return absl::StartsWith(lower, ".");
-}
-
-// Fields of a line of text, as the formats of text have them.
-bool IsCount(absl::string_view field) {
-  return !field.empty() && std::all_of(field.begin(), field.end(), absl::ascii_isdigit);
-}
-
-bool IsEntry(absl::string_view field) {
-  const size_t colon = field.find(':');
-  double value;
-  return colon != absl::string_view::npos && IsCount(field.substr(0, colon)) &&
-         absl::SimpleAtod(field.substr(colon + 1), &value);
-}
-
-bool IsNumber(absl::string_view field) {
-  double value;
-  return absl::SimpleAtod(absl::StripAsciiWhitespace(field), &value);
-}
-
-std::string FormatOfText(absl::string_view head, bool is_whole, absl::string_view name) {
-  std::vector<absl::string_view> lines = absl::StrSplit(head, '\n');
-  // The last line of what was read may be cut off.
-  if (!is_whole && lines.size() > 1) lines.pop_back();
-  lines.erase(std::remove_if(lines.begin(), lines.end(),
-                             [](absl::string_view line) {
-                               line = absl::StripAsciiWhitespace(line);
-                               return line.empty() || line[0] == '#';
-                             }),
-              lines.end());
-  if (lines.empty()) return "";
-  const auto words = [](absl::string_view line) {
-    return std::vector<absl::string_view>(
-        absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty()));
-  };
-  const auto is_entries = [&words](absl::string_view line) {
-    const std::vector<absl::string_view> fields = words(line);
-    return !fields.empty() && IsEntry(fields.back());
-  };
-  const std::vector<absl::string_view> first = words(lines[0]);
-  if (lines.size() > 1 && first.size() == 3 && std::all_of(first.begin(), first.end(), IsCount) &&
-      is_entries(lines[1])) {
-    return "xc";
-  }
-  if (first.size() > 1 && IsEntry(first[1]) && is_entries(lines[0])) return "libsvm";
-  const auto commas = [](absl::string_view line) {
-    return std::count(line.begin(), line.end(), ',');
-  };
-  const int64_t fields = commas(lines[0]);
-  const bool is_table =
-      fields > 0 && std::all_of(lines.begin(), lines.end(),
-                                [&](absl::string_view line) { return commas(line) == fields; });
-  const std::vector<absl::string_view> row = absl::StrSplit(lines.back(), ',');
-  const bool has_number = std::any_of(row.begin(), row.end(), IsNumber);
-  if (absl::EndsWith(name, ".csv") || (is_table && lines.size() > 1 && has_number)) return "csv";
-  return "text";
-}
-
-// The bytes of a file's content, inflated.
-absl::StatusOr<int64_t> ContentBytes(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path, ByteSource::Kinds::kAnyText));
-  std::string buffer(1 << 20, '\0');
-  while (true) {
-    TESSERA_ASSIGN_OR_RETURN(const size_t got, source->Read(&buffer[0], buffer.size()));
-    if (got < buffer.size()) return source->offset();
-  }
-}
-
-// A file whose bytes may be anything.
-absl::StatusOr<std::string> FormatOfBytes(const std::string& path, absl::string_view name) {
-  TESSERA_ASSIGN_OR_RETURN(const int64_t bytes, ContentBytes(path));
-  if (bytes == 0) return std::string();
-  if (bytes % kCifarRecord == 0 || bytes % kCifar100Record == 0) return std::string("cifar");
-  if (absl::EndsWith(name, ".bin") && bytes % 2 == 0) return std::string("tokens");
-  return std::string();
 }
 
 // A file or a folder of class folders that was found.
@@ -244,26 +163,15 @@ FoundFiles SetsOf(absl::string_view format, const std::vector<Found>& found) {
 }  // namespace
 
 absl::StatusOr<std::string> FormatOfFile(const std::string& path) {
-  const std::string name = LowerStem(fs::path(path).filename().string());
-  if (IsPicture(name)) return std::string("images");
-  TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(path, ByteSource::Kinds::kAnyText));
-  std::string head(kHeadBytes, '\0');
-  TESSERA_ASSIGN_OR_RETURN(const size_t bytes, source->Read(&head[0], head.size()));
-  const bool is_whole = bytes < head.size();
-  head.resize(bytes);
-  if (absl::StartsWith(head, "\x93NUMPY")) return std::string("npy");
-  constexpr absl::string_view kIdxTypes = "\x08\x09\x0b\x0c\x0d\x0e";
-  if (head.size() > 4 && head[0] == 0 && head[1] == 0 &&
-      kIdxTypes.find(head[2]) != absl::string_view::npos && head[3] > 0 && head[3] <= 8) {
-    return std::string("idx");
+  if (IsPicture(fs::path(path).filename().string())) return std::string("images");
+  TESSERA_ASSIGN_OR_RETURN(const FileHead head, FileHead::Read(path));
+  if (head.bytes().empty()) return std::string();
+  for (const FileFormat* const format : FileFormats()) {
+    if (format->is == nullptr) continue;
+    TESSERA_ASSIGN_OR_RETURN(const bool is, format->is(head));
+    if (is) return std::string(format->name);
   }
-  // A character may be cut off where the head ends.
-  const bool is_text =
-      head.find('\0') == std::string::npos &&
-      Utf8PrefixBytes(head) + (is_whole ? 0 : 4) > head.size() - (is_whole ? 1 : 0);
-  if (head.empty()) return std::string();
-  return is_text ? absl::StatusOr<std::string>(FormatOfText(head, is_whole, name))
-                 : FormatOfBytes(path, name);
+  return std::string();
 }
 
 RowsKind KindOfName(absl::string_view name) {

@@ -154,8 +154,8 @@ std::string TokensText(const DataLook& look) {
       "%d}]}\n"
       "    - layer_norm\n"
       "    - linear: {units: vocabulary, tied: true, bias: false}\n",
-      look.tokenizer.empty()      ? "Numbered tokens"
-      : look.tokenizer == "bytes" ? "Each byte is a token"
+      look.own_value.empty()      ? "Numbered tokens"
+      : look.own_value == "bytes" ? "Each byte is a token"
                                   : "Each character of the training text is a token",
       ContextOf(look), look.vocabulary, ContextOf(look), width, width == 128 ? 4 : 2, 4 * width,
       width);
@@ -198,15 +198,12 @@ std::string OptimizerText(const DataLook& look) {
 
 std::string FormatKeys(const DataLook& look) {
   std::string text;
-  if (!look.label_column.empty()) {
-    absl::StrAppend(&text, "  label_column: ", Yaml(look.label_column), "\n");
+  const DataFormat& format = DataFormatOf(look.files.format);
+  if (!look.own_value.empty()) {
+    absl::StrAppend(&text, "  ", format.own_key, ": ", Yaml(look.own_value),
+                    look.own_note.empty() ? "" : "    # ", look.own_note, "\n");
   }
-  if (!look.cifar_labels.empty()) {
-    absl::StrAppend(&text, "  labels: ", look.cifar_labels,
-                    "    # Records have two labels; the other one is coarse.\n");
-  }
-  if (!look.tokenizer.empty()) absl::StrAppend(&text, "  tokenizer: ", look.tokenizer, "\n");
-  if (DataFormatOf(look.files.format).is_pictures) {
+  if (format.is_pictures) {
     absl::StrAppend(&text,
                     "  # Pictures are scaled, and the square in the middle is taken; "
                     "model.input is of the same size.\n  resize: ",
@@ -225,9 +222,9 @@ const std::string& FirstMethod() {
 std::string DescribeLook(const DataLook& look) {
   if (IsOfTokens(look)) {
     return absl::StrCat(look.files.format, ": ", look.tokens,
-                        look.tokenizer.empty() ? " training tokens" : " bytes of training text",
+                        look.own_value.empty() ? " training tokens" : " bytes of training text",
                         ", a vocabulary of ", look.vocabulary,
-                        look.tokenizer.empty() ? "" : absl::StrCat(" ", look.tokenizer));
+                        look.own_value.empty() ? "" : absl::StrCat(" ", look.own_value));
   }
   return absl::StrCat(look.files.format, ": ", look.train_rows, " training rows of [",
                       absl::StrJoin(look.input, ", "), "], ", look.test_rows, " test rows, ",

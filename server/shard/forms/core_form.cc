@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "common/base/check.h"
+#include "server/shard/forms/form_entry.h"
 
 namespace tessera {
 namespace {
@@ -113,5 +114,14 @@ bool CoreForm::IsSendable(const ReceivedPush& push) const {
   const NamedCore* const core = CoreIn(push.keys);
   return core == nullptr || cores_.Knows(core->name);
 }
+
+extern const FormEntry kCoreForm = {
+    [](const ShardOptions& o) { return o.core.has_value(); },
+    [](const ShardOptions& o, const ShardSlices& slices) -> std::shared_ptr<const JobKeys> {
+      return std::make_shared<const CoreJobKeys>(o.shape, slices, o.codecs);
+    },
+    [](const FormContext& context, const ShardOptions& o) -> std::unique_ptr<ExchangeForm> {
+      return std::make_unique<CoreForm>(context, *o.core);
+    }};
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 
 #include "common/codec/selective_codec.h"
 #include "common/codec/update_reader.h"
+#include "server/shard/forms/form_entry.h"
 
 namespace tessera {
 namespace {
@@ -97,5 +98,14 @@ absl::Status DenseForm::SetImage(const ImageEvent&, ImageReader* values) {
 int64_t DenseForm::memory_bytes() const {
   return traits().slices.bytes() * (1 + static_cast<int64_t>(states_.size()));
 }
+
+extern const FormEntry kDenseForm = {
+    [](const ShardOptions&) { return true; },
+    [](const ShardOptions& o, const ShardSlices& slices) -> std::shared_ptr<const JobKeys> {
+      return std::make_shared<const JobKeys>(o.shape, slices, o.codecs);
+    },
+    [](const FormContext& context, const ShardOptions&) -> std::unique_ptr<ExchangeForm> {
+      return std::make_unique<DenseForm>(context, /*is_tail=*/false);
+    }};
 
 }  // namespace tessera

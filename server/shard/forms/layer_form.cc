@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/codec/update_reader.h"
+#include "server/shard/forms/form_entry.h"
 
 namespace tessera {
 namespace {
@@ -55,5 +56,15 @@ void LayerForm::FoldAndCommit(const StagedPush& push, float, const Update& updat
   // The half that this push is not of is committed, too: an update is of both.
   Commit(update);
 }
+
+extern const FormEntry kLayerForm = {
+    [](const ShardOptions& o) { return o.cut.has_value(); },
+    [](const ShardOptions& o, const ShardSlices& slices) -> std::shared_ptr<const JobKeys> {
+      return std::make_shared<const LayerParts>(*o.cut, slices, o.shape, o.codecs);
+    },
+    [](const FormContext& context, const ShardOptions&) -> std::unique_ptr<ExchangeForm> {
+      return std::make_unique<LayerForm>(context,
+                                         static_cast<const LayerParts&>(*context.traits->keys));
+    }};
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "server/shard/forms/form_entry.h"
 
 namespace tessera {
 namespace {
@@ -166,5 +167,15 @@ absl::Status SubnetForm::SetImage(const ImageEvent& image, ImageReader*) {
 int64_t SubnetForm::memory_bytes() const {
   return rounds_.memory_bytes() + (tail_ ? tail_->memory_bytes() : 0);
 }
+
+extern const FormEntry kSubnetForm = {
+    [](const ShardOptions& o) { return o.groups.has_value(); },
+    [](const ShardOptions& o, const ShardSlices& slices) -> std::shared_ptr<const JobKeys> {
+      return std::make_shared<const SubnetJobKeys>(o.shape, slices, o.codecs,
+                                                   o.whole_kind.has_value());
+    },
+    [](const FormContext& context, const ShardOptions& o) -> std::unique_ptr<ExchangeForm> {
+      return std::make_unique<SubnetForm>(context, *o.groups);
+    }};
 
 }  // namespace tessera

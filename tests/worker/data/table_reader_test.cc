@@ -5,6 +5,7 @@
 #include "catch2/catch.hpp"
 #include "common/config/data_formats.h"
 #include "tests/worker/data/files.h"
+#include "worker/data/file_formats.h"
 
 namespace tessera {
 namespace {
@@ -32,6 +33,13 @@ TEST_CASE("every format has a reader, which names a file that is missing", "[tab
     const absl::Status status = Read(MissingFiles(format));
     REQUIRE(status.code() == absl::StatusCode::kNotFound);
     REQUIRE(std::string(status.message()).find("/no/such/folder/rows") != std::string::npos);
+  }
+}
+
+TEST_CASE("the table has the formats of the job file and no others", "[table_reader]") {
+  REQUIRE(FileFormats().size() == DataFormats().size());
+  for (const DataFormat& format : DataFormats()) {
+    REQUIRE(FileFormatOf(format.name).name == format.name);
   }
 }
 
