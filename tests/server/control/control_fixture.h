@@ -3,6 +3,7 @@
 #ifndef TESSERA_TESTS_SERVER_CONTROL_CONTROL_FIXTURE_H_
 #define TESSERA_TESTS_SERVER_CONTROL_CONTROL_FIXTURE_H_
 
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
@@ -302,12 +303,9 @@ class ControlFixture {
   uint64_t epoch = 0;  // which members say that they have come to, when they evaluate
   std::deque<DiskTask> tasks;
   std::vector<uint64_t> pruned;  // steps of kPrune, which are in no other list
-  // After every event the coordinator is saved, and the one that is loaded goes on.
-#ifdef TESSERA_RELOAD
-  bool reload = true;
-#else
-  bool reload = false;
-#endif
+  // After every event the coordinator is saved, and the one that is loaded goes on. By the environment, so that the
+  // same program is run both ways (reloaded_tests.bzl).
+  bool reload = std::getenv("TESSERA_RELOAD") != nullptr;
 
  private:
   void Answer(int server, const v1::ShardMessage& message) {
