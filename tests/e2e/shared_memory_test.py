@@ -1,8 +1,12 @@
 """Payloads by shared memory: the bits of TCP, and nothing left of whoever dies."""
+import os
+import re
+import subprocess
+import sys
 import time
 import unittest
 
-from cluster import ENDLESS, Cluster, Test, await_true, digits, lost, run_to_end
+from cluster import ENDLESS, SOON, Cluster, Test, await_true, digits, lost, run_to_end
 
 METHODS = {
     "data_parallel": ({"data_parallel": {}}, None),
@@ -13,6 +17,26 @@ METHODS = {
     "decentralized": ({"decentralized": {"density": 0.05}}, None),
 }
 BY_MEMORY = "payloads go by shared memory"
+# A user of no process here.
+OTHER = 64321
+# Asks at a server's socket for its memory, and looks for it among the server's open files.
+STRANGER = """
+import os, socket, struct, sys
+door, server = sys.argv[1:]
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect("\\0" + door)
+memory = os.memfd_create("stranger", os.MFD_ALLOW_SEALING)
+try:
+    socket.send_fds(connection, [b"tsrmem01" + struct.pack("<QQQ", 1, 1 << 20, 0)], [memory])
+    data, descriptors, _, _ = socket.recv_fds(connection, 100, 8)
+except (BrokenPipeError, ConnectionResetError):
+    data, descriptors = b"", []
+print("got %d bytes and %d descriptors" % (len(data), len(descriptors)))
+try:
+    print(os.listdir("/proc/%s/fd" % server))
+except PermissionError as error:
+    print(type(error).__name__)
+"""
 
 
 def wide(transport="auto", **keys):
@@ -24,6 +48,25 @@ def arenas(process):
     """How often the process maps memory that is shared."""
     with open("/proc/%d/maps" % process.pid) as maps:
         return sum("memfd:tessera" in line for line in maps)
+
+
+def may_be_another():
+    """Whether this process may start one of another user."""
+    try:
+        subprocess.run(["true"], check=True, user=OTHER, group=OTHER, extra_groups=[])
+        return True
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+def doors_of(pid):
+    """The names of the abstract sockets at which the process waits for others to share memory."""
+    folder = "/proc/%d/fd" % pid
+    own = {os.readlink(os.path.join(folder, name)) for name in os.listdir(folder)}
+    with open("/proc/net/unix") as sockets:
+        found = re.findall(r" (\d+) @(tessera-[0-9a-f]{16})$", sockets.read(), re.M)
+    # What comes in there has the same name.
+    return sorted({name for inode, name in found if "socket:[%s]" % inode in own})
 
 
 class SharedMemory(Test):
@@ -51,6 +94,23 @@ class SharedMemory(Test):
                     self.assertEqual(worker.output().count(BY_MEMORY), 2 if transport == "auto" else 0)
                 cluster.drain()
                 cluster.finish()
+
+    @unittest.skipUnless(may_be_another(), "this user cannot become another one")
+    def test_another_user_is_given_nothing(self):
+        cluster = Cluster(self, wide(epochs=ENDLESS))
+        cluster.await_step(20)
+        server = cluster.servers[0]
+        doors = doors_of(server.pid)
+        self.assertEqual(len(doors), 1)
+        # A hello of the right form, with a number that may have been given to somebody, and memory of its own.
+        done = subprocess.run([sys.executable, "-c", STRANGER, doors[0], str(server.pid)], capture_output=True, text=True,
+                              timeout=SOON, user=OTHER, group=OTHER, extra_groups=[])
+        self.assertEqual((done.stdout, done.stderr), ("got 0 bytes and 0 descriptors\nPermissionError\n", ""))
+        await_true("the server says so", lambda: "the peer's user is %d, want %d" % (OTHER, os.geteuid())
+                   in server.output())
+        cluster.await_further()
+        cluster.drain()
+        cluster.finish()
 
     def test_whoever_dies_leaves_nothing(self):
         cluster = Cluster(self, wide(workers=3, lease="1500ms", epochs=ENDLESS))
