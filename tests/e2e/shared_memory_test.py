@@ -103,8 +103,8 @@ class SharedMemory(Test):
         doors = doors_of(server.pid)
         self.assertEqual(len(doors), 1)
         # A hello of the right form, with a number that may have been given to somebody, and memory of its own.
-        done = subprocess.run([sys.executable, "-c", STRANGER, doors[0], str(server.pid)], capture_output=True, text=True,
-                              timeout=SOON, user=OTHER, group=OTHER, extra_groups=[])
+        done = subprocess.run([sys.executable, "-c", STRANGER, doors[0], str(server.pid)], capture_output=True,
+                              text=True, timeout=SOON, user=OTHER, group=OTHER, extra_groups=[])
         self.assertEqual((done.stdout, done.stderr), ("got 0 bytes and 0 descriptors\nPermissionError\n", ""))
         await_true("the server says so", lambda: "the peer's user is %d, want %d" % (OTHER, os.geteuid())
                    in server.output())

@@ -14,6 +14,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -158,9 +159,13 @@ TEST_CASE("new connections of one host wait for their turn", "[listener]") {
     bool closed = false;
     REQUIRE(silent.back().Hears(&closed));
   }
+  const auto taken_within = std::chrono::steady_clock::now() - begin;
+  // Each is counted once it was spoken to.
+  const auto counted = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (taken < 3 * kMost && std::chrono::steady_clock::now() < counted) std::this_thread::yield();
   CHECK(taken == 3 * kMost);
   // As many as there may be at once come without a pause.
-  CHECK(std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(2 * kMost * 50 - 60));
+  CHECK(taken_within > std::chrono::milliseconds(2 * kMost * 50 - 60));
   (*listener)->Stop();
 }
 

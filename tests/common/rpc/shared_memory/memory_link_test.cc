@@ -148,7 +148,9 @@ TEST_CASE("memory that was taken back while it was read does not count", "[share
   block->revoked = true;
   CHECK(ends.server->Sweep() == 0);
   CHECK(block.use_count() == 1);
-  CHECK(reader.Read(&read[kMiB / 2], kMiB / 2).ok());
+  // Who reads may learn it at once; who asks in the end does.
+  const absl::Status second = reader.Read(&read[kMiB / 2], kMiB / 2);
+  CHECK((second.ok() || absl::IsAborted(second)));
   CHECK(absl::IsAborted(reader.Finish()));
   // The slot goes on with other loans.
   block->revoked = false;
