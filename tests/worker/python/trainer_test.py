@@ -1,4 +1,9 @@
 """Trainer: what the verdicts ask for is done, and told to the program in so far as it has a part in it."""
+import os
+import signal
+import subprocess
+import sys
+import time
 import unittest
 
 from fake_job import FakeJobTest, initial
@@ -6,6 +11,52 @@ from fake_job import FakeJobTest, initial
 import numpy as np
 import tessera
 from tessera.trainer import arrays_of
+
+
+# A program whose job is asked to leave by signals, and which goes on until its input ends.
+SIGNALLED = """
+import sys
+from tessera.signals import leave_on_signals
+
+class Job:
+    closed = False
+
+    def leave(self):
+        print("left", flush=True)
+
+leave_on_signals(Job())
+print("ready", flush=True)
+sys.stdin.read()
+print("alive", flush=True)
+"""
+
+
+class SignalsTest(unittest.TestCase):
+    def signalled(self, *numbers, pause=0.0, ignored=None):
+        """(exit code, output) of the program that is sent these signals."""
+        ignore = (lambda: signal.signal(ignored, signal.SIG_IGN)) if ignored else None
+        # Nobody reads what the program says of itself: to say it is an error.
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        self.addCleanup(os.close, write_end)
+        with subprocess.Popen([sys.executable, "-c", SIGNALLED], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=write_end, text=True, preexec_fn=ignore,
+                              env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))) as program:
+            self.assertEqual(program.stdout.readline(), "ready\n")
+            for number in numbers:
+                program.send_signal(number)
+                time.sleep(pause)
+            out = program.communicate(timeout=60)[0]
+        return program.returncode, out
+
+    def test_signals_that_come_together_are_one(self):
+        self.assertEqual(self.signalled(signal.SIGTERM, signal.SIGINT), (0, "left\nalive\n"))
+
+    def test_the_second_ends_the_program(self):
+        self.assertEqual(self.signalled(signal.SIGTERM, signal.SIGTERM, pause=1), (-signal.SIGTERM, "left\n"))
+
+    def test_sighup_stays_ignored_under_nohup(self):
+        self.assertEqual(self.signalled(signal.SIGHUP, ignored=signal.SIGHUP), (0, "alive\n"))
 
 
 class TrainerTest(FakeJobTest):

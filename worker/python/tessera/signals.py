@@ -1,6 +1,7 @@
 """Signals that ask a program to end, as service managers and `tessera run` send them."""
+import contextlib
+import os
 import signal
-import sys
 import time
 
 from tessera.job import Job
@@ -32,9 +33,12 @@ def leave_on_signals(job: Job) -> None:
                 signal.signal(asked, handler if handler is not None else signal.SIG_DFL)
             signal.raise_signal(number)
             return
-        print("tessera: %s received, leaving; again to end at once" % signal.Signals(number).name, file=sys.stderr)
         if not job.closed:
             job.leave()
+        # Past Python's buffers, of which the program may be in the middle. A terminal that is gone takes no words,
+        # which is why SIGHUP came.
+        with contextlib.suppress(OSError):
+            os.write(2, b"tessera: %s received, leaving; again to end at once\n" % signal.Signals(number).name.encode())
 
     for number in _ASKED_TO_END:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
