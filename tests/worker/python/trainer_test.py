@@ -49,9 +49,6 @@ class SignalsTest(unittest.TestCase):
             out = program.communicate(timeout=60)[0]
         return program.returncode, out
 
-    def test_signals_that_come_together_are_one(self):
-        self.assertEqual(self.signalled(signal.SIGTERM, signal.SIGINT), (0, "left\nalive\n"))
-
     def test_the_second_ends_the_program(self):
         self.assertEqual(self.signalled(signal.SIGTERM, signal.SIGTERM, pause=1), (-signal.SIGTERM, "left\n"))
 
