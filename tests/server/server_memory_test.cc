@@ -47,13 +47,13 @@ v1::Job JobOf(const std::string& method, int servers, int64_t limit,
   return std::move(reading.job);
 }
 
-ServerMemory Plan(const v1::Job& job, int rank = 0) {
+ServerMemory MemoryOf(const v1::Job& job, int rank = 0) {
   const Recipe recipe = *RecipeFor(job);
   const ModelShape shape = *ExchangedShape(job.model(), recipe);
   return PlanServerMemory(job, recipe, shape, rank, job.cluster().memory_limit());
 }
 
-bool Fits(const v1::Job& job) { return Plan(job).total() <= job.cluster().memory_limit(); }
+bool Fits(const v1::Job& job) { return MemoryOf(job).total() <= job.cluster().memory_limit(); }
 
 // The least limit that is not refused, to 64 KiB.
 int64_t LeastLimit(const std::string& method, int servers,
@@ -98,10 +98,10 @@ TEST_CASE("whoever may copy a replica, follow another shard or save has room for
 
 TEST_CASE("a limit that leaves less room makes staging smaller before it is refused",
           "[server][memory]") {
-  const ServerMemory all = Plan(JobOf(kDataParallel, 1, 1024 * kMiB));
+  const ServerMemory all = MemoryOf(JobOf(kDataParallel, 1, 1024 * kMiB));
   const int64_t least = LeastLimit(kDataParallel, 1);
   CHECK(least < all.total());
-  const ServerMemory tight = Plan(JobOf(kDataParallel, 1, least));
+  const ServerMemory tight = MemoryOf(JobOf(kDataParallel, 1, least));
   CHECK(tight.total() <= least);
   CHECK(tight.shard.limits.staging_bytes < all.shard.limits.staging_bytes);
   CHECK(tight.program == all.program);
@@ -111,7 +111,7 @@ TEST_CASE("windows follow the network where the limit has room for all that they
           "[server][memory]") {
   const auto with = [](int64_t limit, int servers = 1,
                        const std::vector<std::string>& overrides = {}) {
-    return Plan(JobOf(kDataParallel, servers, limit, overrides));
+    return MemoryOf(JobOf(kDataParallel, servers, limit, overrides));
   };
   const ServerMemory ample = with(1024 * kMiB);
   // Of each of four workers a push at most, as it is smaller than a window may become.
@@ -139,7 +139,7 @@ TEST_CASE("windows follow the network where the limit has room for all that they
 }
 
 TEST_CASE("the sum is told in its parts", "[server][memory]") {
-  const ServerMemory memory = Plan(JobOf(kDataParallel, 2, 40 * kMiB), 1);
+  const ServerMemory memory = MemoryOf(JobOf(kDataParallel, 2, 40 * kMiB), 1);
   CHECK(memory.total() > 40 * kMiB);
   const std::string parts = memory.Describe();
   for (const char* part :

@@ -21,8 +21,8 @@ std::string TextOf(const std::string& path) {
 }
 
 TEST_CASE("a file that is written is read with all addresses that it has", "[base]") {
-  REQUIRE(WriteAddressFile(Path("both"), {"127.0.0.1:7000", "127.0.0.1:9464"}).ok());
-  REQUIRE(WriteAddressFile(Path("one"), {"127.0.0.1:7000", ""}).ok());
+  REQUIRE(WriteAddressFile(Path("both"), {"127.0.0.1:7000", "127.0.0.1:9464", ""}).ok());
+  REQUIRE(WriteAddressFile(Path("one"), {"127.0.0.1:7000", "", ""}).ok());
   CHECK(ReadAddressFile(Path("both"))->services == "127.0.0.1:7000");
   CHECK(ReadAddressFile(Path("both"))->metrics == "127.0.0.1:9464");
   CHECK(ReadAddressFile(Path("one"))->services == "127.0.0.1:7000");
@@ -44,12 +44,13 @@ TEST_CASE("a file that is not there yet, or is empty, has no address", "[base]")
 }
 
 TEST_CASE("an address file that cannot be written is refused by name", "[base]") {
-  const absl::Status status = WriteAddressFile(Path("no_folder") + "/file", {"127.0.0.1:7000", ""});
+  const absl::Status status =
+      WriteAddressFile(Path("no_folder") + "/file", {"127.0.0.1:7000", "", ""});
   CHECK(absl::IsUnavailable(status));
   CHECK(status.message() == "address file: \"" + Path("no_folder") +
                                 "/file\" cannot be written: No such file or directory");
   // /dev/full takes nothing.
-  CHECK(WriteAddressFile("/dev/full", {"127.0.0.1:7000", ""}).message() ==
+  CHECK(WriteAddressFile("/dev/full", {"127.0.0.1:7000", "", ""}).message() ==
         "address file: \"/dev/full\" cannot be written: No space left on device");
 }
 
@@ -60,7 +61,7 @@ TEST_CASE("files and links beside an address file are nobody's to write or remov
   for (const char* const name : {"mine", "linked"}) {
     CAPTURE(name);
     CHECK(CheckAddressFile(Path(name)).ok());
-    CHECK(WriteAddressFile(Path(name), {"127.0.0.1:7000", ""}).ok());
+    CHECK(WriteAddressFile(Path(name), {"127.0.0.1:7000", "", ""}).ok());
     CHECK(ReadAddressFile(Path(name))->services == "127.0.0.1:7000");
   }
   CHECK(TextOf(Path("mine.part")) == "the user's own\n");
