@@ -110,19 +110,19 @@ class Checkpoints(CheckpointTest):
         self.assertEqual(shards[0], shards[1])
 
     def drain_early(self, job, folder):
-        """The report of a job of 6000 steps that is drained long before, and leaves a checkpoint there."""
-        job_cluster = Cluster(self, keeping(job, folder, 0))
+        """The report of a job that is drained long before its last step, and leaves a checkpoint there."""
+        job_cluster = Cluster(self, keeping(job, folder, 0), pause=0.02)
         job_cluster.await_step(50)
         job_cluster.drain()
         drained = job_cluster.finish()
         self.assertEqual(steps_in(folder), [drained["steps"]])
-        self.assertLess(drained["steps"], 6000)
+        self.assertLess(drained["steps"], job["train"]["steps"])
         return drained
 
     def test_a_drained_job_goes_on_as_if_it_had_not_been(self):
         for method in ({"local_sgd": {"local_steps": 4}}, {"slim_dp": {"local_steps": 4, "core_every": 10000}}):
             with self.case(list(method)[0]):
-                job = dict(self.small(method=method, optimizer=ADAMW, steps=6000), name="long")
+                job = dict(self.small(method=method, optimizer=ADAMW, steps=400), name="long")
                 self.drain_early(job, self.path(list(method)[0]))
                 again = run_to_end(self, restoring(job, self.path(list(method)[0])))
                 self.assertEqual(sameness(again), sameness(run_to_end(self, job)))
@@ -144,7 +144,7 @@ class Checkpoints(CheckpointTest):
                 self.assertEqual(sameness(run_to_end(self, restoring(job, step_folder(folder, 90)))), sameness(whole))
 
     def test_a_drained_overlapped_job_ends_with_an_exchange(self):
-        job = dict(self.small(method={"local_sgd": {"local_steps": 4, "overlap": True}}, optimizer=ADAMW, steps=6000),
+        job = dict(self.small(method={"local_sgd": {"local_steps": 4, "overlap": True}}, optimizer=ADAMW, steps=400),
                    name="long")
         folder = self.path("checkpoints")
         drained = self.drain_early(job, folder)
@@ -153,8 +153,8 @@ class Checkpoints(CheckpointTest):
         short = dict(job, train=dict(job["train"], steps=drained["steps"]))
         self.assertEqual(run_to_end(self, short)["parameters_hash"], drained["parameters_hash"])
         again = run_to_end(self, restoring(job, folder))
-        self.assertEqual(again["steps"], 6000)
-        self.assertEqual(again["traffic"]["exchanges"], 2 * (6000 - drained["steps"]) // 4)
+        self.assertEqual(again["steps"], 400)
+        self.assertEqual(again["traffic"]["exchanges"], 2 * (400 - drained["steps"]) // 4)
         self.assertEqual(again["history"][0]["step"], drained["history"][0]["step"])
 
     def test_methods_without_lockstep_go_on_from_where_each_worker_was(self):
@@ -269,10 +269,10 @@ class Checkpoints(CheckpointTest):
             self.assertNotIn("worker state dropped", worker.output())
 
     def test_a_job_that_went_back_ends_as_one_that_did_not(self):
-        job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=ADAMW, steps=8000, evaluate_every=20,
+        job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=ADAMW, steps=600, evaluate_every=5,
                          lease="2s")
         whole = run_to_end(self, job)
-        job_cluster = Cluster(self, keeping(job, self.path("checkpoints"), 100, keep=2))
+        job_cluster = Cluster(self, keeping(job, self.path("checkpoints"), 50, keep=2), pause=0.02)
         job_cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
         victim = job_cluster.servers[1]
         victim.kill()

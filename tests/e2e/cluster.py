@@ -27,6 +27,8 @@ import threading
 import time
 import unittest
 
+from status_call import status_of
+
 # Tests run in the root of the tree, or of its copy for the test.
 ROOT = os.getcwd()
 TESSERA = os.path.join(ROOT, "deploy/cli/tessera")
@@ -125,8 +127,16 @@ def digits(servers=2, workers=2, method=None, batch=32, rate=0.2, lease="10s", n
     }
 
 
-# So many epochs that only a drain ends it.
+# So many epochs, or steps, that only a drain ends it.
 ENDLESS = 1000000
+# Workers of such a job pause so long before each step: while a test waits for leases and restarts, a job at full speed
+# would take the cores that other tests want, and would show nothing more.
+UNHURRIED_SECONDS = 0.01
+
+
+def pause_of(job):
+    """Seconds for which a worker of this job pauses before each step unless its test says otherwise."""
+    return UNHURRIED_SECONDS if ENDLESS in (job["train"].get("epochs"), job["train"].get("steps")) else 0
 
 
 def job_size(job):
@@ -277,7 +287,7 @@ def await_true(what, condition, within=SOON, explain=lambda: ""):
             return
         if time.monotonic() > end:
             raise AssertionError("not within %d s: %s\n%s" % (within, what, explain()))
-        # To ask for a status is to start a program, which on a busy machine would take the core that the job wants.
+        # What is asked for may be a program, which on a busy machine would take the core that the job wants.
         time.sleep(min(max(0.02, 2 * (time.monotonic() - began)), 0.3))
 
 
@@ -303,12 +313,6 @@ def run_to_end(test, job, *arguments, within=TEST_MAX, env=None):
     test.assertEqual(out, "")
     with open(report) as file:
         return json.load(file)
-
-
-def status_of(address):
-    """The status of the server at `address`, or None while it does not answer."""
-    code, out, _ = tessera("status", address, "--json", within=20)
-    return json.loads(out) if code == 0 else None
 
 
 def members(status, state):
@@ -351,10 +355,12 @@ def exists(pid):
 
 
 class Cluster:
-    """Daemons of one job, started one by one as a person would on several machines."""
+    """Daemons of one job, started one by one as a person would on several machines. Workers pause for `pause` seconds
+    before each step: a job of few steps then lasts until a test has looked at it and killed somebody."""
 
-    def __init__(self, test, job, servers=None, workers=None, start=True):
+    def __init__(self, test, job, servers=None, workers=None, start=True, pause=None):
         self.test, self.job = test, job
+        self.pause = pause_of(job) if pause is None else pause
         self.path = write_job(test, job)
         listed = job["cluster"]["servers"]
         self.server_count = listed if isinstance(listed, int) else len(listed)
@@ -398,6 +404,9 @@ class Cluster:
             command += ["--coordinator", coordinator or self.coordinator]
         if rank is not None:
             command += ["--rank", str(rank)]
+        if self.pause > 0:
+            faults = "worker.step=sleep:%d;%s" % (1000 * self.pause, (env or {}).get("TESSERA_FAILPOINTS", ""))
+            env = dict(env or {}, TESSERA_FAILPOINTS=faults)
         worker = Process(self.test, "worker %s" % ("any" if rank is None else rank), command + list(extra), env)
         self.workers.append(worker)
         return worker

@@ -22,7 +22,7 @@ def protected(status):
 class Embedded(Test):
     """In server 0, its state in a folder."""
 
-    def cluster(self, job, servers=2, away="1m", keep=True, start=True, kept=3, **coordinator):
+    def cluster(self, job, servers=2, away="1m", keep=True, start=True, kept=3, pause=None, **coordinator):
         ports = free_ports(servers)
         job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
         job["cluster"]["coordinator"] = dict({"away_timeout": away}, **coordinator)
@@ -31,7 +31,7 @@ class Embedded(Test):
             job["cluster"]["coordinator"].setdefault("directory", self.path("coordinator"))
             if not job["cluster"]["coordinator"]["directory"]:
                 del job["cluster"]["coordinator"]["directory"]
-        return Cluster(self, job, start=start)
+        return Cluster(self, job, start=start, pause=pause)
 
     def await_checkpoint(self, cluster):
         # The state that names it may be kept a moment after the status tells of it, but not after the next one.
@@ -82,9 +82,9 @@ class Embedded(Test):
                 subprocess.run(["rm", "-rf", self.path("checkpoints")], check=True)
 
     def test_a_job_whose_server_0_was_killed_ends_as_one_whose_was_not(self):
-        job = digits(steps=6000, batch=16, lease=LEASE, method={"local_sgd": {"local_steps": 5}}, evaluate_every=10)
+        job = digits(steps=600, batch=16, lease=LEASE, method={"local_sgd": {"local_steps": 5}}, evaluate_every=2)
         whole = self.cluster(dict(job, cluster=dict(job["cluster"])), keep=False).finish(within=100)
-        cluster = self.cluster(job)
+        cluster = self.cluster(job, pause=0.02)
         self.await_checkpoint(cluster)
         self.kill_server_0(cluster)
         self.restart_server_0(cluster)
@@ -93,9 +93,9 @@ class Embedded(Test):
         self.assertEqual(course(report), course(whole))
 
     def test_servers_that_are_asked_to_end_go_on_from_the_checkpoint_that_they_left(self):
-        job = digits(steps=6000, batch=16, lease=LEASE)
+        job = digits(steps=600, batch=16, lease=LEASE)
         whole = self.cluster(dict(job, cluster=dict(job["cluster"])), keep=False).finish(within=100)
-        cluster = self.cluster(job)
+        cluster = self.cluster(job, pause=0.03)
         cluster.await_step(50)
         gone = []
         for rank in (1, 0):
@@ -167,12 +167,12 @@ class Embedded(Test):
         self.assertEqual((report["outcome"], report["checkpoint"]["failure"]), ("stopped", ""))
 
     def test_with_standbys_a_killed_server_0_changes_no_bit(self):
-        job = digits(steps=3000, batch=16, lease=LEASE, workers=3)
+        job = digits(steps=400, batch=16, lease=LEASE, workers=3)
         job["cluster"]["replicas"] = 1
         # `finish` wants the report of server 0.
         unharmed = self.cluster(dict(job, cluster=dict(job["cluster"])), servers=3, keep=False)
         whole = unharmed.finish(within=100)
-        cluster = self.cluster(job, servers=3, keep=False, directory=self.path("coordinator"))
+        cluster = self.cluster(job, servers=3, keep=False, directory=self.path("coordinator"), pause=0.03)
         cluster.await_step(50)
         self.kill_server_0(cluster)
         dead = self.restart_server_0(cluster)

@@ -72,10 +72,10 @@ class Standbys(Test):
     def check_same_bits(self, *names):
         for name in names:
             with self.case(name):
-                job = self.job(name, steps=3000)
+                job = self.job(name, steps=400)
                 plain = dict(job, cluster=dict(job["cluster"], replicas=0))
                 wanted = run_to_end(self, plain)
-                cluster = Cluster(self, job)
+                cluster = Cluster(self, job, pause=0.02)
                 cluster.await_step(50)
                 cluster.servers[1].kill()
                 cluster.await_status("its standby leads", takeovers(1))
@@ -123,9 +123,9 @@ class Standbys(Test):
         return server
 
     def test_a_rolling_restart_of_all_servers_changes_no_bit(self):
-        job = self.rolled("data_parallel", steps=4000)
-        wanted = run_to_end(self, self.job("data_parallel", steps=4000))
-        cluster = Cluster(self, job)
+        job = self.rolled("data_parallel", steps=600)
+        wanted = run_to_end(self, self.job("data_parallel", steps=600))
+        cluster = Cluster(self, job, pause=0.03)
         cluster.await_step(50)
         gone = [self.leave(cluster, rank) for rank in (1, 2, 0)]
         status = cluster.await_status("each was taken over from", takeovers(3))

@@ -36,6 +36,21 @@ class Status(Test):
         cluster.drain()
         cluster.finish()
 
+    def test_the_command_prints_the_message_that_the_call_answers(self):
+        def shape(value):
+            """What is not a number that grows: the names of all fields, and of which kind each is."""
+            if isinstance(value, dict):
+                return {key: shape(of) for key, of in value.items()}
+            return [shape(value[0])] if isinstance(value, list) and value else type(value)
+
+        cluster = self.cluster()
+        code, out, error = tessera("status", cluster.coordinator, "--json")
+        self.assertEqual((code, error), (0, ""))
+        # Python writes 1.0 where the command writes 1.
+        printed = json.loads(out, parse_int=float)
+        self.assertEqual(shape(printed), shape(json.loads(json.dumps(cluster.status()), parse_int=float)))
+        self.end(cluster)
+
     def test_status_names_the_method_in_words_and_every_process(self):
         cluster = self.cluster()
         # Servers count for themselves and tell now and then.
