@@ -48,7 +48,8 @@ std::string ShortBytes(double bytes) {
     bytes /= 1024;
     ++unit;
   }
-  return absl::StrFormat(bytes < 100 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, kUnits[unit]);
+  const int places = bytes < 100 && unit > 0 ? 1 : 0;
+  return absl::StrFormat("%.*f %s", places, bytes, kUnits[unit]);
 }
 
 std::string ShortSeconds(double seconds) {

@@ -518,8 +518,10 @@ TEST_CASE("a second thread is refused, and tessera_leave ends the first one's ca
   }
   stop = true;
   other.join();
-  std::thread leaver([&] { CHECK(tessera_leave(worker.job) == TESSERA_OK); });
+  tessera_status left = TESSERA_INTERNAL;
+  std::thread leaver([&] { left = tessera_leave(worker.job); });
   leaver.join();
+  CHECK(left == TESSERA_OK);
   tessera_status status = TESSERA_OK;
   for (int i = 0; i < 4 && status == TESSERA_OK && worker.verdict != TESSERA_STOP; ++i) {
     status = worker.verdict == TESSERA_EXCHANGE ? worker.DoExchange() : worker.Step();
