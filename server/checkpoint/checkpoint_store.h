@@ -27,7 +27,7 @@ class CheckpointStore {
   virtual absl::Status Prepare() = 0;
   // What others of the job write and read here; nullptr: nothing.
   virtual HeldCheckpoints* held() { return nullptr; }
-  // Where the servers are now, by rank; an empty one is not there. Any thread.
+  // Where the servers are now, by rank; an empty one is where it was. Any thread.
   virtual void SetServers(std::vector<std::string> addresses) = 0;
   // Opens files of the checkpoint that comes into being. The store outlives it.
   virtual OpenPart Parts() = 0;

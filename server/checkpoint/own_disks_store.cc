@@ -58,8 +58,8 @@ OwnDisksStore::OwnDisksStore(const v1::Job& job, int rank, std::string job_diges
   restore_step_ = TakeStep(&held_options_.restore);
   // Without addresses nobody is asked until the coordinator has said where the servers are.
   const auto& addresses = job.cluster().servers().addresses();
-  disks_ = std::make_shared<OtherDisks>(
-      std::vector<std::string>(addresses.begin(), addresses.end()), rank_, job_digest_, copies_);
+  addresses_.assign(addresses.begin(), addresses.end());
+  disks_ = std::make_shared<OtherDisks>(addresses_, rank_, job_digest_, copies_);
 }
 
 absl::Status OwnDisksStore::Prepare() {
@@ -69,11 +69,15 @@ absl::Status OwnDisksStore::Prepare() {
   return absl::OkStatus();
 }
 
+// At a job's start the order to read comes before all others have: they are where the job says.
 void OwnDisksStore::SetServers(std::vector<std::string> addresses) {
-  // Whoever writes to the old ones goes on doing so; connections open when they are used.
-  auto disks = std::make_shared<OtherDisks>(addresses, rank_, job_digest_, copies_);
   absl::MutexLock lock(&mutex_);
-  disks_ = std::move(disks);
+  addresses_.resize(addresses.size());
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (!addresses[i].empty()) addresses_[i] = std::move(addresses[i]);
+  }
+  // Whoever writes to the old ones goes on doing so; connections open when they are used.
+  disks_ = std::make_shared<OtherDisks>(addresses_, rank_, job_digest_, copies_);
 }
 
 OpenPart OwnDisksStore::Parts() {

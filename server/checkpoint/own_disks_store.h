@@ -55,6 +55,7 @@ class OwnDisksStore final : public CheckpointStore {
   std::unique_ptr<FolderLock> lock_;  // nullptr: nobody is asked
   mutable absl::Mutex mutex_;
   // As the coordinator said last, or the job says.
+  std::vector<std::string> addresses_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const OtherDisks> disks_ ABSL_GUARDED_BY(mutex_);
 };
 
