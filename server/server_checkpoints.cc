@@ -5,97 +5,66 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/base/utf8.h"
-#include "common/checkpoint/durable_file.h"
-#include "server/checkpoint/checkpoint_directory.h"
 #include "server/checkpoint/restore.h"
 #include "server/shard/shard_messages.h"
 
 namespace tessera {
-namespace {
-
-// The lock lies beside the checkpoints. It is not called "lock", as cluster.coordinator.directory may be the same
-// folder.
-constexpr char kLockName[] = "checkpoints.lock";
-
-}  // namespace
-
 ServerCheckpoints::ServerCheckpoints(const v1::Job& job, const JobFacts& facts, int rank)
     : directory_path_(job.checkpoint().directory()),
       restore_path_(job.checkpoint().restore()),
-      keep_(job.checkpoint().keep()),
       rank_(rank),
       model_(*facts.model_manifest),
-      weights_of_mean_share_(facts.weights_of_mean_share) {}
+      weights_of_mean_share_(facts.weights_of_mean_share),
+      store_(MakeCheckpointStore(job, rank, facts.digest, model_)) {}
 
 ServerCheckpoints::~ServerCheckpoints() { Release(); }
 
 absl::Status ServerCheckpoints::Prepare(bool goes_on) {
+  TESSERA_RETURN_IF_ERROR(store_->Prepare());
   // A coordinator that goes on from its own state restores nothing.
-  if (!restore_path_.empty() && !goes_on) {
-    absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = OpenForRestore(restore_path_);
-    absl::Status status = checkpoint.status();
-    if (status.ok()) {
-      // Whether it fits is found out before anybody waits for this job.
-      status = CheckRestorable((*checkpoint)->manifest(), model_, weights_of_mean_share_);
-    }
-    if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("checkpoint.restore: ", status.message()));
-    }
-    TESSERA_ASSIGN_OR_RETURN(restored_, SavedStateOf(**checkpoint, /*from_restore=*/true));
-    const std::vector<std::string> keys = ChangedKeys(restored_->manifest, model_);
-    // One process tells it for all.
-    if (!keys.empty() && rank_ == 0) {
-      Log(LogLevel::kWarning,
-          absl::StrCat("checkpoint: keys of the job have changed since step ",
-                       restored_->manifest.step, ": ", absl::StrJoin(keys, ", ")));
-    }
+  if (!restore_path_.empty() && !goes_on && store_->each_finds()) {
+    TESSERA_RETURN_IF_ERROR(FindRestored());
   }
   if (directory_path_.empty()) return absl::OkStatus();
-  saver_ = std::make_unique<ShardSaver>(directory_path_, model_, rank_);
+  saver_ = std::make_unique<ShardSaver>(store_->Parts(), model_, rank_);
   return absl::OkStatus();
 }
 
-// Two jobs would remove what the other is writing.
-absl::Status ServerCheckpoints::TakeDirectory() {
-  const absl::Status made = MakeFolder(directory_path_);
-  if (!made.ok()) return OfDirectory(made);
-  absl::StatusOr<std::unique_ptr<FolderLock>> lock = FolderLock::Take(directory_path_, kLockName);
-  if (lock.ok()) {
-    lock_ = *std::move(lock);
-    return absl::OkStatus();
+absl::Status ServerCheckpoints::FindRestored() {
+  absl::StatusOr<std::unique_ptr<Checkpoint>> checkpoint = store_->FindRestored();
+  absl::Status status = checkpoint.status();
+  if (status.ok()) {
+    // Whether it fits is found out before anybody waits for this job.
+    status = CheckRestorable((*checkpoint)->manifest(), model_, weights_of_mean_share_);
   }
-  if (absl::IsUnimplemented(lock.status())) {
-    Log(LogLevel::kInfo,
-        absl::StrCat("checkpoint: another job in the same folder would not be noticed why=\"",
-                     lock.status().message(), "\""));
-    return absl::OkStatus();
+  if (!status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("checkpoint.restore: ", status.message()));
   }
-  if (!absl::IsFailedPrecondition(lock.status())) return OfDirectory(lock.status());
-  return absl::FailedPreconditionError(absl::StrCat(
-      "checkpoint.directory: ", lock.status().message(),
-      ", which is the coordinator of a job; name another folder, or wait until that has ended"));
+  TESSERA_ASSIGN_OR_RETURN(restored_, SavedStateOf(**checkpoint, /*from_restore=*/true));
+  const std::vector<std::string> keys = ChangedKeys(restored_->manifest, model_);
+  // One process tells it for all.
+  if (!keys.empty() && (rank_ == 0 || !store_->each_finds())) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("checkpoint: keys of the job have changed since step ",
+                     restored_->manifest.step, ": ", absl::StrJoin(keys, ", ")));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ServerCheckpoints::Keep(LiveCoordinator* coordinator, bool goes_on, bool is_elected) {
-  if (directory_path_.empty()) return absl::OkStatus();
-  // Elected coordinators share the folder: the election, not the lock, keeps them apart.
-  if (!is_elected) TESSERA_RETURN_IF_ERROR(TakeDirectory());
-  if (!goes_on) {
-    TESSERA_RETURN_IF_ERROR(
-        CheckFolder(directory_path_, restored_ == nullptr ? nullptr : &restored_->manifest));
+  if (!restore_path_.empty() && !goes_on && restored_ == nullptr) {
+    TESSERA_RETURN_IF_ERROR(FindRestored());
   }
-  absl::StatusOr<std::unique_ptr<CheckpointDirectory>> opened =
-      CheckpointDirectory::Open(directory_path_, keep_, goes_on);
-  if (!opened.ok()) return OfDirectory(opened.status());
-  std::unique_ptr<CheckpointDirectory> directory = *std::move(opened);
+  if (directory_path_.empty()) return absl::OkStatus();
+  TESSERA_RETURN_IF_ERROR(
+      store_->Take(restored_ == nullptr ? nullptr : &restored_->manifest, goes_on, is_elected));
   coordinator_ = coordinator;
   keeper_ = std::make_unique<CheckpointKeeper>(
-      std::move(directory), [coordinator](const DiskTask& task, const absl::Status& status) {
+      store_.get(), [coordinator](const DiskTask& task, const absl::Status& status) {
         // The coordinator hears of the disk as an event, on its own thread's terms.
         (void)coordinator->Post([&](Coordinator& state, absl::Time now) {
           state.OnDisk(task, ToUtf8(status), now);
@@ -117,6 +86,7 @@ void ServerCheckpoints::Release() {
   coordinator_->SetDisk({});
   coordinator_ = nullptr;
   keeper_.reset();
+  store_->Release();
 }
 
 void ServerCheckpoints::Save(const v1::CheckpointOrder& order, ShardThread* shard,
@@ -164,10 +134,8 @@ absl::StatusOr<std::unique_ptr<Shard>> ServerCheckpoints::Read(
         absl::StrCat("checkpoint.restore: not set here, and the job goes on from step ",
                      order.step(), "; name the checkpoint that server 0 was given"));
   }
-  const std::string path =
-      CheckpointPath(order.from_restore() ? restore_path_ : directory_path_, order.step());
-  // The manifest is read again here: the folder may be another one than the coordinator sees.
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(path));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, store_->Open(order));
+  const std::string& path = checkpoint->path();
   TESSERA_RETURN_IF_ERROR(CheckRestorable(checkpoint->manifest(), model_, weights_of_mean_share_));
   if (checkpoint->manifest().step != order.step()) {
     return absl::FailedPreconditionError(absl::StrCat("checkpoint: \"", path, "\" is of step ",
@@ -178,6 +146,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ServerCheckpoints::Read(
   TESSERA_RETURN_IF_ERROR(CheckSum(checkpoint->manifest(), order.manifest_sum(), path));
   std::unique_ptr<Shard> fresh = make();
   TESSERA_RETURN_IF_ERROR(LoadShard(*checkpoint, goes_on, fresh.get()));
+  store_->Complete(*checkpoint);
   Log(LogLevel::kInfo, absl::StrCat("checkpoint: restored step=", order.step(),
                                     " ms=", absl::ToInt64Milliseconds(SteadyNow() - begin)));
   return fresh;

@@ -5,14 +5,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/checkpoint/folder_lock.h"
 #include "proto/coordinator.pb.h"
 #include "proto/job.pb.h"
 #include "server/checkpoint/checkpoint_keeper.h"
+#include "server/checkpoint/checkpoint_store.h"
 #include "server/checkpoint/shard_saver.h"
 #include "server/control/job_facts.h"
 #include "server/rpc/live_coordinator.h"
@@ -30,12 +31,13 @@ class ServerCheckpoints {
   // Called before the coordinator is made: finds what the job begins from, unless it `goes_on` with what the
   // coordinator has kept.
   absl::Status Prepare(bool goes_on);
-  // What the job begins from; nullptr: it begins anew.
+  // What the job begins from; nullptr: it begins anew, or that is not found yet.
   const std::shared_ptr<const SavedState>& restored() const { return restored_; }
 
-  // Called where the coordinator is: does from now on what it wants done with the disk. Says no early, where
-  // checkpoints cannot be written: kFailedPrecondition and the codes of the disk, with what to do. Without
-  // `is_elected` nobody else of this job can be doing this, so that whoever uses the folder is another job.
+  // Called where the coordinator is about to be: finds what the job begins from, if that is not found yet, and does
+  // from now on what the coordinator wants done with the disk. Says no early, where checkpoints cannot be read or
+  // written: kFailedPrecondition and the codes of the disk, with what to do. Without `is_elected` nobody else of this
+  // job can be doing this, so that whoever uses the folder is another job.
   absl::Status Keep(LiveCoordinator* coordinator, bool goes_on, bool is_elected);
   // Called when the coordinator is elsewhere: gives the folder up.
   void Depose();
@@ -48,23 +50,25 @@ class ServerCheckpoints {
   absl::StatusOr<std::unique_ptr<Shard>> Read(const v1::RestoreOrder& order,
                                               const std::function<std::unique_ptr<Shard>()>& make,
                                               const std::function<bool()>& goes_on) const;
+  // CheckpointStore's. `held` is there once prepared.
+  void SetServers(std::vector<std::string> addresses) { store_->SetServers(std::move(addresses)); }
+  HeldCheckpoints* held() const { return store_->held(); }
   bool writes() const { return saver_ != nullptr; }
   // The path of checkpoint.restore that the job has here.
   const std::string& restore_path() const { return restore_path_; }
 
  private:
-  absl::Status TakeDirectory();
+  absl::Status FindRestored();
   void Release();
 
   const std::string directory_path_;
   const std::string restore_path_;
-  const int64_t keep_;
   const int rank_;
   const Manifest model_;
   const std::vector<int> weights_of_mean_share_;  // JobFacts'
   std::shared_ptr<const SavedState> restored_;
+  const std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<ShardSaver> saver_;
-  std::unique_ptr<FolderLock> lock_;  // nullptr: nobody is asked
   LiveCoordinator* coordinator_ = nullptr;
   std::unique_ptr<CheckpointKeeper> keeper_;
 };

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/config/checkpoint_keys.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/shard_map.h"
 #include "common/rpc/transport.h"
@@ -68,6 +69,8 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
   // A checkpoint holds what the shard has replaced since, and a copy of the rule's states.
   if (!job.checkpoint().directory().empty()) {
     memory.checkpoint = needs.slices.bytes() * (1 + (needs.groups ? 0 : needs.state_count));
+    // Pieces of others' files that wait for this server's disk.
+    if (HasOwnDisks(job)) memory.checkpoint += kStoreBytesMax;
   }
   memory.shard = PlanShardMemory(needs, bytes_max - memory.program - memory.checkpoint);
   // Staging and copies come first: without them pushes wait whatever the network is.

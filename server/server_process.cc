@@ -48,6 +48,7 @@
 #include "server/monitor/last_scrape.h"
 #include "server/monitor/metrics_endpoint.h"
 #include "server/port_limits.h"
+#include "server/rpc/checkpoint_store_service.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/live_coordinator.h"
 #include "server/rpc/standby_control_service.h"
@@ -150,6 +151,8 @@ class ServerProcess {
   std::unique_ptr<AdminService> admin_service_;
   std::unique_ptr<StatusService> status_service_;
   std::unique_ptr<TensorFileService> tensor_file_service_;
+  std::unique_ptr<CheckpointStoreService>
+      checkpoint_store_service_;  // where disks are servers' own
   std::unique_ptr<GrpcServer> server_;
   LastScrape last_scrape_;
   std::unique_ptr<MetricsEndpoint> metrics_;
@@ -314,6 +317,11 @@ absl::Status ServerProcess::StartServices() {
   options.address = place_.listen;
   options.services = host_->services();
   options.services.push_back(status_service_.get());
+  if (checkpoints_->held() != nullptr) {
+    checkpoint_store_service_ =
+        std::make_unique<CheckpointStoreService>(checkpoints_->held(), digest_);
+    options.services.push_back(checkpoint_store_service_.get());
+  }
   options.connections_per_host_max = Limits().connections_per_host;
   options.receive_bytes_max = Limits().receive_bytes;
   if (may_coordinate()) {

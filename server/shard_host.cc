@@ -229,6 +229,9 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   if (!options_.keeps_standbys && led->copier == nullptr) {
     link.begins_from = checkpoints->restore_path();
   }
+  link.on_servers = [checkpoints](std::vector<std::string> addresses) {
+    checkpoints->SetServers(std::move(addresses));
+  };
   // Only a process with a folder can save.
   if (checkpoints->writes()) {
     link.save = [checkpoints, shard](const v1::CheckpointOrder& order,

@@ -7,9 +7,9 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/process_limits.h"
-#include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_facts.h"
 #include "common/checkpoint/safetensors_reader.h"
+#include "common/config/checkpoint_keys.h"
 #include "common/config/job_digest.h"
 #include "common/rpc/security.h"
 #include "common/rpc/transport.h"
@@ -148,12 +148,10 @@ absl::Status PreparedWorker::CheckPrecision() const {
   return absl::OkStatus();
 }
 
-absl::Status PreparedWorker::CheckFacts(const std::string& restored,
+absl::Status PreparedWorker::CheckFacts(const Checkpoint& checkpoint,
                                         const v1::JoinReply& admission) const {
   const v1::Resume& resume = admission.resume();
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
-                           Checkpoint::Open(restored));
-  TESSERA_ASSIGN_OR_RETURN(std::optional<ModelFacts> saved, ReadFacts(*checkpoint));
+  TESSERA_ASSIGN_OR_RETURN(std::optional<ModelFacts> saved, ReadFacts(checkpoint));
   const bool is_first = admission.rank() == 0;
   if (!saved) {
     if (is_first) {
@@ -167,15 +165,19 @@ absl::Status PreparedWorker::CheckFacts(const std::string& restored,
   }
   if (!saved->ReadsAs(data->facts)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "checkpoint: \"", restored,
+        "checkpoint: \"", checkpoint.path(),
         "\" has other labels or characters, or another normalisation, than this worker began to "
-        "read its rows with; start it again"));
+        "read its rows with; ",
+        HasOwnDisks(job)
+            ? "with checkpoint.store own_disks it reads them from its rows, which must "
+              "be those that the job was trained on"
+            : "start it again"));
   }
   if (!resume.from_restore()) return absl::OkStatus();
   const bool is_local = job.data().partition() == "local";
   if (is_local) {  // The rows of each rank are its own.
     TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> own,
-                             checkpoint->OpenWorker(admission.rank()));
+                             checkpoint.OpenWorker(admission.rank()));
     if (own == nullptr) return absl::OkStatus();
     TESSERA_ASSIGN_OR_RETURN(saved, ReadFacts(*own));
   }

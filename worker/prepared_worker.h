@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 #include "kernels/backend.h"
@@ -32,9 +33,9 @@ struct PreparedWorker {
   bool has_standbys() const { return job.cluster().replicas() > 0; }
   // Logs what there is to say of the data, once.
   void LogNotes();
-  // Whether rows were read as the checkpoint in `restored` was trained; tells where they are others.
+  // Whether rows were read as the checkpoint was trained; tells where they are others.
   //   kFailedPrecondition  labels or normalisation differ: the worker must be started again
-  absl::Status CheckFacts(const std::string& restored, const v1::JoinReply& admission) const;
+  absl::Status CheckFacts(const Checkpoint& checkpoint, const v1::JoinReply& admission) const;
 
   v1::Job job;
   std::string digest;

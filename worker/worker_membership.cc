@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,10 +16,14 @@
 #include "common/base/steady_clock.h"
 #include "common/base/utf8.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/durable_file.h"
+#include "common/checkpoint/part_file.h"
+#include "common/config/checkpoint_keys.h"
 #include "common/config/job_difference.h"
 #include "common/layout/shard_map.h"
 #include "common/metrics/process_memory.h"
 #include "common/rpc/shared_memory/shared_arena.h"
+#include "common/store/own_disks.h"
 #include "worker/exchange/device_sides.h"
 #include "worker/moved_shards.h"
 #include "worker/own_model.h"
@@ -205,7 +211,6 @@ absl::Status WorkerMembership::MakeSaver() {
                      admission_.resume().step(), "; name the checkpoint that server 0 was given"));
   }
   WorkerSaver::Options saver;
-  saver.directory = checkpoint.directory();
   saver.rank = Rank(admission_.rank());
   saver.workers = worker_.job.cluster().workers();
   saver.push_weight = worker_.recipe.push_weight;
@@ -220,11 +225,45 @@ absl::Status WorkerMembership::MakeSaver() {
         resume.from_restore() ? checkpoint.restore() : checkpoint.directory(), resume.step());
     saver.restored_sum = resume.manifest_sum();
     saver.goes_back = !resume.from_restore();
-    if (worker_.job.has_data()) {
-      TESSERA_RETURN_IF_ERROR(worker_.CheckFacts(saver.restored, admission_));
-    }
+  }
+  if (!checkpoint.directory().empty()) saver.parts = PartsIn(checkpoint.directory());
+  if (HasOwnDisks(worker_.job)) TESSERA_RETURN_IF_ERROR(UseOwnDisks(&saver));
+  if (admission_.has_resume() && worker_.job.has_data()) {
+    absl::StatusOr<std::unique_ptr<Checkpoint>> restored =
+        saver.bring == nullptr ? Checkpoint::Open(saver.restored)
+                               : Checkpoint::OpenParts(saver.restored, saver.bring);
+    if (!restored.ok()) return restored.status();
+    TESSERA_RETURN_IF_ERROR(worker_.CheckFacts(**restored, admission_));
   }
   saver_ = std::make_unique<WorkerSaver>(std::move(saver));
+  return absl::OkStatus();
+}
+
+// A worker keeps nothing on its own disk but what it fetches to begin with, until it has read that.
+absl::Status WorkerMembership::UseOwnDisks(WorkerSaver::Options* saver) {
+  const v1::Checkpoint& checkpoint = worker_.job.checkpoint();
+  const auto disks = std::make_shared<const OtherDisks>(
+      std::vector<std::string>(admission_.servers().begin(), admission_.servers().end()),
+      /*own=*/-1, worker_.digest, checkpoint.copies());
+  if (!checkpoint.directory().empty()) {
+    saver->parts = [disks](uint64_t folder_step, const std::string& name) {
+      return disks->OpenPart(folder_step, name);
+    };
+  }
+  if (!admission_.has_resume()) return absl::OkStatus();
+  std::string folder = checkpoint.directory();
+  if (folder.empty()) {
+    std::error_code error;
+    folder = std::filesystem::temp_directory_path(error).string();
+    if (error) folder = "/tmp";
+  }
+  TESSERA_RETURN_IF_ERROR(MakeFolder(folder));
+  // Workers of other jobs may have the same folder, and this rank in theirs.
+  absl::StrAppend(&folder, "/fetched-worker-", admission_.rank(), "-", worker_.digest.substr(0, 8));
+  const v1::Resume& resume = admission_.resume();
+  TESSERA_RETURN_IF_ERROR(BeginFetched(*disks, resume.step(), resume.manifest_sum(), folder));
+  saver->restored = folder;
+  saver->bring = BringFrom(disks, resume.step(), resume.manifest_sum(), folder);
   return absl::OkStatus();
 }
 

@@ -67,6 +67,7 @@ class WorkerMembership {
   absl::Status Connect();
   absl::Status MakeLearner();
   absl::Status MakeSaver();
+  absl::Status UseOwnDisks(WorkerSaver::Options* saver);
   v1::WorkerReport Report() const;
   // What the thread that renews the lease tells.
   void OnLost(absl::Status why);

@@ -43,45 +43,70 @@ std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard) {
   return tensors;
 }
 
-absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path) {
-  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint(path));
-  const std::string manifest_path = checkpoint->PathOf(kManifestName);
+absl::Status Checkpoint::ReadManifest() {
+  const std::string manifest_path = PathOf(kManifestName);
   TESSERA_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(manifest_path, kManifestBytesMax));
-  TESSERA_ASSIGN_OR_RETURN(checkpoint->manifest_, ParseManifest(manifest_path, text));
-  TESSERA_RETURN_IF_ERROR(checkpoint->OpenShards());
+  TESSERA_ASSIGN_OR_RETURN(manifest_, ParseManifest(manifest_path, text));
+  absl::MutexLock lock(&mutex_);
+  shards_.resize(manifest_.shards.size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint(path, nullptr));
+  TESSERA_RETURN_IF_ERROR(checkpoint->ReadManifest());
+  const auto count = static_cast<int64_t>(checkpoint->manifest_.shards.size());
+  for (int64_t shard = 0; shard < count; ++shard) {
+    TESSERA_RETURN_IF_ERROR(checkpoint->Shard(shard).status());
+  }
   return checkpoint;
 }
 
-absl::Status Checkpoint::OpenShards() {
-  const int64_t count = static_cast<int64_t>(manifest_.shards.size());
-  for (int64_t shard = 0; shard < count; ++shard) {
-    const CheckpointFile& file = *manifest_.FindFile(ShardFileName(shard, count));
-    TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
-                             SafetensorsReader::Open(PathOf(file.name)));
-    // The size alone tells most broken copies, and costs no reading.
-    if (reader->file_bytes() != file.bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": is ",
-                                                     reader->file_bytes(), " bytes, want ",
-                                                     file.bytes, " as the manifest says"));
-    }
-    // Everything is compared before a value is read, so that a checkpoint is either usable as a whole or refused.
-    const std::vector<TensorSpec> wanted = ShardTensors(manifest_, shard);
-    if (wanted.size() != reader->tensors().size()) {
-      return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": has ",
-                                                     reader->tensors().size(), " tensors, want ",
-                                                     wanted.size(), " as the manifest says"));
-    }
-    for (const TensorSpec& tensor : wanted) {
-      TESSERA_RETURN_IF_ERROR(reader->Want(tensor.name, tensor.dtype, tensor.shape).status());
-    }
-    shards_.push_back(std::move(reader));
+absl::StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenParts(const std::string& path,
+                                                                  BringFile bring) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint(path, std::move(bring)));
+  TESSERA_RETURN_IF_ERROR(checkpoint->ReadManifest());
+  return checkpoint;
+}
+
+absl::StatusOr<const SafetensorsReader*> Checkpoint::Shard(int64_t shard) const {
+  absl::MutexLock lock(&mutex_);
+  std::unique_ptr<SafetensorsReader>& reader = shards_[static_cast<size_t>(shard)];
+  if (reader == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(reader, OpenShard(shard));
   }
-  return absl::OkStatus();
+  return reader.get();
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> Checkpoint::OpenShard(int64_t shard) const {
+  const int64_t count = static_cast<int64_t>(manifest_.shards.size());
+  const CheckpointFile& file = *manifest_.FindFile(ShardFileName(shard, count));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
+                           SafetensorsReader::Open(PathOf(file.name)));
+  // The size alone tells most broken copies, and costs no reading.
+  if (reader->file_bytes() != file.bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": is ",
+                                                   reader->file_bytes(), " bytes, want ",
+                                                   file.bytes, " as the manifest says"));
+  }
+  // Everything is compared before a value is read, so that a checkpoint is either usable as a whole or refused.
+  const std::vector<TensorSpec> wanted = ShardTensors(manifest_, shard);
+  if (wanted.size() != reader->tensors().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", reader->path(), "\": has ",
+                                                   reader->tensors().size(), " tensors, want ",
+                                                   wanted.size(), " as the manifest says"));
+  }
+  for (const TensorSpec& tensor : wanted) {
+    TESSERA_RETURN_IF_ERROR(reader->Want(tensor.name, tensor.dtype, tensor.shape).status());
+  }
+  return reader;
 }
 
 // All bytes are read for the sum, which may take minutes for a large shard; `goes_on` ends it early.
 absl::Status Checkpoint::VerifyFile(const CheckpointFile& file,
                                     const std::function<bool()>& goes_on) const {
+  // Whoever brings a file has compared its sum.
+  if (bring_) return bring_(file, goes_on);
   TESSERA_ASSIGN_OR_RETURN(const uint64_t sum, SumOfFile(PathOf(file.name), file.bytes, goes_on));
   if (sum == file.sum) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -98,7 +123,7 @@ absl::Status Checkpoint::VerifySums() const {
 
 absl::Status Checkpoint::VerifyRows(const std::vector<Rows>& rows,
                                     const std::function<bool()>& goes_on) const {
-  const auto count = static_cast<int64_t>(shards_.size());
+  const auto count = static_cast<int64_t>(manifest_.shards.size());
   // A shard's file is verified once, however many runs of rows lie in it: its sum takes in all of its bytes.
   std::set<int64_t> shards;
   for (const Rows& wanted : rows) {
@@ -121,15 +146,15 @@ absl::Status Checkpoint::ReadRows(int64_t parameter, int64_t state, int64_t row_
   // A parameter without entries has no tensor to be found.
   if (spec.columns == 0) return absl::OkStatus();
   const std::string name = state < 0 ? spec.name : StateName(state, spec.name);
-  const int64_t shard_count = static_cast<int64_t>(shards_.size());
+  const int64_t shard_count = static_cast<int64_t>(manifest_.shards.size());
   for (const SavedRows& run : SavedRowsOf(spec.rows, shard_count, row_begin, row_end)) {
-    const SafetensorsReader& file = *shards_[static_cast<size_t>(run.shard)];
-    const TensorSpec* tensor = file.Find(name);
-    // Open compared every tensor, so one that is missing now is a fault of this code.
+    TESSERA_ASSIGN_OR_RETURN(const SafetensorsReader* const file, Shard(run.shard));
+    const TensorSpec* tensor = file->Find(name);
+    // OpenShard compared every tensor, so one that is missing now is a fault of this code.
     TESSERA_CHECK(tensor != nullptr);
     const int64_t entries = run.row_count * spec.columns;
-    TESSERA_RETURN_IF_ERROR(
-        file.Read(*tensor, run.row_begin * spec.columns * kFloatBytes, entries * kFloatBytes, out));
+    TESSERA_RETURN_IF_ERROR(file->Read(*tensor, run.row_begin * spec.columns * kFloatBytes,
+                                       entries * kFloatBytes, out));
     out += entries;
   }
   return absl::OkStatus();
@@ -138,7 +163,9 @@ absl::Status Checkpoint::ReadRows(int64_t parameter, int64_t state, int64_t row_
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> Checkpoint::OpenWorker(uint64_t rank) const {
   const std::string name = WorkerFileName(rank);
   // A worker without state of its own left no file.
-  if (manifest_.FindFile(name) == nullptr) return std::unique_ptr<SafetensorsReader>();
+  const CheckpointFile* const file = manifest_.FindFile(name);
+  if (file == nullptr) return std::unique_ptr<SafetensorsReader>();
+  if (bring_) TESSERA_RETURN_IF_ERROR(bring_(*file, nullptr));
   return SafetensorsReader::Open(PathOf(name));
 }
 

@@ -8,12 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/safetensors_reader.h"
 
 namespace tessera {
+
+// Brings a file of a checkpoint into its folder. OK: it is there, with the size and the sum of the manifest.
+// kCancelled: `goes_on`, which may be empty, said no.
+using BringFile =
+    std::function<absl::Status(const CheckpointFile& file, const std::function<bool()>& goes_on)>;
 
 // Reads the parameters and states of a checkpoint by rows, wherever they lie. Any thread.
 class Checkpoint {
@@ -23,6 +30,10 @@ class Checkpoint {
   //   kInvalidArgument  something is broken; the message says what
   //   kNotFound         a file is missing; and FileError's other codes
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const std::string& path);
+  // The folder's manifest alone, where other files may be missing. Each is brought by `bring` before it is read, as
+  // late as in VerifyRows, ReadRows and OpenWorker, which have its codes, too.
+  static absl::StatusOr<std::unique_ptr<Checkpoint>> OpenParts(const std::string& path,
+                                                               BringFile bring);
 
   // Reads every file and compares its sum with the manifest's: kInvalidArgument names one that
   // differs.
@@ -49,14 +60,21 @@ class Checkpoint {
   absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenWorker(uint64_t rank) const;
 
  private:
-  explicit Checkpoint(std::string path) : path_(std::move(path)) {}
-  absl::Status OpenShards();
+  Checkpoint(std::string path, BringFile bring)
+      : path_(std::move(path)), bring_(std::move(bring)) {}
+  absl::Status ReadManifest();
+  absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenShard(int64_t shard) const;
+  // The shard's file, opened when it is first wanted.
+  absl::StatusOr<const SafetensorsReader*> Shard(int64_t shard) const;
   absl::Status VerifyFile(const CheckpointFile& file, const std::function<bool()>& goes_on) const;
   std::string PathOf(const std::string& file) const { return path_ + "/" + file; }
 
   const std::string path_;
+  const BringFile bring_;  // empty: all files are there
   Manifest manifest_;
-  std::vector<std::unique_ptr<SafetensorsReader>> shards_;
+  mutable absl::Mutex mutex_;
+  // One for each shard; nullptr: not opened yet.
+  mutable std::vector<std::unique_ptr<SafetensorsReader>> shards_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The path of the checkpoint of `step` among those in `directory`; or `directory` itself, where that is one.

@@ -393,6 +393,25 @@ std::string ShardFileName(int64_t shard, int64_t shard_count) {
 
 std::string WorkerFileName(uint64_t rank) { return absl::StrCat("worker-", rank, ".safetensors"); }
 
+bool ParseFileName(absl::string_view name, FileOwner* owner) {
+  absl::string_view rest = name;
+  uint64_t count = 0;
+  owner->is_worker = absl::ConsumePrefix(&rest, "worker-");
+  if (!owner->is_worker && !absl::ConsumePrefix(&rest, "shard-")) return false;
+  const size_t end = rest.find_first_not_of("0123456789");
+  if (end == absl::string_view::npos || !absl::SimpleAtoi(rest.substr(0, end), &owner->rank)) {
+    return false;
+  }
+  // Formatting what was read refuses other spellings, and all that follows the number but what is expected.
+  if (owner->is_worker) return WorkerFileName(owner->rank) == name;
+  rest.remove_prefix(end);
+  if (!absl::ConsumePrefix(&rest, "-of-")) return false;
+  const absl::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789"));
+  if (!absl::SimpleAtoi(digits, &count) || count > kServersMax) return false;
+  if (owner->rank >= count) return false;
+  return ShardFileName(static_cast<int64_t>(owner->rank), static_cast<int64_t>(count)) == name;
+}
+
 std::string WrittenName(const CheckpointFile& file) {
   return absl::StrCat(file.name, ".", Hex64(file.sum));
 }

@@ -134,6 +134,13 @@ constexpr char kPartialPrefix[] = "partial-";
 bool ParseStepFolderName(absl::string_view name, uint64_t* step);
 std::string ShardFileName(int64_t shard, int64_t shard_count);
 std::string WorkerFileName(uint64_t rank);
+// Whose file it is, by its name; false where it is none of a checkpoint's.
+struct FileOwner {
+  bool is_worker = false;
+  // The shard or the worker's rank.
+  uint64_t rank = 0;
+};
+bool ParseFileName(absl::string_view name, FileOwner* owner);
 // The name under which the bytes of `file` lie until the commit: "worker-0.safetensors.00a81c5dd5c2ab7e".
 std::string WrittenName(const CheckpointFile& file);
 std::string StateName(int64_t state, absl::string_view parameter);

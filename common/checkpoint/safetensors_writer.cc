@@ -4,8 +4,8 @@
 
 #include <xxhash.h>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/checkpoint/durable_file.h"
 
 namespace tessera {
 namespace {
@@ -13,12 +13,24 @@ namespace {
 // Smaller pieces are collected until there are so many bytes.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
+// A file under the name that was asked for, which is no part of a checkpoint.
+class PlainFile final : public PartFile {
+ public:
+  explicit PlainFile(std::unique_ptr<DurableFile> file) : file_(std::move(file)) {}
+
+  absl::Status Write(const void* data, int64_t bytes) override { return file_->Write(data, bytes); }
+  absl::Status Finish(const CheckpointFile&) override { return file_->Finish(); }
+
+ private:
+  const std::unique_ptr<DurableFile> file_;
+};
+
 }  // namespace
 
-SafetensorsWriter::SafetensorsWriter(std::unique_ptr<DurableFile> file, std::string part,
+SafetensorsWriter::SafetensorsWriter(std::unique_ptr<PartFile> file, std::string name,
                                      int64_t data_bytes)
     : file_(std::move(file)),
-      part_(std::move(part)),
+      name_(std::move(name)),
       missing_bytes_(data_bytes),
       sum_(XXH3_createState()) {
   TESSERA_CHECK(sum_ != nullptr);
@@ -32,26 +44,34 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
     const TensorMetadata& metadata) {
   TESSERA_ASSIGN_OR_RETURN(const std::string header, FormatTensorHeader(tensors, metadata));
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file, DurableFile::Create(path));
-  return Begin(std::move(file), "", header, tensors);
+  return Begin(std::make_unique<PlainFile>(std::move(file)), path.substr(path.rfind('/') + 1),
+               header, tensors);
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::CreatePart(
     const std::string& folder, const std::string& name, const std::vector<TensorSpec>& tensors,
     const TensorMetadata& metadata) {
   TESSERA_ASSIGN_OR_RETURN(const std::string header, FormatTensorHeader(tensors, metadata));
-  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<DurableFile> file,
-                           DurableFile::CreateUnique(absl::StrCat(folder, "/", name, ".part")));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<PartFile> file, CreatePartIn(folder, name));
+  return Begin(std::move(file), name, header, tensors);
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::CreatePart(
+    const OpenPart& open, uint64_t folder_step, const std::string& name,
+    const std::vector<TensorSpec>& tensors, const TensorMetadata& metadata) {
+  TESSERA_ASSIGN_OR_RETURN(const std::string header, FormatTensorHeader(tensors, metadata));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<PartFile> file, open(folder_step, name));
   return Begin(std::move(file), name, header, tensors);
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Begin(
-    std::unique_ptr<DurableFile> file, std::string part, const std::string& header,
+    std::unique_ptr<PartFile> file, std::string name, const std::string& header,
     const std::vector<TensorSpec>& tensors) {
   int64_t data_bytes = 0;
   // The header promises so many bytes; Finish holds the writer to it.
   for (const TensorSpec& tensor : tensors) data_bytes += tensor.bytes();
   std::unique_ptr<SafetensorsWriter> writer(
-      new SafetensorsWriter(std::move(file), std::move(part), data_bytes));
+      new SafetensorsWriter(std::move(file), std::move(name), data_bytes));
   TESSERA_RETURN_IF_ERROR(writer->Write(header.data(), static_cast<int64_t>(header.size())));
   return writer;
 }
@@ -85,17 +105,11 @@ absl::StatusOr<CheckpointFile> SafetensorsWriter::Finish() {
     TESSERA_RETURN_IF_ERROR(Write(small_.data(), static_cast<int64_t>(small_.size())));
     small_.clear();
   }
-  // A file is renamed only after it is durable: its name with the sum in it promises whole contents.
-  TESSERA_RETURN_IF_ERROR(file_->Finish());
-  // Both names are without the folder: the manifest lies in the same one, and the folder is renamed when it is whole.
-  const size_t name_at = file_->path().rfind('/') + 1;
   CheckpointFile file;
-  file.name = part_.empty() ? file_->path().substr(name_at) : part_;
+  file.name = name_;
   file.bytes = written_bytes_;
   file.sum = XXH3_64bits_digest(sum_);
-  if (part_.empty()) return file;
-  const std::string folder = file_->path().substr(0, name_at);
-  TESSERA_RETURN_IF_ERROR(ReplaceFile(file_->path(), absl::StrCat(folder, WrittenName(file))));
+  TESSERA_RETURN_IF_ERROR(file_->Finish(file));
   return file;
 }
 

@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/part_file.h"
 #include "common/checkpoint/safetensors.h"
 
 struct XXH3_state_s;
@@ -30,6 +30,10 @@ class SafetensorsWriter {
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> CreatePart(
       const std::string& folder, const std::string& name, const std::vector<TensorSpec>& tensors,
       const TensorMetadata& metadata);
+  // The same, wherever `open` keeps what is written for `folder_step`.
+  static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> CreatePart(
+      const OpenPart& open, uint64_t folder_step, const std::string& name,
+      const std::vector<TensorSpec>& tensors, const TensorMetadata& metadata);
   ~SafetensorsWriter();
 
   // The next bytes; no more than the tensors have. Codes as DurableFile's, and after an error the file
@@ -38,19 +42,19 @@ class SafetensorsWriter {
   // Bytes of values that are missing yet.
   int64_t missing_bytes() const { return missing_bytes_; }
 
-  // None is missing: the file is on the disk. Its name, without the folder (of a part that of the checkpoint's
+  // None is missing: the file is durable. Its name, without the folder (of a part that of the checkpoint's
   // file), its size and its sum.
   absl::StatusOr<CheckpointFile> Finish();
 
  private:
-  SafetensorsWriter(std::unique_ptr<DurableFile> file, std::string part, int64_t data_bytes);
+  SafetensorsWriter(std::unique_ptr<PartFile> file, std::string name, int64_t data_bytes);
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Begin(
-      std::unique_ptr<DurableFile> file, std::string part, const std::string& header,
+      std::unique_ptr<PartFile> file, std::string name, const std::string& header,
       const std::vector<TensorSpec>& tensors);
   absl::Status Write(const void* data, int64_t bytes);
 
-  const std::unique_ptr<DurableFile> file_;
-  const std::string part_;  // the name that CreatePart was given
+  const std::unique_ptr<PartFile> file_;
+  const std::string name_;  // without the folder
   int64_t missing_bytes_;
   int64_t written_bytes_ = 0;
   std::string small_;  // pieces that are collected

@@ -1,3 +1,4 @@
+#include "common/config/checkpoint_keys.h"
 #include "common/config/job_check.h"
 
 #include <algorithm>
@@ -126,6 +127,35 @@ class Checker {
                                                 "are kept"));
   }
 
+  // Checkpoints on servers' own disks: as many servers as copies, and what is not made for them.
+  void OwnDisks(const v1::Job& job) {
+    if (!HasOwnDisks(job) || !Sound("checkpoint") || !Sound("cluster.servers")) return;
+    const v1::Cluster& cluster = job.cluster();
+    const v1::Checkpoint& checkpoint = job.checkpoint();
+    if (checkpoint.copies() > cluster.servers().count()) {
+      Fail("checkpoint.copies",
+           absl::StrCat("got ", checkpoint.copies(), ", want at most ", cluster.servers().count(),
+                        ", which is cluster.servers: each copy is on another server's disk; with "
+                        "one copy, 1, a lost disk is a lost checkpoint"));
+    }
+    if (!Sound("checkpoint.store")) return;
+    if (cluster.replicas() > 0) {
+      Fail("checkpoint.store",
+           absl::StrCat("got \"", checkpoint.store(),
+                        "\", want \"shared_folder\" with "
+                        "cluster.replicas ",
+                        cluster.replicas(),
+                        ": a standby that leads another server's shard has not that one's disk"));
+    }
+    if (cluster.coordinator().etcd_size() > 0) {
+      Fail("checkpoint.store",
+           absl::StrCat("got \"", checkpoint.store(),
+                        "\", want \"shared_folder\" with "
+                        "cluster.coordinator.etcd: an elected coordinator looks for checkpoints in "
+                        "one folder"));
+    }
+  }
+
  private:
   bool Sound(absl::string_view key) const { return errors_.Sound(key); }
   void Fail(absl::string_view key, absl::string_view message) { errors_.Add(key, message); }
@@ -148,6 +178,7 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   checker.Device(job->cluster().device());
   checker.Etcd(job->cluster().coordinator());
   checker.Standbys(job->cluster());
+  checker.OwnDisks(*job);
   checker.WholeMatrices(*job);
   CheckSecurityKeys(positions, *job, errors);
 }

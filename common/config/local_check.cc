@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/config/checkpoint_keys.h"
 #include "common/config/named_path.h"
 
 namespace tessera {
@@ -52,7 +53,8 @@ void CheckSecurityFiles(const Positions& positions, const v1::Job& job, JobError
 
 void CheckRestoreFolder(const Positions& positions, const v1::Job& job, JobErrors* errors) {
   const std::string& path = job.checkpoint().restore();
-  if (path.empty() || errors->Touches(kRestore)) return;
+  // Any one disk may be empty, or not have been there: the others have what is on it.
+  if (path.empty() || HasOwnDisks(job) || errors->Touches(kRestore)) return;
   const std::string reason = WhyNoFolder(path);
   if (reason.empty()) return;
   errors->Add(PositionOf(positions, kRestore), kRestore,

@@ -43,7 +43,8 @@ absl::string_view NameOf(Role role) { return kRoleNames[static_cast<int>(role)];
 Role RoleFor(absl::string_view path) {
   for (const absl::string_view service :
        {"/tessera.v1.ParameterServer/", "/tessera.v1.Coordinator/", "/tessera.v1.StandbyControl/",
-        "/tessera.v1.Replication/", "/tessera.v1.Activations/", "/tessera.v1.TensorFile/"}) {
+        "/tessera.v1.Replication/", "/tessera.v1.Activations/", "/tessera.v1.TensorFile/",
+        "/tessera.v1.CheckpointStore/"}) {
     if (absl::StartsWith(path, service)) return Role::kWorker;
   }
   for (const absl::string_view service :

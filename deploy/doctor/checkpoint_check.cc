@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/config/checkpoint_keys.h"
 #include "server/checkpoint/checkpoint_directory.h"
 #include "server/checkpoint/restore.h"
 #include "server/control/epochs.h"
@@ -42,7 +43,13 @@ Finding JudgeSteps(const SavedState& saved, const JobFacts& facts) {
 Findings CheckCheckpoints(const v1::Checkpoint& keys, const JobFacts& facts, bool runs) {
   Findings findings;
   std::unique_ptr<Checkpoint> restored;
-  if (!keys.restore().empty()) {
+  const bool has_own_disks = keys.store() == kOwnDisks;
+  if (has_own_disks && !keys.restore().empty()) {
+    findings.push_back({Finding::Kind::kNote,
+                        "checkpoint.restore: what it goes on from is on all servers' disks "
+                        "together, and server 0 looks for it when they are there",
+                        ""});
+  } else if (!keys.restore().empty()) {
     std::vector<ListedCheckpoint> broken;
     // The newest checkpoint that is whole, as the servers will look for it.
     absl::StatusOr<std::unique_ptr<Checkpoint>> found = NamedCheckpoint(keys.restore(), &broken);
@@ -81,6 +88,8 @@ Findings CheckCheckpoints(const v1::Checkpoint& keys, const JobFacts& facts, boo
   }
   // While the job runs its own server has the folder.
   if (keys.directory().empty() || runs) return findings;
+  // Which of its steps the job goes on from is not known here.
+  if (has_own_disks && !keys.restore().empty()) return findings;
   // Another job's checkpoints in that folder would be mixed with this one's.
   const absl::Status is_free =
       CheckFolder(keys.directory(), restored == nullptr ? nullptr : &restored->manifest());

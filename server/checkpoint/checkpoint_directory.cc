@@ -74,9 +74,11 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenListed(const std::string& path, 
 
 absl::StatusOr<std::unique_ptr<CheckpointDirectory>> CheckpointDirectory::Open(std::string path,
                                                                                int64_t keep,
-                                                                               bool goes_on) {
+                                                                               bool goes_on,
+                                                                               Extent extent) {
   TESSERA_RETURN_IF_ERROR(MakeFolder(path));
-  std::unique_ptr<CheckpointDirectory> directory(new CheckpointDirectory(std::move(path), keep));
+  std::unique_ptr<CheckpointDirectory> directory(
+      new CheckpointDirectory(std::move(path), keep, extent));
   // A job that goes on may have a checkpoint half written, which its coordinator commits or abandons itself.
   if (!goes_on) TESSERA_RETURN_IF_ERROR(directory->RemoveLeftovers(""));
   const std::string probe = directory->PathOf(kProbeName);
@@ -111,12 +113,18 @@ absl::Status CheckpointDirectory::MoveAway(const std::string& name) {
   return RemoveFolder(away);
 }
 
+absl::StatusOr<std::unique_ptr<Checkpoint>> CheckpointDirectory::OpenThere(
+    const std::string& folder) const {
+  if (extent_ == Extent::kHeld) return Checkpoint::OpenParts(folder, nullptr);
+  return Checkpoint::Open(folder);
+}
+
 bool CheckpointDirectory::Has(const Manifest& manifest) const {
   const std::string folder = PathOf(StepFolderName(manifest.step));
   if (!Exists(folder)) return false;
-  const absl::StatusOr<std::unique_ptr<Checkpoint>> there = Checkpoint::Open(folder);
+  const absl::StatusOr<std::unique_ptr<Checkpoint>> there = OpenThere(folder);
   // A folder of this step may be of another run's past: only an equal manifest is this checkpoint.
-  return there.ok() && FormatManifest((*there)->manifest()) == FormatManifest(manifest);
+  return there.ok() && SumOf((*there)->manifest()) == SumOf(manifest);
 }
 
 absl::Status CheckpointDirectory::NameFiles(const std::string& folder, const Manifest& manifest) {
@@ -127,6 +135,7 @@ absl::Status CheckpointDirectory::NameFiles(const std::string& folder, const Man
     const absl::Status named = ReplaceFile(absl::StrCat(folder, "/", WrittenName(file)), path);
     // A file that is not found may have got its name by an earlier try.
     if (!named.ok() && !absl::IsNotFound(named)) return named;
+    if (extent_ == Extent::kHeld && !Exists(path)) continue;
     TESSERA_RETURN_IF_ERROR(CheckFile(path, file.bytes));
     listed.insert(file.name);
   }
@@ -150,7 +159,7 @@ absl::Status CheckpointDirectory::Commit(const Manifest& manifest, uint64_t begu
   if (Has(manifest)) return absl::OkStatus();
   if (Exists(PathOf(name))) {
     // A whole checkpoint is never overwritten; a broken one gives way.
-    if (Checkpoint::Open(PathOf(name)).ok()) {
+    if (OpenThere(PathOf(name)).ok()) {
       return absl::AlreadyExistsError(
           absl::StrCat("checkpoint: \"", PathOf(name), "\" is there already"));
     }

@@ -33,16 +33,20 @@ namespace tessera {
 // Used by the one process that takes the steps above, but for the second. One thread.
 class CheckpointDirectory {
  public:
+  // What a folder has of a checkpoint: all files, or, on one of several disks, those that are kept there.
+  enum class Extent { kWhole, kHeld };
+
   // Makes the folder, but not those above it, and tries to write. FileError's codes. Leftovers are removed, unless
   // the job `goes_on`: it may want to commit what is in one of them. The next Begin removes the others.
   static absl::StatusOr<std::unique_ptr<CheckpointDirectory>> Open(std::string path, int64_t keep,
-                                                                   bool goes_on = false);
+                                                                   bool goes_on = false,
+                                                                   Extent extent = Extent::kWhole);
 
   // Step 1: the folder for the files. Leftovers of others are removed first.
   absl::StatusOr<std::string> Begin(uint64_t step);
   // Steps 3 to 5. All of manifest.files lie in the folder that Begin made for `begun`, complete.
-  //   kFailedPrecondition  one of them is not there or has another size: this is not the folder in
-  //                        which it was written
+  //   kFailedPrecondition  one of them is not there (but with kHeld) or has another size: this is not the
+  //                        folder in which it was written
   //   kAlreadyExists       there is another whole checkpoint of this step
   // On an error nothing has come into being, and the folder is still there.
   absl::Status Commit(const Manifest& manifest, uint64_t begun);
@@ -57,7 +61,10 @@ class CheckpointDirectory {
   const std::string& path() const { return path_; }
 
  private:
-  CheckpointDirectory(std::string path, int64_t keep) : path_(std::move(path)), keep_(keep) {}
+  CheckpointDirectory(std::string path, int64_t keep, Extent extent)
+      : path_(std::move(path)), keep_(keep), extent_(extent) {}
+  // The checkpoint in a folder of this one, as far as it has to be there.
+  absl::StatusOr<std::unique_ptr<Checkpoint>> OpenThere(const std::string& folder) const;
   absl::Status RemoveLeftovers(const std::string& except);
   absl::Status MoveAway(const std::string& name);
   // Step 3: gives the files the names that the manifest has.
@@ -69,6 +76,7 @@ class CheckpointDirectory {
 
   const std::string path_;
   const int64_t keep_;
+  const Extent extent_;
 };
 
 // A folder that has a checkpoint's name.

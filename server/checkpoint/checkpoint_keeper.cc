@@ -4,8 +4,8 @@
 
 namespace tessera {
 
-CheckpointKeeper::CheckpointKeeper(std::unique_ptr<CheckpointDirectory> directory, Done done)
-    : directory_(std::move(directory)), done_(std::move(done)) {
+CheckpointKeeper::CheckpointKeeper(CheckpointStore* store, Done done)
+    : store_(store), done_(std::move(done)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -28,22 +28,6 @@ void CheckpointKeeper::Depose() {
   tasks_.clear();
 }
 
-absl::Status CheckpointKeeper::Perform(const DiskTask& task) {
-  switch (task.kind) {
-    case DiskTask::Kind::kBegin:
-      return directory_->Begin(task.folder_step).status();
-    case DiskTask::Kind::kCommit:
-      return directory_->Commit(task.manifest, task.folder_step);
-    case DiskTask::Kind::kAbandon:
-      directory_->Abandon(task.folder_step, task.manifest);
-      return absl::OkStatus();
-    case DiskTask::Kind::kPrune:
-      directory_->Prune(task.manifest.step);
-      return absl::OkStatus();
-  }
-  return absl::OkStatus();
-}
-
 void CheckpointKeeper::Run() {
   while (true) {
     DiskTask task;
@@ -58,7 +42,7 @@ void CheckpointKeeper::Run() {
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    const absl::Status status = Perform(task);
+    const absl::Status status = store_->Perform(task);
     // Told on this thread: the coordinator takes it as any other event.
     if (task.is_awaited()) done_(task, status);
   }

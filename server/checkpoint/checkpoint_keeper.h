@@ -4,12 +4,11 @@
 
 #include <deque>
 #include <functional>
-#include <memory>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "server/checkpoint/checkpoint_directory.h"
+#include "server/checkpoint/checkpoint_store.h"
 #include "server/control/checkpoints.h"
 
 namespace tessera {
@@ -20,7 +19,8 @@ class CheckpointKeeper {
  public:
   // `done` is called on this object's thread after each task but those that give a checkpoint up.
   using Done = std::function<void(const DiskTask& task, const absl::Status& status)>;
-  CheckpointKeeper(std::unique_ptr<CheckpointDirectory> directory, Done done);
+  // `store` outlives it, and is taken.
+  CheckpointKeeper(CheckpointStore* store, Done done);
   // Finishes all tasks that it was given.
   ~CheckpointKeeper();
 
@@ -31,9 +31,8 @@ class CheckpointKeeper {
 
  private:
   void Run();
-  absl::Status Perform(const DiskTask& task);
 
-  const std::unique_ptr<CheckpointDirectory> directory_;
+  CheckpointStore* const store_;
   const Done done_;
   absl::Mutex mutex_;
   std::deque<DiskTask> tasks_ ABSL_GUARDED_BY(mutex_);

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/checkpoint/checkpoint.h"
@@ -18,8 +17,8 @@ constexpr size_t kTasksMax = 2;
 
 }  // namespace
 
-ShardSaver::ShardSaver(std::string directory, Manifest model, int64_t shard)
-    : directory_(std::move(directory)), model_(std::move(model)), shard_(shard) {
+ShardSaver::ShardSaver(OpenPart parts, Manifest model, int64_t shard)
+    : parts_(std::move(parts)), model_(std::move(model)), shard_(shard) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -48,12 +47,10 @@ void ShardSaver::Save(ShardCopy copy, Done done) {
 
 absl::StatusOr<CheckpointFile> ShardSaver::Write(const ShardCopy& copy) const {
   // The folder was made by the coordinator; here a file is added to it.
-  const std::string folder =
-      absl::StrCat(directory_, "/", PartialFolderName(copy.order.mark.folder_step));
   const std::string name = ShardFileName(shard_, static_cast<int64_t>(model_.shards.size()));
-  TESSERA_ASSIGN_OR_RETURN(
-      std::unique_ptr<SafetensorsWriter> writer,
-      SafetensorsWriter::CreatePart(folder, name, ShardTensors(model_, shard_), {}));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
+                           SafetensorsWriter::CreatePart(parts_, copy.order.mark.folder_step, name,
+                                                         ShardTensors(model_, shard_), {}));
   constexpr int64_t kFloatBytes = sizeof(float);
   // Values first and states behind them, each in the order of the shard's entries, as ShardTensors lists them.
   for (const std::shared_ptr<const Block>& block : copy.values.snapshot->blocks()) {

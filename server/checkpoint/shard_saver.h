@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/part_file.h"
 #include "server/shard/shard.h"
 
 namespace tessera {
@@ -20,9 +21,9 @@ namespace tessera {
 // Runs a thread from construction to destruction, which writes one file at a time.
 class ShardSaver {
  public:
-  // Starts the thread. `model` says which parameters and states there are and how many shards; `directory` is the
-  // checkpoints'.
-  ShardSaver(std::string directory, Manifest model, int64_t shard);
+  // Starts the thread. `model` says which parameters and states there are and how many shards; `parts` opens the
+  // files.
+  ShardSaver(OpenPart parts, Manifest model, int64_t shard);
   // Finishes what is being written; what waits is not begun.
   ~ShardSaver();
 
@@ -44,7 +45,7 @@ class ShardSaver {
   void Run();
   absl::StatusOr<CheckpointFile> Write(const ShardCopy& copy) const;
 
-  const std::string directory_;
+  const OpenPart parts_;
   const Manifest model_;
   const int64_t shard_;
   absl::Mutex mutex_;

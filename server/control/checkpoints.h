@@ -50,6 +50,8 @@ struct DiskTask {
   uint64_t folder_step = 0;
   // kCommit, and kAbandon after a failed commit: the manifest to write or discard. kPrune: only `step` is set.
   Manifest manifest;
+  // Where each server is reached, by rank; an empty one is not there. The coordinator fills it in.
+  std::vector<std::string> servers = {};
 
   // What becomes of it is said to OnDisk.
   bool is_awaited() const { return kind == Kind::kBegin || kind == Kind::kCommit; }

@@ -139,9 +139,7 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
 v1::JoinReply Coordinator::AdmittedReply(const MemberRecord& member) {
   v1::JoinReply reply;
   reply.set_admitted(true);
-  for (int i = 0; i < facts_.servers; ++i) {
-    reply.add_servers(membership_.servers().at(ShardId(i)).address);
-  }
+  for (std::string& address : ServerAddresses()) *reply.add_servers() = std::move(address);
   if (facts_.replicated || facts_.standbys) {
     *reply.mutable_server_list() = membership_.directory().Text();
   }
@@ -436,11 +434,30 @@ void Coordinator::Follow(absl::Time now) {
   BeginEnd(absl::OkStatus(), now);
 }
 
-std::vector<DiskTask> Coordinator::TakeDiskTasks() { return checkpoints_.TakeTasks(); }
+std::vector<std::string> Coordinator::ServerAddresses() const {
+  std::vector<std::string> addresses;
+  for (int i = 0; i < facts_.servers; ++i) {
+    addresses.push_back(membership_.servers().at(ShardId(i)).address);
+  }
+  return addresses;
+}
+
+std::vector<DiskTask> Coordinator::TakeDiskTasks() {
+  std::vector<DiskTask> tasks = checkpoints_.TakeTasks();
+  // Where the servers are when the task is done, not when it was thought of.
+  for (DiskTask& task : tasks) task.servers = ServerAddresses();
+  return tasks;
+}
 
 std::vector<Outgoing> Coordinator::TakeOutbox() {
   std::vector<Outgoing> outbox = membership_.outbox().Take();
   cores_.TakeQuestions(&outbox);
+  // Whoever writes or reads a checkpoint may send files to others, or want theirs.
+  for (Outgoing& outgoing : outbox) {
+    v1::PlanMessage& message = outgoing.message;
+    if (!message.has_checkpoint() && !message.has_restore()) continue;
+    for (std::string& address : ServerAddresses()) *message.add_servers() = std::move(address);
+  }
   return outbox;
 }
 

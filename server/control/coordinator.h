@@ -143,6 +143,8 @@ class Coordinator {
   // The record of a member that is admitted and keeps its lease. Errors are those of Refusal and Touch.
   absl::StatusOr<const MemberRecord*> Admitted(MemberId member, absl::Time now);
   v1::JoinReply AdmittedReply(const MemberRecord& member);
+  // Where each server is reached, by rank; empty where none has come.
+  std::vector<std::string> ServerAddresses() const;
   // After every event: what follows from it, and what is to be told of it.
   void Settle(absl::Time now);
   void Follow(absl::Time now);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <grpcpp/channel.h>
 
@@ -47,6 +48,9 @@ struct AttachOptions {
   // Where servers are replicas: the address of the server to copy. Called on a thread of the link; may
   // come again, with another one.
   std::function<void(const std::string& donor)> copy_from;
+  // Where the servers are (PlanMessage.servers), before an order is followed that came with it. Called on a thread of
+  // the link. May be empty.
+  std::function<void(std::vector<std::string> addresses)> on_servers;
   // Copies and writes what the shard has when the order is due; `done` is called with what became of
   // it, by any thread. Empty: checkpoints are not kept here.
   std::function<void(const v1::CheckpointOrder&, std::function<void(v1::CheckpointPart)> done)>

@@ -12,6 +12,9 @@ namespace tessera {
 // The parts of one message are carried out in the order in which they build on each other: parameters first, then who
 // takes part, then what was promised to whom.
 void ShardOrders::Follow(const v1::PlanMessage& message) {
+  if (options_.on_servers && message.servers_size() > 0) {
+    options_.on_servers({message.servers().begin(), message.servers().end()});
+  }
   if (message.has_restore()) Restore(message.restore());
   if (!message.copy_from().empty()) {
     options_.shard->Post([](ServedShard& served) { served.shard().replica().AwaitCopy(); });

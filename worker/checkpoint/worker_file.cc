@@ -54,8 +54,8 @@ class Facts {
 }  // namespace
 
 // The format wants the names and sizes of all arrays in front of the first value.
-absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
-                                               const WorkerCopy& copy) {
+absl::StatusOr<CheckpointFile> WriteWorkerFile(const OpenPart& parts, uint64_t folder_step,
+                                               Rank rank, const WorkerCopy& copy) {
   std::vector<TensorSpec> tensors = FactTensors(copy.facts);
   for (const auto& [name, values] : copy.arrays) {
     TensorSpec tensor;
@@ -84,7 +84,8 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
   metadata.merge(FactMetadata(copy.facts));
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<SafetensorsWriter> writer,
-      SafetensorsWriter::CreatePart(folder, WorkerFileName(rank.value()), tensors, metadata));
+      SafetensorsWriter::CreatePart(parts, folder_step, WorkerFileName(rank.value()), tensors,
+                                    metadata));
   TESSERA_RETURN_IF_ERROR(AppendFacts(copy.facts, writer.get()));
   for (const auto& [name, values] : copy.arrays) {
     const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(float));
@@ -95,6 +96,14 @@ absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank r
     TESSERA_RETURN_IF_ERROR(writer->Append(content.data(), static_cast<int64_t>(content.size())));
   }
   return writer->Finish();
+}
+
+absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
+                                               const WorkerCopy& copy) {
+  const auto parts = [&folder](uint64_t, const std::string& name) {
+    return CreatePartIn(folder, name);
+  };
+  return WriteWorkerFile(parts, /*folder_step=*/0, rank, copy);
 }
 
 absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state) {

@@ -21,6 +21,7 @@
 #include "common/base/ids.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_facts.h"
+#include "common/checkpoint/part_file.h"
 #include "common/checkpoint/safetensors_reader.h"
 #include "worker/train/worker_state.h"
 
@@ -39,6 +40,9 @@ struct WorkerCopy {
 // A part (SafetensorsWriter::CreatePart) of a checkpoint in `folder`, which is there. DurableFile's codes.
 absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
                                                const WorkerCopy& copy);
+// The same, wherever `parts` keeps what is written for `folder_step`. The codes of PartFile.
+absl::StatusOr<CheckpointFile> WriteWorkerFile(const OpenPart& parts, uint64_t folder_step,
+                                               Rank rank, const WorkerCopy& copy);
 // Reads a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this
 // size are kInvalidArgument, and `state` may then be filled in part.
 absl::StatusOr<WorkerCursor> ReadWorkerFile(const std::string& path, const PrivateState& state);

@@ -18,6 +18,7 @@
 #include "common/base/long_wait.h"
 #include "common/base/steady_clock.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/durable_file.h"
 #include "common/checkpoint/safetensors_reader.h"
 #include "common/config/job_digest.h"
 #include "common/layout/layer_cut.h"
@@ -273,11 +274,9 @@ void WorkerSaver::Write() {
     request.set_evaluation_due(copy_.cursor.evaluation_due);
     request.set_sites(static_cast<uint64_t>(copy_.sites));
     const absl::StatusOr<CheckpointFile> file =
-        options_.directory.empty()
+        options_.parts == nullptr
             ? absl::FailedPreconditionError("checkpoint.directory is not set here")
-            : WriteWorkerFile(
-                  absl::StrCat(options_.directory, "/", PartialFolderName(task.folder_step)),
-                  options_.rank, copy_);
+            : WriteWorkerFile(options_.parts, task.folder_step, options_.rank, copy_);
     if (file.ok()) {
       request.mutable_file()->set_name(file->name);
       request.mutable_file()->set_bytes(static_cast<uint64_t>(file->bytes));
@@ -349,9 +348,7 @@ absl::StatusOr<bool> WorkerSaver::WasHalf(const Manifest& manifest,
                                           const PrivateState& state) const {
   const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(options_.rank.value()));
   if (listed == nullptr) return false;
-  TESSERA_ASSIGN_OR_RETURN(
-      const std::unique_ptr<SafetensorsReader> file,
-      SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenSaved(*listed));
   return std::any_of(state.arrays.begin(), state.arrays.end(),
                      [&file](const PrivateState::Array& array) {
                        if (!IsResidual(array.name) || array.values.empty()) return false;
@@ -382,9 +379,7 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealAmongAll(const Manifest& mani
     // Rank r of now takes the files of ranks r, r + workers and so on of then.
     if (member.rank % options_.workers == options_.rank.value()) deal.files.push_back(listed);
     if (!HoldsBack(state)) continue;
-    TESSERA_ASSIGN_OR_RETURN(
-        const std::unique_ptr<SafetensorsReader> file,
-        SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenSaved(*listed));
     const TensorSpec* const first = file->Find(absl::StrCat(kResidualPrefix, 0));
     // A worker of the linear layers alone was not in the mean of the first parameter.
     in_mean -= first != nullptr && first->size() == 0;
@@ -405,9 +400,7 @@ absl::StatusOr<WorkerSaver::Deal> WorkerSaver::DealInHalves(const Checkpoint& ch
   for (const CheckpointMember& member : manifest.members) {
     const CheckpointFile* const listed = manifest.FindFile(WorkerFileName(member.rank));
     if (listed == nullptr) continue;
-    TESSERA_ASSIGN_OR_RETURN(
-        const std::unique_ptr<SafetensorsReader> file,
-        SafetensorsReader::Open(absl::StrCat(options_.restored, "/", listed->name)));
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenSaved(*listed));
     const HeldHalves held = HalvesIn(*file, split.cut);
     saved_front += held.front;
     if (is_linear ? held.linear : held.front) {
@@ -426,9 +419,9 @@ absl::StatusOr<int> WorkerSaver::TakeResiduals(const Deal& deal, const PrivateSt
   int taken = 0;
   bool has_learned = false;
   for (const CheckpointFile* const listed : deal.files) {
-    TESSERA_ASSIGN_OR_RETURN(
-        const std::unique_ptr<SafetensorsReader> file,
-        OpenListed(absl::StrCat(options_.restored, "/", listed->name), *listed));
+    TESSERA_RETURN_IF_ERROR(Bring(*listed));
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                             OpenListed(PathOf(*listed), *listed));
     // One of them has learned for all; the first one's is taken.
     TESSERA_ASSIGN_OR_RETURN(const Taken from, TakeFrom(*file, deal.factor, !has_learned, state));
     has_learned |= from.learned;
@@ -448,7 +441,8 @@ std::optional<WorkerCursor> WorkerSaver::Drop(const Manifest& manifest, absl::st
 absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::TakeUp(const Manifest& manifest,
                                                                 const CheckpointFile& listed,
                                                                 const PrivateState& state) const {
-  const std::string path = absl::StrCat(options_.restored, "/", listed.name);
+  const std::string path = PathOf(listed);
+  TESSERA_RETURN_IF_ERROR(Bring(listed));
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenListed(path, listed));
   // Residuals are cleared even where the rest is dropped: each worker does so, for its own.
   for (const PrivateState::Array& array : state.arrays) {
@@ -484,11 +478,40 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::TakeUp(const Manifest& 
   return std::optional<WorkerCursor>(std::move(cursor));
 }
 
+std::string WorkerSaver::PathOf(const CheckpointFile& listed) const {
+  return absl::StrCat(options_.restored, "/", listed.name);
+}
+
+absl::Status WorkerSaver::Bring(const CheckpointFile& listed) const {
+  return options_.bring == nullptr ? absl::OkStatus() : options_.bring(listed, nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> WorkerSaver::OpenSaved(
+    const CheckpointFile& listed) const {
+  TESSERA_RETURN_IF_ERROR(Bring(listed));
+  return SafetensorsReader::Open(PathOf(listed));
+}
+
 absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState& state) {
   if (options_.restored.empty()) return std::optional<WorkerCursor>();
+  if (options_.bring == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
+                             Checkpoint::Open(options_.restored));
+    return LoadFrom(*checkpoint, state);
+  }
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
-                           Checkpoint::Open(options_.restored));
-  const Manifest& manifest = checkpoint->manifest();
+                           Checkpoint::OpenParts(options_.restored, options_.bring));
+  absl::StatusOr<std::optional<WorkerCursor>> cursor = LoadFrom(*checkpoint, state);
+  if (const absl::Status removed = RemoveFolder(options_.restored); !removed.ok()) {
+    Log(LogLevel::kWarning,
+        absl::StrCat("checkpoint: what was fetched stays why=\"", removed.message(), "\""));
+  }
+  return cursor;
+}
+
+absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::LoadFrom(const Checkpoint& checkpoint,
+                                                                  const PrivateState& state) {
+  const Manifest& manifest = checkpoint.manifest();
   // The folder might have been replaced by another job's since the coordinator read it.
   TESSERA_RETURN_IF_ERROR(CheckSum(manifest, options_.restored_sum, options_.restored));
   // An evaluation before the first round is one of what the saved job had trained.
@@ -503,7 +526,7 @@ absl::StatusOr<std::optional<WorkerCursor>> WorkerSaver::Load(const PrivateState
     Deal deal;
     // Where nothing is held back the other workers' files are nothing to this worker.
     if (options_.split && HoldsBack(state)) {
-      TESSERA_ASSIGN_OR_RETURN(deal, DealInHalves(*checkpoint));
+      TESSERA_ASSIGN_OR_RETURN(deal, DealInHalves(checkpoint));
     } else {
       TESSERA_ASSIGN_OR_RETURN(deal, DealAmongAll(manifest, state));
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -20,6 +21,8 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/model_facts.h"
+#include "common/checkpoint/part_file.h"
+#include "common/checkpoint/safetensors_reader.h"
 #include "common/method/recipe.h"
 #include "proto/coordinator.pb.h"
 #include "worker/checkpoint/worker_file.h"
@@ -32,9 +35,9 @@ namespace tessera {
 class WorkerSaver final : public WorkerStore {
  public:
   struct Options {
-    // checkpoint.directory; empty: nothing is written.
-    std::string directory;
-    // What the job goes on from; empty: nothing.
+    // Opens the worker's file of a checkpoint; empty: nothing is written.
+    OpenPart parts;
+    // The folder of what the job goes on from; empty: nothing.
     std::string restored;
     Rank rank;
     // Members that the job has; with others than were saved, in number or by their ranks, nobody takes up the state of
@@ -62,6 +65,9 @@ class WorkerSaver final : public WorkerStore {
     int64_t pushes = 1;
     // How this worker reads its rows, and the sum of those it trains on; each file has it.
     ModelFacts facts = {};
+    // Where the folder `restored` was made for this worker alone, with no more in it than the manifest: brings each
+    // file that is wanted. The folder goes once the worker has read it. Empty: all of the checkpoint is there.
+    BringFile bring = nullptr;
   };
 
   explicit WorkerSaver(Options options);
@@ -93,6 +99,12 @@ class WorkerSaver final : public WorkerStore {
   // Whether all is written, and told.
   bool IsIdle();
   void AwaitIdle();
+  absl::StatusOr<std::optional<WorkerCursor>> LoadFrom(const Checkpoint& checkpoint,
+                                                       const PrivateState& state);
+  std::string PathOf(const CheckpointFile& listed) const;
+  absl::Status Bring(const CheckpointFile& listed) const;
+  // Opens another worker's file, which need not have the right sum.
+  absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenSaved(const CheckpointFile& listed) const;
   // Says how the workers that were saved differ from those of now; empty: they do not.
   std::string OtherWorkers(const Manifest& manifest) const;
   // What was held back is taken up times this; `in_mean` of those that were saved were in the mean of their pushes, of

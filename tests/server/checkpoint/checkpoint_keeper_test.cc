@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "server/checkpoint/shared_folder_store.h"
 
 namespace tessera {
 namespace {
@@ -18,12 +19,15 @@ TEST_CASE("a keeper finishes what it was given, unless another one begins and co
   CAPTURE(is_deposed);
   std::string path = std::string(getenv("TEST_TMPDIR")) + "/keeper-XXXXXX";
   REQUIRE(mkdtemp(&path[0]) != nullptr);
-  auto directory = CheckpointDirectory::Open(path, 1);
-  REQUIRE(directory.ok());
+  v1::Checkpoint keys;
+  keys.set_directory(path);
+  keys.set_keep(1);
+  SharedFolderStore store(keys);
+  REQUIRE(store.Take(nullptr, /*goes_on=*/false, /*is_elected=*/false).ok());
   absl::Notification begun, goes_on;
   std::vector<uint64_t> done;
   auto keeper = std::make_unique<CheckpointKeeper>(
-      *std::move(directory), [&](const DiskTask& task, const absl::Status& status) {
+      &store, [&](const DiskTask& task, const absl::Status& status) {
         CHECK(status.ok());
         done.push_back(task.number);
         if (task.number != 1) return;

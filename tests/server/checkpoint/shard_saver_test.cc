@@ -35,7 +35,7 @@ CheckpointFile Saved(const std::string& directory, float value) {
   copy.values.snapshot = store.TakeSnapshot();
   absl::Notification done;
   absl::StatusOr<CheckpointFile> saved;
-  ShardSaver saver(directory, model, 0);
+  ShardSaver saver(PartsIn(directory), model, 0);
   saver.Save(std::move(copy),
              [&](const ShardCopy&, const absl::StatusOr<CheckpointFile>& file, absl::Duration) {
                saved = file;

@@ -58,7 +58,7 @@ TEST_CASE("while a file is being written the next is refused at once, and the la
   Coordinator coordinator;
   const auto make_saver = [&] {
     return std::make_unique<WorkerSaver>(WorkerSaver::Options{
-        folder, "", Rank(1), 2,
+        PartsIn(folder), "", Rank(1), 2,
         [&](v1::SavedRequest request) { return coordinator.Tell(std::move(request)); }});
   };
   std::unique_ptr<WorkerSaver> saver = make_saver();

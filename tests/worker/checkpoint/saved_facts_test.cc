@@ -18,7 +18,7 @@ TEST_CASE("a worker's file has what the model is beside its parameters", "[worke
   const std::string folder = EmptyFolder();
   std::vector<v1::SavedRequest> told;
   WorkerSaver::Options options;
-  options.directory = folder;
+  options.parts = PartsIn(folder);
   options.rank = Rank(2);
   options.tell = [&told](v1::SavedRequest request) {
     told.push_back(std::move(request));

@@ -132,7 +132,7 @@ TEST_CASE("the state is written as it was when it was saved", "[worker_saver]") 
   Coordinator coordinator;
   State state;
   {
-    WorkerSaver saver({folder, "", Rank(1), 2, coordinator.Tell()});
+    WorkerSaver saver({PartsIn(folder), "", Rank(1), 2, coordinator.Tell()});
     saver.Save(5, 60, Cursor(), state.view());
     state.a = {9, 9, 9};
   }
@@ -152,7 +152,10 @@ TEST_CASE("the coordinator is told why a file is not there", "[worker_saver]") {
   Coordinator coordinator;
   State state;
   const std::string folder = GENERATE(std::string(), std::string("/nowhere"));
-  { WorkerSaver({folder, "", Rank(0), 1, coordinator.Tell()}).Save(5, 60, Cursor(), state.view()); }
+  {
+    WorkerSaver({PartsIn(folder), "", Rank(0), 1, coordinator.Tell()})
+        .Save(5, 60, Cursor(), state.view());
+  }
   REQUIRE(coordinator.told.size() == 1);
   CHECK_FALSE(coordinator.told[0].error().empty());
 }
@@ -168,7 +171,7 @@ TEST_CASE("at the end a worker waits, writes once, and goes", "[worker_saver]") 
   coordinator.answers = {wait, mark, mark, wait, {}};
   State state;
   {
-    WorkerSaver saver({folder, "", Rank(0), 1, coordinator.Tell()});
+    WorkerSaver saver({PartsIn(folder), "", Rank(0), 1, coordinator.Tell()});
     saver.SaveLast(Cursor(), state.view());
   }
   int written = 0;
@@ -191,7 +194,7 @@ TEST_CASE("a worker at its end writes again where the last checkpoint is tried a
   coordinator.answers = {first, wait, wait, second, second, {}};
   State state;
   {
-    WorkerSaver saver({folder, "", Rank(0), 1, coordinator.Tell()});
+    WorkerSaver saver({PartsIn(folder), "", Rank(0), 1, coordinator.Tell()});
     saver.SaveLast(Cursor(), state.view());
   }
   std::vector<v1::SavedRequest> written;
@@ -257,7 +260,7 @@ TEST_CASE("what was held back is dealt to other workers, and the rest is dropped
     const PrivateState view{
         {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, {}, nullptr};
     WorkerSaver saver(
-        {"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/false, weight});
+        {nullptr, folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/false, weight});
     const auto cursor = saver.Load(view);
     REQUIRE(cursor.ok());
     CHECK(cursor->has_value() == (workers == 3));
@@ -281,7 +284,7 @@ TEST_CASE("as many workers of other ranks take up what all held back, too", "[wo
     std::vector<float> state = {0}, held = {0};
     const PrivateState view{
         {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, {}, nullptr};
-    WorkerSaver saver({"", folder, Rank(rank), 3, coordinator.Tell()});
+    WorkerSaver saver({nullptr, folder, Rank(rank), 3, coordinator.Tell()});
     const auto cursor = saver.Load(view);
     REQUIRE(cursor.ok());
     CHECK_FALSE(cursor->has_value());
@@ -306,7 +309,7 @@ TEST_CASE("how many sites had trained what is there is taken up by whoever goes 
   PrivateState view;
   view.sites = &sites;
   // Also where a worker has no file.
-  REQUIRE(WorkerSaver({"", folder, Rank(1), 2, coordinator.Tell()}).Load(view).ok());
+  REQUIRE(WorkerSaver({nullptr, folder, Rank(1), 2, coordinator.Tell()}).Load(view).ok());
   CHECK(sites == was);
 }
 
@@ -338,7 +341,7 @@ Restored RestoreInHalves(const std::string& folder, const LayerSplit& split,
     Arrays arrays = HalfOf(split, rank, 0);
     PrivateState view;
     for (auto& [name, values] : arrays) view.arrays.push_back({name, absl::MakeSpan(values)});
-    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), goes_back,
+    WorkerSaver saver({nullptr, folder, Rank(rank), workers, coordinator.Tell(), goes_back,
                        PushWeight::kOfMean, /*restored_sum=*/0, split});
     const auto cursor = saver.Load(view);
     REQUIRE(cursor.ok());
@@ -382,7 +385,7 @@ TEST_CASE("several linear workers' residuals go to each of those there are in tu
         {{"residual.0", absl::MakeSpan(front)}, {"residual.1", absl::MakeSpan(linear)}},
         {},
         nullptr};
-    WorkerSaver saver({"", folder, Rank(rank), 4, coordinator.Tell(), /*goes_back=*/false,
+    WorkerSaver saver({nullptr, folder, Rank(rank), 4, coordinator.Tell(), /*goes_back=*/false,
                        PushWeight::kOfMean, /*restored_sum=*/0, Split(2, 2)});
     REQUIRE(saver.Load(view).ok());
     CHECK(linear == std::vector<float>(3, rank == 2 ? 3 + 5 : 4));
@@ -413,7 +416,7 @@ TEST_CASE("workers that have all layers now take up what both halves held back",
     Arrays arrays = HalfOf(before, rank, 0, /*has_all=*/true);
     PrivateState view;
     for (auto& [name, values] : arrays) view.arrays.push_back({name, absl::MakeSpan(values)});
-    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell()});
+    WorkerSaver saver({nullptr, folder, Rank(rank), workers, coordinator.Tell()});
     const auto cursor = saver.Load(view);
     REQUIRE(cursor.ok());
     CHECK_FALSE(cursor->has_value());
@@ -438,7 +441,7 @@ TEST_CASE("halves that go back, or held nothing back, take up the files of their
   const std::string nothing = SavedBy(3, [](uint32_t) -> Arrays { return {}; });
   Coordinator coordinator;
   for (uint32_t rank = 0; rank < 3; ++rank) {
-    WorkerSaver saver({"", nothing, Rank(rank), 3, coordinator.Tell(), /*goes_back=*/false,
+    WorkerSaver saver({nullptr, nothing, Rank(rank), 3, coordinator.Tell(), /*goes_back=*/false,
                        PushWeight::kOfMean, /*restored_sum=*/0, Split(1, 2)});
     const auto cursor = saver.Load(PrivateState());
     REQUIRE(cursor.ok());
@@ -456,7 +459,7 @@ TEST_CASE("a job that goes back takes up the files of the same ranks, however ma
   std::vector<float> state = {0}, held = {0, 0};
   const PrivateState view{
       {{"state.0.w", absl::MakeSpan(state)}, {"residual.0", absl::MakeSpan(held)}}, {}, nullptr};
-  WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/true});
+  WorkerSaver saver({nullptr, folder, Rank(rank), workers, coordinator.Tell(), /*goes_back=*/true});
   const auto cursor = saver.Load(view);
   REQUIRE(cursor.ok());
   // Of rank 3 there is none.
@@ -477,7 +480,7 @@ TEST_CASE("what a codec has learned is taken up, from a file that has it", "[wor
                              {was_saved ? "codec" : "codec.other", absl::MakeSpan(learned), true}},
                             {},
                             nullptr};
-    WorkerSaver saver({"", folder, Rank(rank), workers, coordinator.Tell()});
+    WorkerSaver saver({nullptr, folder, Rank(rank), workers, coordinator.Tell()});
     const auto cursor = saver.Load(view);
     REQUIRE(cursor.ok());
     CHECK(cursor->has_value() == (workers == 3));
@@ -495,7 +498,7 @@ TEST_CASE("a file of another worker that was changed is not taken up", "[worker_
   Coordinator coordinator;
   std::vector<float> held = {0, 0};
   const PrivateState view{{{"residual.0", absl::MakeSpan(held)}}, {}, nullptr};
-  WorkerSaver saver({"", folder, Rank(0), 2, coordinator.Tell()});
+  WorkerSaver saver({nullptr, folder, Rank(0), 2, coordinator.Tell()});
   CHECK(absl::IsInvalidArgument(saver.Load(view).status()));
 }
 
