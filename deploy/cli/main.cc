@@ -92,6 +92,12 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                       "over: 30s, or never (the default)");
   command->add_option("--machines", options->machines,
                       "deal the processes to so many machines; 0: each has its own");
+  command
+      ->add_option("--server-machines", options->server_machines,
+                   "with --machines: the machine of each server, from 0 on, with commas between "
+                   "them; without it servers begin at 0, as workers do")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--cores-per-machine", options->cores_per_machine, "0: as many as wanted");
   command->add_option("--loopback-bandwidth", options->loopback_bandwidth,
                       "between processes of one machine, for each core");
