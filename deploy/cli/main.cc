@@ -92,6 +92,12 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                       "over: 30s, or never (the default)");
   command->add_option("--machines", options->machines,
                       "deal the processes to so many machines; 0: each has its own");
+  command
+      ->add_option("--server-machines", options->server_machines,
+                   "with --machines: the machine of each server, from 0 on, with commas between "
+                   "them; without it servers begin at 0, as workers do")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--cores-per-machine", options->cores_per_machine, "0: as many as wanted");
   command->add_option("--loopback-bandwidth", options->loopback_bandwidth,
                       "between processes of one machine, for each core");
@@ -180,13 +186,20 @@ CLI::App* AddPlot(CLI::App* app, PlotOptions* options) {
   CLI::App* command =
       app->add_subcommand("plot", "draw the curves of jobs, from their reports, as SVG");
   command->add_option("REPORT", options->reports, "reports, at most 24 in a picture")
-      ->required()
       ->check(CheckNamed);
-  command->add_option("--x", options->x, "seconds (the default), examples, bytes or steps");
-  command->add_option("--y", options->y, "accuracy (the default), loss or perplexity");
+  command
+      ->add_option("--table", options->table,
+                   "in place of reports a CSV file: titles, then x and a number for each line")
+      ->check(CheckNamed);
+  command->add_option("--x", options->x,
+                      "seconds (the default), examples, bytes or steps; of a table x's title");
+  command->add_option("--y", options->y,
+                      "accuracy (the default), loss or perplexity; of a table y's title");
+  command->add_flag("--log-x", options->log_x, "a logarithmic x: what is 0 or less is left out");
+  command->add_flag("--log-y", options->log_y, "a logarithmic y: what is 0 or less is left out");
   command
       ->add_option("--label", options->labels,
-                   "what the legend calls a report; once for each, in their order")
+                   "what the legend calls a line; once for each, in their order")
       ->allow_extra_args(false);
   command->add_option("--out", options->out_path, "the file to write; stdout without it")
       ->check(CheckNamed);

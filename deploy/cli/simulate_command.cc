@@ -62,6 +62,7 @@ SimulationOptions ReadFlags(const SimulateOptions& in, FlagReader* flags) {
   flags->Between("workers", in.workers, 1, kSimulatedWorkersMax);
   flags->Between("servers", in.servers, 1, kServersMax);
   out.machines = flags->Count("machines", in.machines);
+  out.server_machines = in.server_machines;
   out.cores_per_machine = flags->Count("cores-per-machine", in.cores_per_machine);
   out.bandwidth = flags->Bandwidth("bandwidth", in.bandwidth);
   out.loopback_bandwidth = flags->Bandwidth("loopback-bandwidth", in.loopback_bandwidth);

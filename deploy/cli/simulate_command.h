@@ -9,6 +9,8 @@
 namespace tessera {
 
 // The flags as text, the way they were given.
+//
+// It has more fields than other classes, as each flag is one.
 struct SimulateOptions {
   std::string job_path;
   // "a.b=v", as given by --set.
@@ -17,6 +19,7 @@ struct SimulateOptions {
   std::optional<int> workers;
   std::optional<int> servers;
   int machines = 0;
+  std::vector<int> server_machines;
   int cores_per_machine = 0;
   // "1Gbit", "100MB"; "0": no limit.
   std::string bandwidth = "0";

@@ -70,6 +70,28 @@ absl::Status Check(const SimulationOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckServerMachines(const v1::Job& job, const Recipe& recipe,
+                                 const SimulationOptions& options) {
+  const std::vector<int>& given = options.server_machines;
+  if (given.empty()) return absl::OkStatus();
+  if (recipe.placement == Placement::kReplicated) {
+    return absl::InvalidArgumentError(
+        "simulation: servers have machines given, want none: each is beside its worker");
+  }
+  if (given.size() != job.cluster().servers().count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("simulation: ", given.size(), " of ", job.cluster().servers().count(),
+                     " servers have a machine given, want one for each"));
+  }
+  for (const int machine : given) {
+    if (machine >= 0 && machine < options.machines) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("simulation: a server is on machine ", machine, " of ", options.machines,
+                     ", want one from 0 on of that many; give machines"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Simulation>> Simulation::Create(const v1::Job& job,
@@ -87,6 +109,11 @@ Simulation::~Simulation() { workers_.clear(); }
 int Simulation::MachineOf(int process, int first) const {
   // Given machines are shared by servers and workers in turn; else each process has its own.
   return options_.machines > 0 ? process % options_.machines : first + process;
+}
+
+int Simulation::MachineOfServer(int rank) const {
+  if (options_.server_machines.empty()) return MachineOf(rank, 0);
+  return options_.server_machines[static_cast<size_t>(rank)];
 }
 
 int Simulation::first_worker_machine() const {
@@ -108,6 +135,7 @@ absl::Status Simulation::Build() {
                                                      ", or simulate the mathematics, too"));
     }
   }
+  TESSERA_RETURN_IF_ERROR(CheckServerMachines(job_, recipe_, options_));
   JobFacts facts = FactsOf(job_, recipe_, shape, digest_);
   facts.standbys = facts.checkpoints = false;  // Servers do not fail here.
   // Each member needs a neuron of each layer.
@@ -234,7 +262,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     if (recipe_.tail_steps > 0) {
       options.shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);
     }
-    options.machine = MachineOf(rank, 0);
+    options.machine = MachineOfServer(rank);
     options.rate = options_.server_rate;
     options.counters_interval = std::min(kCountersInterval, job_.cluster().lease_timeout() / 4);
     servers_.push_back(
@@ -346,7 +374,11 @@ std::string Simulation::Report() const {
     status.set_failure(std::string(failed_.message()));
     status.set_report_json(ReportJson(status));
   }
-  return SimulationReport(status, options_);
+  int64_t link_bytes = 0;
+  for (int machine = 0; machine < world_->network.machines(); ++machine) {
+    link_bytes += world_->network.sent_bytes(machine);
+  }
+  return SimulationReport(status, options_, link_bytes);
 }
 
 }  // namespace tessera

@@ -47,6 +47,9 @@ struct SimulationOptions {
   // Machines that the processes are dealt to, workers and servers each from the first one on; 0:
   // every process has one of its own.
   int machines = 0;
+  // Where they are given: the machine of each server, in the place of the first ones. They are not shared by number:
+  // one beside the linear workers, say, which are the last ones.
+  std::vector<int> server_machines;
   // The cores of each machine; 0: as many as are wanted.
   int cores_per_machine = 0;
   // Every machine's link, in bytes per second each way, and the latency from any machine to any other; 0: no
@@ -123,6 +126,7 @@ class Simulation {
   absl::Status AddWorker(Rank rank, uint64_t life);
   void OnCrash(Rank rank, uint64_t life);
   int MachineOf(int process, int first) const;
+  int MachineOfServer(int rank) const;
   // Where every process has a machine of its own. Replicas are on the machines of the workers beside them.
   int first_worker_machine() const;
   // The job stands still: no minibatch and no exchange for very long.

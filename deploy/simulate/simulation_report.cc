@@ -7,7 +7,8 @@ namespace tessera {
 
 using Json = nlohmann::ordered_json;
 
-std::string SimulationReport(const v1::JobStatus& status, const SimulationOptions& options) {
+std::string SimulationReport(const v1::JobStatus& status, const SimulationOptions& options,
+                             int64_t link_bytes) {
   if (status.report_json().empty()) return status.report_json();
   Json report = Json::parse(status.report_json());
   Json restart;
@@ -25,7 +26,9 @@ std::string SimulationReport(const v1::JobStatus& status, const SimulationOption
                           {"server_bytes_per_second", options.server_rate},
                           {"failures_per_hour", options.fail_rate},
                           {"restart_seconds", restart},
-                          {"stub_gradients", options.stub_gradients}};
+                          {"stub_gradients", options.stub_gradients},
+                          {"server_machines", options.server_machines},
+                          {"link_bytes", link_bytes}};
   return report.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

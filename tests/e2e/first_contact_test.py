@@ -255,9 +255,23 @@ class Curves(Test):
         with open(plot) as file:
             self.contains(file.read(), "digits-test (data_parallel) " + first, "prefers-color-scheme: dark")
         self.assertIn(">one</text>", tessera("plot", first, "--label", "one")[1])
+        # Loss falls by ratios. No job has a place for its begin on a logarithmic axis of seconds.
+        self.assertEqual(tessera("plot", first, "--y", "loss", "--log-x", "--log-y", "--out", plot)[0], 0)
+        xml.dom.minidom.parse(plot)
+        table = self.path("table.csv")
+        with open(table, "w") as file:
+            file.write("workers,<ours>,theirs\n1,1,1\n2,1.5,\n4,3,2\n")
+        code, out, error = tessera("plot", "--table", table, "--y", "times as fast", "--log-x")
+        self.assertEqual((code, error), (0, ""))
+        self.assertEqual(len(xml.dom.minidom.parseString(out).getElementsByTagName("title")), 2)
+        self.contains(out, ">times as fast</text>", ">workers</text>", ">&lt;ours&gt;</text>")
         for arguments, words in (((first, "--y", "perplexity"), "has no perplexity"),
                                  ((first, "--x", "hours"), "want seconds"), (("nowhere",), "No such file"),
                                  ((write_job(self, digits()),), "it is no report"),
+                                 ((), "got 0 reports and no --table, want reports or a table"),
+                                 ((first, "--table", table), "got 1 report and a --table"),
+                                 (("--table", first), "line 1: got"), (("--table", table, "--out", table), "--out"),
+                                 (("--table", table, "--label", "one"), "want none or one for each of 2 lines"),
                                  ((first, "--out", first), "--out")):
             code, out, error = tessera("plot", *arguments)
             self.assertEqual((code, out), (2, ""))

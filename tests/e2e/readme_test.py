@@ -56,6 +56,7 @@ NOT_RUN = {
     "tessera run joined.yaml --worker ": "wants PyTorch; tests/worker/python/own_models_test.py",
     "tessera init mydata ": "wants data of one's own; tests/e2e/first_contact_test.py",
     "tessera plot a.json ": "wants reports; tests/e2e/first_contact_test.py",
+    "tessera plot --table ": "wants a table; tests/e2e/first_contact_test.py",
     "tessera history report.json ": "wants a report; tests/e2e/first_contact_test.py",
     "tessera import model.safetensors ": "wants a model of the reader's own; tests/deploy/cli/import/import_test.py",
     "tessera run job.yaml --tensorboard events": "tests/e2e/first_contact_test.py",

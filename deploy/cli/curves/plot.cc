@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "common/base/printable.h"
 #include "common/base/utf8.h"
 
@@ -23,7 +22,7 @@ constexpr double kCharacter = 7.4;
 // Longer names, as those of files, are cut in the legend; whoever points at a line sees them whole.
 constexpr size_t kLabelMax = 76;
 // Longer curves are drawn without a mark at each point, which would hide the line.
-constexpr int kMarksMax = 40;
+constexpr size_t kMarksMax = 40;
 constexpr int kColors = 8;
 
 // Colours with a contrast of at least 3 to 1 to their background that colour-blind readers tell apart, too.
@@ -68,61 +67,87 @@ std::string MarkText(double value, double step) {
     if (std::fabs(value) < unit || (unit == 1e3 && std::fabs(value) < 1e4)) continue;
     return absl::StrFormat("%g%s", std::round(value / unit * 1e4) / 1e4, name);
   }
+  // Smaller numbers have an exponent, and no digits that are all 0.
+  if (step < 1e-6) return absl::StrFormat("%.4g", value);
   const int digits = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
   return absl::StrFormat("%.*f", std::min(digits, 9), value);
 }
 
-// An axis from `begin` to `end`, with marks at multiples of `step`.
+// The digits of values that few decades hold: 1, 2 and 5 of each.
+constexpr double kDigits[] = {1, 2, 5};
+// Between so many decades or more marks are at powers of ten alone, and with more of these than kMarksOfAxis at
+// every second one, third one and so on.
+constexpr double kManyDecades = 3;
+constexpr int kMarksOfAxis = 6;
+
+// An axis from `begin` to `end`, with marks in between or there.
 struct Scale {
-  double begin = 0, end = 1, step = 0.2;
+  double begin = 0, end = 1;
+  bool logarithmic = false;
+  std::vector<double> marks;
+  // How many digits a mark has follows from it; 0: from the mark itself.
+  double step = 0;
   // The pixels of both ends.
   double from = 0, to = 1;
 
-  double At(double value) const { return from + (value - begin) / (end - begin) * (to - from); }
+  double At(double value) const {
+    const double share = logarithmic ? std::log(value / begin) / std::log(end / begin)
+                                     : (value - begin) / (end - begin);
+    return from + share * (to - from);
+  }
+  bool Holds(double value) const { return std::isfinite(value) && (!logarithmic || value > 0); }
+  std::string Text(double mark) const { return MarkText(mark, step > 0 ? step : mark); }
 };
 
 // The scale whose marks are 1, 2 or 5 times a power of ten apart, at most six intervals of them, around the values.
-Scale ScaleOf(double least, double most, double from, double to) {
+Scale LinearScale(double least, double most) {
   if (least == most) {
     const double margin = least == 0 ? 1 : std::fabs(least) * 0.1;
     least -= least > 0 ? std::min(least, margin) : margin;
     most += margin;
   }
-  const double rough = (most - least) / 6;
+  const double rough = (most - least) / kMarksOfAxis;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * power;
-  for (const double each : {1.0, 2.0, 5.0}) {
+  for (const double each : kDigits) {
     if (each * power >= rough * (1 - 1e-9)) {
       step = each * power;
       break;
     }
   }
-  return {std::floor(least / step + 1e-9) * step, std::ceil(most / step - 1e-9) * step, step, from,
-          to};
+  Scale scale;
+  scale.begin = std::floor(least / step + 1e-9) * step;
+  scale.end = std::ceil(most / step - 1e-9) * step;
+  scale.step = step;
+  const double first = std::round(scale.begin / step), last = std::round(scale.end / step);
+  for (double mark = first; mark <= last; ++mark) scale.marks.push_back(mark * step);
+  return scale;
 }
 
-bool IsThere(const CurvePoint& point, const PlotAxis& x, const PlotAxis& y) {
-  return std::isfinite(x.value(point)) && std::isfinite(y.value(point));
-}
-
-// "test accuracy has no number in "a"; it has loss": what a curve without any point has on other axes.
-absl::Status CheckLine(const PlotLine& line, const PlotAxis& x, const PlotAxis& y) {
-  const std::vector<CurvePoint>& points = line.curve.points;
-  const auto has = [&](const PlotAxis& axis) {
-    return std::any_of(points.begin(), points.end(),
-                       [&](const CurvePoint& point) { return IsThere(point, x, axis); });
-  };
-  if (has(y)) return absl::OkStatus();
-  std::vector<absl::string_view> others;
-  for (const PlotAxis& other : PlotAxesY()) {
-    if (has(other)) others.push_back(other.name);
+// The scale from one mark to another around the values, which are more than 0.
+Scale LogScale(double least, double most) {
+  Scale scale;
+  scale.logarithmic = true;
+  const bool has_many = most / least >= std::pow(10, kManyDecades);
+  const double low = std::floor(std::log10(least) + 1e-9);
+  const double high = std::ceil(std::log10(most) - 1e-9);
+  const double stride = std::ceil((high - low) / kMarksOfAxis);
+  std::vector<double> marks;
+  for (double decade = low; decade <= high; decade += has_many ? stride : 1) {
+    for (const double digit : kDigits) {
+      if (digit == 1 || !has_many) marks.push_back(digit * std::pow(10, decade));
+    }
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", ToPrintable(line.label), "\" has no ", y.name, " in ", points.size(),
-                   points.size() == 1 ? " evaluation" : " evaluations",
-                   others.empty() ? "; want a report with evaluations"
-                                  : absl::StrCat("; want --y ", absl::StrJoin(others, " or ")),
-                   ", or another report"));
+  // A last decade that the stride leaves out.
+  if (marks.back() < most) marks.push_back(std::pow(10, high));
+  // The innermost marks that have all values between them.
+  size_t first = 0, last = marks.size() - 1;
+  while (first + 1 < last && marks[first + 1] <= least * (1 + 1e-9)) ++first;
+  while (last > first + 1 && marks[last - 1] >= most * (1 - 1e-9)) --last;
+  scale.marks.assign(marks.begin() + first, marks.begin() + last + 1);
+  scale.begin = scale.marks.front();
+  scale.end = scale.marks.back();
+  return scale;
 }
 
 class Picture {
@@ -152,21 +177,35 @@ class Picture {
   static constexpr double kBottom = kTop + kPlotHeight;
 
   void Measure() {
-    double x_most = 0;
-    double y_least = std::numeric_limits<double>::infinity(), y_most = -y_least;
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    double least_x = kNone, least_y = kNone, most_x = -kNone, most_y = -kNone;
+    // Which points have a place depends on it.
+    x_.logarithmic = x_axis_.logarithmic;
+    y_.logarithmic = y_axis_.logarithmic;
     for (const PlotLine& line : lines_) {
-      for (const CurvePoint& point : line.curve.points) {
-        if (!IsThere(point, x_axis_, y_axis_)) continue;
-        x_most = std::max(x_most, x_axis_.value(point));
-        y_least = std::min(y_least, y_axis_.value(point));
-        y_most = std::max(y_most, y_axis_.value(point));
+      for (const PlotPoint& point : line.points) {
+        if (!HasPlace(point)) continue;
+        least_x = std::min(least_x, point.x);
+        most_x = std::max(most_x, point.x);
+        least_y = std::min(least_y, point.y);
+        most_y = std::max(most_y, point.y);
       }
     }
-    // Progress begins at 0 on all horizontal axes, and ends where the longest job did.
-    x_ = ScaleOf(0, x_most, kLeft, kWidth - kRight);
-    if (x_most > 0) x_.end = x_most;
-    y_ = ScaleOf(y_least, y_most, kBottom, kTop);
+    // Progress begins at 0, and ends where the longest line does.
+    x_ = x_axis_.logarithmic ? LogScale(least_x, most_x)
+                             : LinearScale(std::min(0.0, least_x), most_x);
+    if (!x_.logarithmic && most_x > 0) {
+      x_.end = most_x;
+      while (x_.marks.back() > x_.end * (1 + 1e-9)) x_.marks.pop_back();
+    }
+    y_ = y_axis_.logarithmic ? LogScale(least_y, most_y) : LinearScale(least_y, most_y);
+    x_.from = kLeft;
+    x_.to = kWidth - kRight;
+    y_.from = kBottom;
+    y_.to = kTop;
   }
+
+  bool HasPlace(const PlotPoint& point) const { return x_.Holds(point.x) && y_.Holds(point.y); }
 
   static std::string Style() {
     std::string light, dark;
@@ -189,21 +228,20 @@ class Picture {
 
   std::string Axes() const {
     std::string text;
-    for (double mark = std::ceil(y_.begin / y_.step - 1e-9); mark * y_.step <= y_.end * (1 + 1e-9);
-         ++mark) {
-      const double value = mark * y_.step, at = y_.At(value);
+    for (const double mark : y_.marks) {
+      const double at = y_.At(mark);
       absl::StrAppendFormat(
           &text,
           "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/><text x=\"%.1f\" y=\"%.1f\" "
           "text-anchor=\"end\">%s</text>\n",
-          kLeft, at, kWidth - kRight, kLeft - 8, at + 4, MarkText(value, y_.step));
+          kLeft, at, kWidth - kRight, kLeft - 8, at + 4, y_.Text(mark));
     }
-    for (double mark = 0; mark * x_.step <= x_.end * (1 + 1e-9); ++mark) {
-      const double value = mark * x_.step, at = x_.At(value);
+    for (const double mark : x_.marks) {
+      const double at = x_.At(mark);
       absl::StrAppendFormat(&text,
                             "<path class=\"axis\" d=\"M%.1f %.1fv5\"/><text x=\"%.1f\" y=\"%.1f\" "
                             "text-anchor=\"middle\">%s</text>\n",
-                            at, kBottom, at, kBottom + 20, MarkText(value, x_.step));
+                            at, kBottom, at, kBottom + 20, x_.Text(mark));
     }
     absl::StrAppendFormat(&text,
                           "<path class=\"axis\" d=\"M%.1f %.1fV%.1fH%.1f\" fill=\"none\"/>\n",
@@ -226,23 +264,23 @@ class Picture {
   }
 
   std::string Line(size_t i) const {
+    const std::vector<PlotPoint>& points = lines_[i].points;
+    const auto has_place = [&](size_t at) { return at < points.size() && HasPlace(points[at]); };
+    size_t count = 0;
+    for (size_t at = 0; at < points.size(); ++at) count += has_place(at) ? 1 : 0;
     std::string path, marks;
-    bool is_down = false;
-    int points = 0;
-    for (const CurvePoint& point : lines_[i].curve.points) {
-      if (!IsThere(point, x_axis_, y_axis_)) {
-        is_down = false;
-        continue;
-      }
-      const double x = x_.At(x_axis_.value(point)), y = y_.At(y_axis_.value(point));
-      absl::StrAppendFormat(&path, "%s%.1f %.1f", is_down ? "L" : "M", x, y);
+    for (size_t at = 0; at < points.size(); ++at) {
+      if (!has_place(at)) continue;
+      const bool is_first = at == 0 || !has_place(at - 1);
+      const double x = x_.At(points[at].x), y = y_.At(points[at].y);
+      absl::StrAppendFormat(&path, "%s%.1f %.1f", is_first ? "M" : "L", x, y);
+      // A point without neighbours is no line: nothing but its mark shows it.
+      if (count > kMarksMax && !(is_first && !has_place(at + 1))) continue;
       absl::StrAppendFormat(&marks, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>\n",
                             i % kColors, x, y);
-      is_down = true;
-      ++points;
     }
     return absl::StrCat("<path ", Look(i), " d=\"", path, "\"><title>", Escape(lines_[i].label),
-                        "</title></path>\n", points > kMarksMax ? "" : marks);
+                        "</title></path>\n", marks);
   }
 
   // The names of all lines below the picture, as many in a row as fit.
@@ -275,28 +313,22 @@ class Picture {
 
 }  // namespace
 
-std::vector<PlotAxis> PlotAxesX() {
-  return {{"seconds", "seconds of training", [](const CurvePoint& p) { return p.seconds; }},
-          {"examples", "examples", [](const CurvePoint& p) { return p.examples; }},
-          {"bytes", "bytes pulled and pushed", [](const CurvePoint& p) { return p.bytes; }},
-          {"steps", "steps of each worker",
-           [](const CurvePoint& p) { return static_cast<double>(p.step); }}};
-}
-
-std::vector<PlotAxis> PlotAxesY() {
-  return {{"accuracy", "test accuracy", [](const CurvePoint& p) { return p.test_accuracy; }},
-          {"loss", "test loss", [](const CurvePoint& p) { return p.test_loss; }},
-          {"perplexity", "perplexity", [](const CurvePoint& p) { return p.perplexity; }}};
-}
-
 absl::StatusOr<std::string> PlotSvg(const std::vector<PlotLine>& lines, const PlotAxis& x,
                                     const PlotAxis& y) {
   if (lines.empty() || lines.size() > kPlotLinesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", lines.size(), " reports, want 1 to ",
-                                                   kPlotLinesMax, " in one picture"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("got ", lines.size(), " lines, want 1 to ", kPlotLinesMax, " in one picture"));
   }
   for (const PlotLine& line : lines) {
-    if (const absl::Status status = CheckLine(line, x, y); !status.ok()) return status;
+    const auto has_place = [&](const PlotPoint& point) {
+      return std::isfinite(point.x) && std::isfinite(point.y) && (!x.logarithmic || point.x > 0) &&
+             (!y.logarithmic || point.y > 0);
+    };
+    if (std::any_of(line.points.begin(), line.points.end(), has_place)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", ToPrintable(line.label), "\" has no point in ", line.points.size(),
+        ", want one with numbers",
+        x.logarithmic || y.logarithmic ? " above 0 where an axis is logarithmic" : ""));
   }
   return Picture(lines, x, y).Draw();
 }

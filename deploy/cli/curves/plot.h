@@ -1,7 +1,7 @@
-// Curves of several jobs as one picture, in SVG.
+// Lines of several things as one picture, in SVG.
 //
 // The file needs nothing beside it: colours for light and dark themes are in its style sheet, and text is in the
-// reader's own sans-serif font. The same curves give the same bytes.
+// reader's own sans-serif font. The same lines give the same bytes.
 #ifndef TESSERA_DEPLOY_CLI_CURVES_PLOT_H_
 #define TESSERA_DEPLOY_CLI_CURVES_PLOT_H_
 
@@ -9,37 +9,35 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "deploy/cli/curves/curve.h"
 
 namespace tessera {
 
-// What an axis may show.
 struct PlotAxis {
-  // The word of the flag.
-  absl::string_view name;
-  // What stands beside the axis.
-  absl::string_view title;
-  // Its number in a point.
-  double (*value)(const CurvePoint& point);
+  // What stands beside the axis, with the unit.
+  std::string title;
+  // Whether equal ratios are equally long; values of 0 or less have no place on it then.
+  bool logarithmic = false;
 };
 
-// The axes, in the order in which messages name them.
-std::vector<PlotAxis> PlotAxesX();
-std::vector<PlotAxis> PlotAxesY();
+struct PlotPoint {
+  double x = 0;
+  double y = 0;
+};
 
 // One line of the picture.
 struct PlotLine {
   // What the legend calls it.
   std::string label;
-  Curve curve;
+  // In the order in which they are joined. One that is not finite on both axes is left out, and the line ends before it
+  // and begins anew.
+  std::vector<PlotPoint> points;
 };
 
 // At most so many lines: more are told apart by nobody.
 constexpr int kPlotLinesMax = 24;
 
-// Draws the lines; points without a number are left out, and a line ends before them and begins anew.
-//   kInvalidArgument  there are no lines, or too many, or one has no number at all on this axis: which, and what it has
+// Draws the lines. A horizontal axis that is not logarithmic begins at 0.
+//   kInvalidArgument  there are no lines, or too many, or one has no point that the axes have a place for
 absl::StatusOr<std::string> PlotSvg(const std::vector<PlotLine>& lines, const PlotAxis& x,
                                     const PlotAxis& y);
 

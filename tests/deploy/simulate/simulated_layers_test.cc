@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "deploy/simulate/simulation.h"
@@ -77,6 +78,49 @@ TEST_CASE("a step of halves takes what both compute and what passes between them
   CHECK(seconds > step);
   // Exchanges overlap with each other in part.
   CHECK(seconds < step + batch + gradient + parameters + 0.001);
+}
+
+TEST_CASE("with the servers beside the linear worker no parameter of its half crosses a link",
+          "[simulation][layers]") {
+  SimulationOptions options = Cluster();
+  options.machines = 4;
+  options.server_machines = {3, 3};
+  const auto link_bytes = [&options](int steps) {
+    const v1::Job job = ReadDigits(
+        "digits_layers", {"cluster.workers=4", "cluster.servers=2", "train.epochs=0",
+                          "train.steps=" + std::to_string(steps), "train.evaluate_every=0"});
+    return Simulate(job, options).report["simulation"]["link_bytes"].get<int64_t>();
+  };
+  // What evaluations and the first pull take is in both.
+  const auto step = static_cast<double>(link_bytes(40) - link_bytes(20)) / 20;
+  const double activations = 3 * 32 * 4 * (2 * kCut + 1), front = 3 * 2 * 4 * kFront;
+  CHECK(step >= activations + front);
+  // Frames of the messages are beside it, and what the coordinator is told.
+  CHECK(step < 1.05 * (activations + front));
+  options.server_machines = {0, 1};
+  CHECK(static_cast<double>(link_bytes(40) - link_bytes(20)) / 20 > 2 * 4 * kBack);
+}
+
+TEST_CASE("servers are on machines that there are, each on one of them", "[simulation]") {
+  const auto refusal = [](const std::vector<std::string>& overrides, int machines,
+                          std::vector<int> servers) {
+    SimulationOptions options = Cluster();
+    options.machines = machines;
+    options.server_machines = std::move(servers);
+    const v1::Job job = ReadDigits("digits_layers", overrides);
+    return std::string(Simulation::Create(job, options, &Digits()).status().message());
+  };
+  CHECK(refusal({}, 3, {1, 2}) == "");
+  CHECK(refusal({}, 3, {1}) ==
+        "simulation: 1 of 2 servers have a machine given, want one for each");
+  CHECK(
+      refusal({}, 3, {1, 3}) ==
+      "simulation: a server is on machine 3 of 3, want one from 0 on of that many; give machines");
+  CHECK(
+      refusal({}, 0, {0, 0}) ==
+      "simulation: a server is on machine 0 of 0, want one from 0 on of that many; give machines");
+  CHECK(refusal({"method={decentralized: {}}", "cluster.servers=3"}, 3, {0, 1, 2}) ==
+        "simulation: servers have machines given, want none: each is beside its worker");
 }
 
 TEST_CASE("with a linear worker lost the others take its batches, and the job ends",
