@@ -37,6 +37,9 @@ namespace tessera {
 // same options.
 //
 // Threading: one thread at a time.
+//
+// It has more public methods than other classes: one for each kernel. A device has all of them or none, and whoever
+// trains holds one.
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -51,6 +51,7 @@ enum class PushWeight {
   kWhole,    // it is added as it is
 };
 
+// It has more fields than other classes: one for each choice, so that no one else asks which method it is.
 struct Recipe {
   // The method's name in the job file, and its words for status and report.
   std::string name;
