@@ -149,6 +149,8 @@ TEST_CASE("a job is printed whole, defaults included, in the order of the schema
         "  every_steps: 0\n"
         "  keep: 3\n"
         "  restore: \"\"\n"
+        "  store: shared_folder\n"
+        "  copies: 2\n"
         "security:\n"
         "  certificate: \"\"\n"
         "  private_key: \"\"\n"

@@ -38,6 +38,7 @@ TEST_CASE("a token may do what its role allows, and everybody who has one may lo
       {"/tessera.v1.Coordinator/Join", true, false, false},
       {"/tessera.v1.Coordinator/Attach", true, false, false},
       {"/tessera.v1.TensorFile/Read", true, false, false},
+      {"/tessera.v1.CheckpointStore/Write", true, false, false},
       {"/tessera.v1.Admin/Drain", false, true, false},
       {"/tessera.v1.Admin/Stop", false, true, false},
       {"/tessera.v1.Status/Get", true, true, true},

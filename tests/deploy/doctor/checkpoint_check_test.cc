@@ -55,6 +55,24 @@ TEST_CASE("a checkpoint of the job's last epoch leaves nothing to train", "[doct
   }
 }
 
+TEST_CASE("what lies on all servers' disks together is not judged by one of them",
+          "[doctor][checkpoint]") {
+  const Saved saved;
+  v1::Checkpoint keys;
+  keys.set_store("own_disks");
+  keys.set_directory(saved.folder);
+  keys.set_restore(saved.folder);
+  const Findings findings = CheckCheckpoints(keys, saved.facts, /*runs=*/false);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == Finding::Kind::kNote);
+  CHECK_THAT(findings[0].what, Contains("on all servers' disks together"));
+  // A job that begins anew is not to begin among another one's.
+  keys.clear_restore();
+  const Findings used = CheckCheckpoints(keys, saved.facts, /*runs=*/false);
+  REQUIRE(used.size() == 1);
+  CHECK(used[0].kind == Finding::Kind::kProblem);
+}
+
 TEST_CASE("a checkpoint of the job's last step leaves nothing to train", "[doctor][checkpoint]") {
   Saved saved;
   saved.facts.steps = 401;
