@@ -113,9 +113,14 @@ absl::StatusOr<Reply> StoreClient::Call(Method<Request, Reply> method, Request r
   request.set_job_digest(job_digest_);
   // The clock begins anew with each call: a large file is not given up for being large.
   const absl::Time give_up = SteadyNow() + (is_repeated ? kPatience : absl::ZeroDuration());
+  absl::Status before;
   while (true) {
     absl::StatusOr<Reply> reply = CallOnce(method, request, kCallMax);
-    if (reply.ok() || !MayBeBack(reply.status()) || SteadyNow() >= give_up) return reply;
+    if (reply.ok()) return reply;
+    // That the begin of the file is not there any more follows from what failed before.
+    if (absl::IsInvalidArgument(reply.status()) && !before.ok()) return before;
+    if (!MayBeBack(reply.status()) || SteadyNow() >= give_up) return reply;
+    before = reply.status();
     absl::SleepFor(kPause);
   }
 }

@@ -113,6 +113,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OwnDisksStore::Open(const v1::Restor
 void OwnDisksStore::Complete(const Checkpoint& checkpoint) {
   const std::shared_ptr<const OtherDisks> others = disks();
   const Manifest& manifest = checkpoint.manifest();
+  // With another number of servers the next checkpoint lies elsewhere.
+  if (manifest.shards.size() != others->count()) return;
   const BringFile bring = BringFrom(others, manifest.step, SumOf(manifest), checkpoint.path());
   for (const CheckpointFile& file : manifest.files) {
     FileOwner owner;

@@ -57,9 +57,11 @@ void CheckpointStoreService::Run() {
       task = std::move(tasks_.front());
     }
     const absl::Status status = task.work();
-    // The task counts until here, so that its piece does.
-    absl::MutexLock lock(&mutex_);
-    tasks_.pop_front();
+    {
+      absl::MutexLock lock(&mutex_);
+      // The task counts until here, so that its piece does.
+      tasks_.pop_front();
+    }
     task.call->Finish(ToGrpc(ToUtf8(status)));
   }
 }

@@ -52,6 +52,12 @@ class OwnDisks(CheckpointTest):
     def files(self, rank, step):
         return sorted(os.listdir(step_folder(self.disks[rank], step)))
 
+    def check_steps(self, last):
+        """All disks have the same two checkpoints, the last of which is of the job's end."""
+        steps = [steps_in(disk) for disk in self.disks]
+        self.assertEqual(steps, [steps[0]] * SERVERS)
+        self.assertEqual((len(steps[0]), steps[0][-1]), (2, last))
+
     def test_a_lost_disk_costs_no_bit_and_two_neighbours_are_a_refusal(self):
         reference = course(run_to_end(self, dict(self.job(140), checkpoint={})))
         job_cluster = self.start(self.job(100))
@@ -67,7 +73,7 @@ class OwnDisks(CheckpointTest):
         self.contains(server.output(), "checkpoint: fetched step=", "file=shard-1-of-3.safetensors",
                       'from="server 2 at 127.0.0.1:')
         # Copies lie on the next disk, old ones went from all, and workers keep nothing.
-        self.assertEqual([steps_in(disk) for disk in self.disks], [[80, 100]] * 3)
+        self.check_steps(100)
         self.assertEqual([self.files(rank, 100) for rank in range(SERVERS)], [
             ["manifest.json", "shard-0-of-3.safetensors", "shard-2-of-3.safetensors", "worker-0.safetensors"],
             ["manifest.json", "shard-0-of-3.safetensors", "shard-1-of-3.safetensors", "worker-0.safetensors",
@@ -113,15 +119,17 @@ class OwnDisks(CheckpointTest):
                       "cannot be written: No space left on device")
         report = job_cluster.finish()
         self.assertEqual((report["steps"], report["checkpoint"]["failure"]), (60, ""))
-        self.assertEqual([steps_in(disk) for disk in self.disks], [[40, 60]] * 3)
+        self.check_steps(60)
         self.assertEqual([name for disk in self.disks for name in os.listdir(disk) if name.startswith("partial-")], [])
 
     def test_one_machine_has_one_folder_and_whole_checkpoints_in_it(self):
         folder = self.path("checkpoints")
         job = self.job(60)
         job["checkpoint"]["directory"] = folder
-        report = run_to_end(self, job)
-        self.assertEqual((report["checkpoint"]["count"], steps_in(folder)), (3, [40, 60]))
+        run_to_end(self, job, env=SLOW)
+        # How many there were on the way depends on the machine.
+        steps = steps_in(folder)
+        self.assertEqual((len(steps), steps[-1]), (2, 60))
         code, _, error = tessera("export", step_folder(folder, 60), self.path("model.safetensors"))
         self.assertEqual(code, 0, error)
         # It is read as one in a shared folder is, and the other way round.

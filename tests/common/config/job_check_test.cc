@@ -50,7 +50,8 @@ TEST_CASE("copies want other servers' disks, and a disk that stays one server's"
   // In a shared folder there are no copies.
   CHECK(data.Errors({"cluster.servers=1"}).empty());
   CHECK(data.Errors({"checkpoint.store=own_disks", "cluster.servers=1"}) ==
-        "x.yaml:22:1: checkpoint.copies: got 2, want at most 1, which is cluster.servers: each copy is on "
+        "x.yaml:22:1: checkpoint.copies: got 2, want at most 1, which is cluster.servers: each "
+        "copy is on "
         "another server's disk; with one copy, 1, a lost disk is a lost checkpoint\n");
   CHECK(data.Errors({"checkpoint.store=own_disks", "cluster.servers=2", "cluster.replicas=1"}) ==
         "--set checkpoint.store: got \"own_disks\", want \"shared_folder\" with "

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "common/checkpoint/durable_file.h"
 #include "tests/common/checkpoint/saved_model.h"
 
 namespace tessera {

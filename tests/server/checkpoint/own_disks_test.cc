@@ -181,6 +181,23 @@ TEST_CASE("every file is on two disks, and any one disk may be lost", "[checkpoi
   }
 }
 
+TEST_CASE("other servers, fewer than there were, fetch what their rows lie in", "[checkpoint]") {
+  Job job;
+  const Manifest manifest = job.Save(40);
+  // Server 2 is none of the job any more, and its disk is not there.
+  job.disks.pop_back();
+  v1::RestoreOrder order;
+  order.set_step(40);
+  order.set_manifest_sum(SumOf(manifest));
+  for (const auto& disk : job.disks) {
+    disk->store->SetServers(job.addresses());
+    const auto checkpoint = disk->store->Open(order);
+    REQUIRE(checkpoint.ok());
+    CHECK(HasAll(**checkpoint));
+    disk->store->Complete(**checkpoint);
+  }
+}
+
 TEST_CASE("a disk that was lost gets back what it should have", "[checkpoint]") {
   Job job;
   const Manifest manifest = job.Save(40);
