@@ -20,19 +20,19 @@ KEYS = "docs/operating/reference/job_keys.md"
 # Where the programs lie in a build tree; elsewhere they lie side by side.
 PLACES = {"tessera": "deploy/cli", "tessera-server": "server", "tessera-worker": "worker"}
 # How values are completed, by the option's or the positional's name. `words` are told below.
-FILES = {"--job", "--report", "--logs", "--tensorboard", "--out", "--identity", "--hosts-file", "--directory",
-         "--bundle", "--authority", "--certificate", "--private-key", "--token-file", "--address-file", "--layers",
-         "JOB", "CKPT", "OUT", "MODEL", "DATA", "REPORT", "SOURCE"}
+FILES = {"--job", "--report", "--logs", "--tensorboard", "--out", "--table", "--identity", "--hosts-file",
+         "--directory", "--bundle", "--authority", "--certificate", "--private-key", "--token-file", "--address-file",
+         "--layers", "JOB", "CKPT", "OUT", "MODEL", "DATA", "REPORT", "SOURCE"}
 WORDS = {"--device": ["cpu", "cuda"], "--log-level": ["debug", "info", "warning", "error"],
          "--x": ["seconds", "examples", "bytes", "steps"], "--y": ["accuracy", "loss", "perplexity"],
          "--restart-after": ["never"], "--set": None, "TOPIC": None}
 # Numbers, sizes, durations, addresses and texts.
 NOTHING = {"--workers", "--servers", "--bandwidth", "--latency", "--step-time", "--speed-spread", "--slow-worker",
-           "--step-jitter", "--fail-rate", "--machines", "--cores-per-machine", "--loopback-bandwidth",
-           "--message-cost", "--server-rate", "--nodes", "--local-steps", "--prompt", "--tokens", "--temperature",
-           "--seed", "--threads", "--label", "--map", "--reason", "--worker", "--hosts", "--ssh-option", "--port",
-           "--grace", "--sbatch", "--metrics", "--metrics-linger", "--page", "--rank", "--listen", "--origin",
-           "--coordinator", "--incarnation", "ADDRESS"}
+           "--step-jitter", "--fail-rate", "--machines", "--server-machines", "--cores-per-machine",
+           "--loopback-bandwidth", "--message-cost", "--server-rate", "--nodes", "--local-steps", "--prompt",
+           "--tokens", "--temperature", "--seed", "--threads", "--label", "--map", "--reason", "--worker", "--hosts",
+           "--ssh-option", "--port", "--grace", "--sbatch", "--metrics", "--metrics-linger", "--page", "--rank",
+           "--listen", "--origin", "--coordinator", "--incarnation", "ADDRESS"}
 
 
 def programs_in(folder):
