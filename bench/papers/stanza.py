@@ -136,11 +136,11 @@ class Simulated:
         np.lib.format.open_memmap(os.path.join(folder, "x.npy"), mode="w+", dtype=np.uint8,
                                   shape=(rows, 3, 224, 224))
         np.save(os.path.join(folder, "y.npy"), np.arange(rows) % 1000)
-        self.data = {"data": "{format: npy, directory: %s, train: {features: x.npy, labels: y.npy}, "
+        self.keys = {"data": "{format: npy, directory: %s, train: {features: x.npy, labels: y.npy}, "
                              "test: {features: x.npy, labels: y.npy}, memory: 1MiB}" % folder}
 
     def job(self, name, method, workers, servers, gigabits, step, steps, flags):
-        keys = dict(self.data, method="{%s}" % method,
+        keys = dict(self.keys, method="{%s}" % method,
                     train="{batch_size: %d, steps: %d, evaluate_every: 1000000, "
                           "optimizer: {sgd: {learning_rate: 0.01}}}" % (self.batch, steps))
         return self.programs.simulate(
@@ -230,6 +230,12 @@ def measure(options, programs):
                 places = [place for place in PLACES if place != "apart" or n == PAPER_WORKERS]
                 row = cell(simulated, name, networks[name], n, 1, PAPER_BANDWIDTH, steps[name][kind], places)
                 found["figure6"].append(dict(row, kind=kind))
+    # The convolutions' parameters in half of the bytes: whether the one link that they go through is what takes time.
+    vgg = ("vgg16", PAPER_WORKERS, 1, PAPER_BANDWIDTH, steps["vgg16"]["implied"], PLACES["kept"])
+    found["front"] = {"f32": simulated.stanza(*vgg)}
+    simulated.keys["codec"] = "{push: bf16, pull: bf16}"
+    found["front"]["bf16"] = simulated.stanza(*vgg)
+    del simulated.keys["codec"]
     step = steps["alexnet"]["implied"]
     found["without"] = {name: simulated.stanza("alexnet", PAPER_WORKERS, 1, PAPER_BANDWIDTH, step, place)["seconds"]
                         for name, place in WITHOUT.items()}
@@ -314,6 +320,17 @@ def without_table(results):
                         for name, took in results["without"].items()])
 
 
+def front_table(results):
+    server = next(row for row in results["figure6"] if row["network"] == "vgg16" and row["n_c"] == PAPER_WORKERS)
+    rows = []
+    for codec, took in results["front"].items():
+        ratios = [server["paper_server"] / took["seconds"], server["server"]["seconds"] / took["seconds"]]
+        rows.append([codec, paper.seconds(took["seconds"]), paper.megabytes(took["bytes"])] +
+                    ["%.1f" % each for each in ratios])
+    return paper.table(["VGG-16, 10 + 1, kept", "a step", "MB over links", "times its server", "times a simulated one"],
+                       rows)
+
+
 def figure8(results):
     rows = []
     for row in results["figure8"]:
@@ -363,7 +380,7 @@ def draw(results):
     if not results["figure8"]:
         return [table2(results)], []
     tables = [table2(results), figure6(results, "implied"), figure6(results, "arithmetic"), bytes_table(results),
-              figure7(results), without_table(results), figure8(results)]
+              figure7(results), without_table(results), front_table(results), figure8(results)]
     return tables, pictures(results)
 
 
