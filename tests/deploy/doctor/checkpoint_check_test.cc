@@ -2,9 +2,12 @@
 #include "deploy/doctor/checkpoint_check.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/manifest.h"
 #include "server/control/saved_job.h"
 #include "tests/common/checkpoint/saved_model.h"
 
@@ -58,10 +61,13 @@ TEST_CASE("a checkpoint of the job's last epoch leaves nothing to train", "[doct
 TEST_CASE("what lies on all servers' disks together is not judged by one of them",
           "[doctor][checkpoint]") {
   const Saved saved;
+  const std::string directory = EmptyFolder();
+  std::filesystem::rename(saved.folder,
+                          absl::StrCat(directory, "/", StepFolderName(ManifestOf(1).step)));
   v1::Checkpoint keys;
   keys.set_store("own_disks");
-  keys.set_directory(saved.folder);
-  keys.set_restore(saved.folder);
+  keys.set_directory(directory);
+  keys.set_restore(directory);
   const Findings findings = CheckCheckpoints(keys, saved.facts, /*runs=*/false);
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].kind == Finding::Kind::kNote);
