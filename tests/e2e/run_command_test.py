@@ -424,19 +424,19 @@ class RunCommand(Test):
             with self.case((arguments[0], "closed")):
                 ended = subprocess.run(["bash", "-c", '"$@" >&-', "bash", TESSERA, *arguments], stderr=subprocess.PIPE,
                                        text=True, timeout=60)
-                self.assertEqual((ended.returncode, ended.stderr),
+                self.assertEqual((ended.returncode, errors_in(ended.stderr)),
                                  (1, "tessera: stdout: is closed; give it a place, if only > /dev/null\n"))
         # Who reads the first line alone is content.
         shell = subprocess.run(["bash", "-c", 'set -o pipefail; "$0" run "$1" | head -1', TESSERA, job],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-        self.assertEqual((shell.returncode, shell.stderr), (0, ""))
+        self.assertEqual((shell.returncode, errors_in(shell.stderr)), (0, ""))
 
     def test_set_changes_keys_in_every_process(self):
         report = self.path("report.json")
         job = write_job(self, digits(epochs=5))
         code, _, error = tessera("run", job, "--report", report, "--quiet", "--set", "train.epochs=2",
                                  "--set", "name=changed", "--set", "cluster.workers=3")
-        self.assertEqual((code, error), (0, ""))
+        self.assertEqual((code, errors_in(error)), (0, ""))
         with open(report) as file:
             report = json.load(file)
         self.assertEqual((report["job"], report["history"][-1]["epoch"]), ("changed", 2))
