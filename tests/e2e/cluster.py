@@ -292,10 +292,10 @@ def await_true(what, condition, within=SOON, explain=lambda: ""):
 
 
 def tessera(*arguments, within=SOON, env=None):
-    """Runs the command to its end; (exit code, stdout, stderr)."""
+    """Runs the command to its end; (exit code, stdout, what is wrong by stderr)."""
     done = subprocess.run([TESSERA] + list(arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=within * PATIENCE, preexec_fn=die_with_parent, env=dict(os.environ, **(env or {})))
-    return done.returncode, done.stdout, done.stderr
+    return done.returncode, done.stdout, errors_in(done.stderr) if arguments[0] == "run" else done.stderr
 
 
 def errors_in(stderr):
