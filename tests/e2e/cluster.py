@@ -295,7 +295,7 @@ def tessera(*arguments, within=SOON, env=None):
     """Runs the command to its end; (exit code, stdout, what is wrong by stderr)."""
     done = subprocess.run([TESSERA] + list(arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=within * PATIENCE, preexec_fn=die_with_parent, env=dict(os.environ, **(env or {})))
-    return done.returncode, done.stdout, errors_in(done.stderr) if arguments[0] == "run" else done.stderr
+    return done.returncode, done.stdout, errors_in(done.stderr) if "run" in arguments[:1] else done.stderr
 
 
 def errors_in(stderr):
