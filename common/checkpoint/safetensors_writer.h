@@ -30,7 +30,8 @@ class SafetensorsWriter {
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> CreatePart(
       const std::string& folder, const std::string& name, const std::vector<TensorSpec>& tensors,
       const TensorMetadata& metadata);
-  // The same, wherever `open` keeps what is written for `folder_step`.
+  // The file `name` of the checkpoint that is being written for `folder_step`, kept wherever `open` keeps it: in a
+  // folder, or on servers' own disks.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> CreatePart(
       const OpenPart& open, uint64_t folder_step, const std::string& name,
       const std::vector<TensorSpec>& tensors, const TensorMetadata& metadata);
