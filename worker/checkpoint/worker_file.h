@@ -40,8 +40,8 @@ struct WorkerCopy {
 // A part (SafetensorsWriter::CreatePart) of a checkpoint in `folder`, which is there. DurableFile's codes.
 absl::StatusOr<CheckpointFile> WriteWorkerFile(const std::string& folder, Rank rank,
                                                const WorkerCopy& copy);
-// Writes worker `rank`'s file of the checkpoint for `folder_step` wherever `parts` keeps it: in a folder, or on servers'
-// own disks. The codes of PartFile.
+// Writes worker `rank`'s file of the checkpoint for `folder_step` wherever `parts` keeps it: in a folder, or on
+// servers' own disks. The codes of PartFile.
 absl::StatusOr<CheckpointFile> WriteWorkerFile(const OpenPart& parts, uint64_t folder_step,
                                                Rank rank, const WorkerCopy& copy);
 // Reads a file that is one of a checkpoint's and has the right sum. Arrays that the file does not have in this
