@@ -394,9 +394,9 @@ class Checkpoints(CheckpointTest):
         """Without a batch norm sums of subnets are scaled by the sites' number: those of the round, not who is left."""
         folder = self.path("checkpoints")
         job = self.small(workers=3, norm=False, rate=0.02, steps=ENDLESS, lease="2s", evaluate_every=0,
-                         method={"ist": {"local_steps": 2000}})
+                         method={"ist": {"local_steps": 300}})
         cluster = Cluster(self, keeping(job, folder, 0))
-        cluster.await_step(2500)
+        cluster.await_step(400)
         lost = cluster.workers[1]
         lost.kill()
         cluster.drain()

@@ -152,7 +152,7 @@ class Completion(Packed):
         with open(path) as file:
             text = file.read()
         with open(path, "w") as file:
-            file.write(text.replace('"--prompt", ', ""))
+            file.write(text.replace('"--prompt",', ""))
         self.assertIn("--prompt takes a value, and nothing says how it is completed",
                       self.script("completions.py", self.path("again"), code=1))
 

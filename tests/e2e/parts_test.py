@@ -27,7 +27,8 @@ def wait_share(report, rank):
 
 class Parts(Test):
     def train(self, job, settled=None):
-        cluster = Cluster(self, job)
+        # Pauses between steps would be most of the time, the slow worker's too.
+        cluster = Cluster(self, job, pause=0)
         cluster.await_step(10)
         brake = Brake(cluster.workers[1], cluster.workers[0])
         trained = 2.0
@@ -55,7 +56,7 @@ class Parts(Test):
         self.assertLess(wait_share(by_speed, 0), 0.85 * wait_share(equal, 0))
 
     def test_parts_survive_a_death_and_somebody_late(self):
-        cluster = Cluster(self, parts_job("by_speed", workers=3, lease="4s"))
+        cluster = Cluster(self, parts_job("by_speed", workers=3, lease="4s"), pause=0)
         cluster.await_step(10)
         brake = Brake(cluster.workers[2], cluster.workers[1])
         cluster.await_status("parts have moved apart", lambda status: part(status, 2) < 0.28)
