@@ -8,6 +8,8 @@
 //                   fewer steps (Liu et al., arXiv 2401.09135)
 // overlap           an exchange goes on beside the next steps (as local_sgd.cc)
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -147,6 +149,30 @@ std::vector<std::string> MomentumNotes(const v1::Job& job) {
                        "its own: want outer_momentum 0 and outer_learning_rate 1")};
 }
 
+// The number of exchanges through which an outer momentum carries what one of them brought, by its weight.
+double CarriedExchanges(const v1::Diloco& keys) { return 1 / (1 - keys.outer_momentum()); }
+
+// Whether a momentum is one that a short job ends before it has settled. The delayed rule spreads it otherwise.
+bool WantsManyExchanges(const v1::Job& job) {
+  const v1::Diloco& keys = job.method().diloco();
+  return !keys.asynchronous() && CarriedExchanges(keys) > 2;
+}
+
+// Notes that there are fewer than ten times as many exchanges as the momentum carries each through.
+std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
+  const v1::Diloco& keys = job.method().diloco();
+  const int64_t exchanges = (steps - 1) / keys.local_steps() + 1;
+  const int64_t wanted = std::llround(10 * CarriedExchanges(keys));
+  if (!WantsManyExchanges(job) || exchanges < 2 || exchanges >= wanted) {
+    return {};
+  }
+  return {{"method.diloco.local_steps", keys.local_steps(),
+           absl::StrCat("the job has ", exchanges, " exchanges"),
+           absl::StrCat("an outer_momentum of ", keys.outer_momentum(), " wants ", wanted,
+                        " or more to settle; with so few outer_momentum 0.5 and "
+                        "outer_learning_rate 1 learn more (docs/methods.md#few-exchanges)")}};
+}
+
 std::vector<std::string> Notes(const v1::Job& job) {
   std::vector<std::string> notes = QuorumNotes(job);
   for (std::string& note : MomentumNotes(job)) notes.push_back(std::move(note));
@@ -155,8 +181,7 @@ std::vector<std::string> Notes(const v1::Job& job) {
 
 }  // namespace
 
-extern const Method kDiloco = {v1::Method::kDiloco,      RecipeOf, Check,
-                               /*length_notes=*/nullptr,
-                               /*counts_steps=*/nullptr, Notes};
+extern const Method kDiloco = {v1::Method::kDiloco, RecipeOf,           Check,
+                               LengthNotes,         WantsManyExchanges, Notes};
 
 }  // namespace tessera

@@ -57,6 +57,30 @@ TEST_CASE("a job of tensors has epochs of its own, and examples that nobody know
   CHECK(notes().size() == 1);
 }
 
+TEST_CASE("an outer momentum that a short job does not settle is noted", "[length_notes]") {
+  const auto diloco = [](int64_t steps, const std::string& keys) {
+    return InSteps(steps, {"method={diloco: {local_steps: 50" + keys + "}}"});
+  };
+  CHECK(diloco(2000, "") ==
+        Said{"method.diloco.local_steps: is 50, and the job has 40 exchanges: an outer_momentum of "
+             "0.9 wants 100 or more to settle; with so few outer_momentum 0.5 and "
+             "outer_learning_rate 1 learn more (docs/methods.md#few-exchanges)"});
+  CHECK(diloco(4950, "").size() == 1);
+  CHECK(diloco(4951, "").empty());
+  CHECK(diloco(2000, ", outer_momentum: 0.5").empty());
+  CHECK(diloco(2000, ", outer_momentum: 0.6").empty());
+  CHECK(diloco(1200, ", outer_momentum: 0.6").size() == 1);
+  CHECK(diloco(2000, ", asynchronous: true").empty());
+  // One exchange has no momentum behind it.
+  CHECK(diloco(50, "").empty());
+  // In epochs only the rows tell.
+  const std::vector<std::string> in_epochs = {"method={diloco: {local_steps: 2}}"};
+  CHECK(Notes(in_epochs).empty());
+  CHECK(Notes(in_epochs, 32 * 6).size() == 1);
+  CHECK(WantsRows(Good(kJob, in_epochs)));
+  CHECK(!WantsRows(Good(kJob, {"method={diloco: {outer_momentum: 0.5}}"})));
+}
+
 TEST_CASE("an exchange that never comes before the end is noted", "[length_notes]") {
   CHECK(
       InSteps(19, {}) ==
