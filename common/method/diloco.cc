@@ -166,11 +166,12 @@ std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
   if (!WantsManyExchanges(job) || exchanges < 2 || exchanges >= wanted) {
     return {};
   }
-  return {{"method.diloco.local_steps", keys.local_steps(),
-           absl::StrCat("the job has ", exchanges, " exchanges"),
-           absl::StrCat("an outer_momentum of ", keys.outer_momentum(), " wants ", wanted,
-                        " or more to settle; with so few outer_momentum 0.5 and "
-                        "outer_learning_rate 1 learn more (docs/methods.md#few-exchanges)")}};
+  return {
+      {"method.diloco.local_steps", keys.local_steps(),
+       absl::StrCat("the job has ", exchanges, " exchanges"),
+       absl::StrCat("an outer_momentum of ", keys.outer_momentum(), " wants ", wanted,
+                    " or more to settle; with so few outer_momentum 0.5 and "
+                    "outer_learning_rate 1 end at a lower loss (docs/methods.md#few-exchanges)")}};
 }
 
 std::vector<std::string> Notes(const v1::Job& job) {

@@ -64,7 +64,7 @@ TEST_CASE("an outer momentum that a short job does not settle is noted", "[lengt
   CHECK(diloco(2000, "") ==
         Said{"method.diloco.local_steps: is 50, and the job has 40 exchanges: an outer_momentum of "
              "0.9 wants 100 or more to settle; with so few outer_momentum 0.5 and "
-             "outer_learning_rate 1 learn more (docs/methods.md#few-exchanges)"});
+             "outer_learning_rate 1 end at a lower loss (docs/methods.md#few-exchanges)"});
   CHECK(diloco(4950, "").size() == 1);
   CHECK(diloco(4951, "").empty());
   CHECK(diloco(2000, ", outer_momentum: 0.5").empty());
