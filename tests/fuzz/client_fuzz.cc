@@ -10,12 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include <google/protobuf/stubs/logging.h>
-
 #include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
-#include "common/base/log.h"
 #include "common/codec/coded_keys.h"
 #include "common/keyset/entry_keys.h"
 #include "common/keyset/key_set.h"
@@ -30,12 +27,6 @@
 #include "worker/rpc/coordinator_client.h"
 #include "worker/rpc/parameter_client_grpc.h"
 #include "worker/rpc/remote_coordination.h"
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  google::protobuf::SetLogHandler(nullptr);
-  tessera::SetLogLevel(static_cast<tessera::LogLevel>(4));
-  return 0;
-}
 
 namespace tessera {
 namespace {

@@ -4,17 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <google/protobuf/stubs/logging.h>
-
-#include "common/base/log.h"
 #include "tests/fuzz/coordinator_events.h"
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  google::protobuf::SetLogHandler(nullptr);
-  // Nothing at all: errors of one input are no news.
-  tessera::SetLogLevel(static_cast<tessera::LogLevel>(4));
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;

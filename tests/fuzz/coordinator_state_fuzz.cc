@@ -7,19 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include <google/protobuf/stubs/logging.h>
-
 #include "common/base/check.h"
-#include "common/base/log.h"
 #include "server/checkpoint/state_file.h"
 #include "tests/fuzz/coordinator_events.h"
 #include "tests/fuzz/scratch_file.h"
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  google::protobuf::SetLogHandler(nullptr);
-  tessera::SetLogLevel(static_cast<tessera::LogLevel>(4));
-  return 0;
-}
 
 namespace tessera {
 namespace {

@@ -10,23 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include "absl/time/time.h"
 #include "common/base/check.h"
-#include "common/base/log.h"
 #include "common/rpc/chunk.h"
 #include "server/rpc/followed_shards.h"
 #include "server/shard/log/shard_recorder.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_leader.h"
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  google::protobuf::SetLogHandler(nullptr);
-  tessera::SetLogLevel(static_cast<tessera::LogLevel>(4));
-  return 0;
-}
 
 namespace tessera {
 namespace {

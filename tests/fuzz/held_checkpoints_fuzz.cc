@@ -10,23 +10,15 @@
 #include <string>
 #include <vector>
 
-#include <google/protobuf/stubs/logging.h>
 #include <xxhash.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/log.h"
 #include "common/checkpoint/manifest.h"
 #include "common/store/store_client.h"
 #include "server/checkpoint/held_checkpoints.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/scratch_file.h"
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  google::protobuf::SetLogHandler(nullptr);
-  tessera::SetLogLevel(static_cast<tessera::LogLevel>(4));
-  return 0;
-}
 
 namespace tessera {
 namespace {

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/grpcpp.h>
 
 #include "absl/status/status.h"
@@ -19,7 +18,6 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/base/check.h"
-#include "common/base/log.h"
 #include "common/rpc/grpc_server.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/replication.pb.h"
@@ -28,12 +26,6 @@
 #include "server/shard/shard_thread.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_job.h"
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  google::protobuf::SetLogHandler(nullptr);
-  tessera::SetLogLevel(static_cast<tessera::LogLevel>(4));
-  return 0;
-}
 
 namespace tessera {
 namespace {

@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -17,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/base/check.h"
-#include "common/base/log.h"
 #include "common/rpc/control_protocol.h"
 #include "common/rpc/grpc_server.h"
 #include "proto/coordinator.grpc.pb.h"
@@ -34,12 +32,6 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_job.h"
 #include "tests/server/shard/thread_calls.h"
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  google::protobuf::SetLogHandler(nullptr);
-  tessera::SetLogLevel(static_cast<tessera::LogLevel>(4));
-  return 0;
-}
 
 namespace tessera {
 namespace {
