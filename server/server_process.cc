@@ -291,6 +291,7 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
   if (recipe_.subnets) shard.groups = GroupsOf(shape_, recipe_.subnet_rules);
   shard.core = recipe_.core;
   if (recipe_.split) shard.cut = recipe_.split->cut;
+  if (recipe_.fragments) shard.fragments = recipe_.fragments->count;
   shard.limits = limits_;
   if (recipe_.tail_steps > 0) shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);
   return shard;

@@ -58,6 +58,13 @@ OTHER_DILOCO = {"diloco": {"local_steps": 50, "outer_learning_rate": 1.0, "outer
 RATES = {"data_parallel": METHODS["data_parallel"], "local_sgd(50)": METHODS["local_sgd(50)"],
          "diloco(50)": METHODS["diloco(50)"], "diloco(50), outer rate 1, momentum 0.5": OTHER_DILOCO,
          "ist(50), rolling": ROLLING_50}
+# The model whole, and in fragments that take turns, with the outer optimizer that suits so few exchanges.
+FRAGMENTS = {"diloco(48)": {}, "diloco(48), 8 fragments": {"fragments": 8},
+             "diloco(48), 8 fragments, delay 2, alpha 0.5": {"fragments": 8, "delay": 2, "alpha": 0.5},
+             "diloco(48), 8 fragments, delay 6, alpha 0.5": {"fragments": 8, "delay": 6, "alpha": 0.5}}
+RATES.update({name: {"diloco": dict(OTHER_DILOCO["diloco"], local_steps=48, **keys)}
+              for name, keys in FRAGMENTS.items()})
+BEGUN = {"local_sgd(20) 400 steps, diloco(50), outer rate 1, momentum 0.5": ((LOCAL, 400), (OTHER_DILOCO, 1600))}
 
 
 def block(units, heads, head_size, hidden):
@@ -110,6 +117,10 @@ def pytorch(arguments, seed):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def seeds_of(arguments):
+    return range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+
+
 def mean(values):
     return sum(values) / len(values)
 
@@ -136,11 +147,11 @@ def job_settings(arguments, seed, method, workers=None, steps=None, decay_steps=
             "train.schedule={warmup: %d, decay: {cosine: {examples: %d, floor: 0.1}}}" % (examples // 20, examples)]
 
 
-def phased(arguments, seed, phases):
+def phased(arguments, seed, phases, settings=()):
     """Jobs one after the other as one report. All but the last one have a rate that would fall until the last step."""
     history, passed = [], 0
     with tempfile.TemporaryDirectory() as folder:
-        settings, bytes_before = [], collections.Counter()
+        begun, bytes_before = [], collections.Counter()
         for i, (method, steps) in enumerate(phases):
             steps = steps * arguments.steps // sum(steps for _, steps in phases)
             is_last = i == len(phases) - 1
@@ -149,9 +160,9 @@ def phased(arguments, seed, phases):
                 more = ["checkpoint.directory=" + kept]
             report = report_of(command(arguments, "run", job_settings(
                 arguments, seed, method, steps=steps, decay_steps=steps if is_last else arguments.steps) +
-                settings + ([] if is_last else more)))
+                list(settings) + begun + ([] if is_last else more)))
             if not is_last:
-                settings = ["model.init=%s.safetensors" % kept]
+                begun = ["model.init=%s.safetensors" % kept]
                 subprocess.run([arguments.binary, "export", kept, kept + ".safetensors", "--quiet"], check=True)
             history += [dict(entry, step=entry["step"] + passed) for entry in report["history"]]
             passed += steps
@@ -163,7 +174,7 @@ def phased(arguments, seed, phases):
 
 def alone(arguments):
     ours, theirs = [], []
-    for seed in range(1, arguments.seeds + 1):
+    for seed in seeds_of(arguments):
         report = report_of(command(arguments, "run", [
             "seed=%d" % seed, "train.steps=%d" % arguments.steps, "train.evaluate_every=0"]))
         ours.append((report["final"]["test_loss"], report["train_seconds"]))
@@ -191,15 +202,18 @@ def methods(arguments):
             arguments, seed, METHODS["data_parallel"], workers=1) + ["model.layers=" + json.dumps(layers)]))
     for name, phases in PHASES.items():
         jobs[name] = lambda seed, phases=phases: phased(arguments, seed, phases)
-    for rate in ("0.002", "0.003"):
+    for rate in ("0.001", "0.002", "0.003"):
         for name, method in RATES.items():
             jobs["%s, rate %s" % (name, rate)] = lambda seed, method=method, rate=rate: report_of(command(
                 arguments, "run", job_settings(arguments, seed, method) + [
                     "train.optimizer.adamw.learning_rate=" + rate]))
+        for name, phases in BEGUN.items():
+            jobs["%s, rate %s" % (name, rate)] = lambda seed, phases=phases, rate=rate: phased(
+                arguments, seed, phases, ["train.optimizer.adamw.learning_rate=" + rate])
     jobs = {name: job for name, job in jobs.items() if any(part in name for part in arguments.only)}
     found = {name: [] for name in jobs}
     with concurrent.futures.ThreadPoolExecutor(arguments.at_once) as pool:
-        asked = [(name, seed, pool.submit(job, seed)) for seed in range(1, arguments.seeds + 1)
+        asked = [(name, seed, pool.submit(job, seed)) for seed in seeds_of(arguments)
                  for name, job in jobs.items()]
         for name, seed, answer in asked:
             report = answer.result()
@@ -233,7 +247,7 @@ def simulated(arguments, settings, flags):
 
 def slow(arguments):
     """The real mathematics of methods on simulated machines, of which one is three times slower."""
-    jobs = [(name, flags, seed) for seed in range(1, arguments.seeds + 1) for name in SLOW_METHODS
+    jobs = [(name, flags, seed) for seed in seeds_of(arguments) for name in SLOW_METHODS
             if any(part in name for part in arguments.only) for flags in ([], ["--slow-worker", "3"])
             if flags or name != SLOW_METHODS[0]]
     print("| simulated, --step-time %s | worker 0 | loss | seconds | MB of a worker |\n|---|---|---:|---:|---:|" %
@@ -282,6 +296,7 @@ def main():
     parser.add_argument("--precision", default="f32", choices=["f32", "tf32", "bf16"])
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--skip-peer", action="store_true")
     parser.add_argument("--binary", default=os.path.join(ROOT, "bazel-bin/deploy/cli/tessera"))

@@ -6,6 +6,7 @@ NamedKeys KeySet::On(size_t server) const {
   if (subnet.has_value()) return *subnet;
   if (is_sparse()) return NamedCore{sparse[server]->core->name, 0, std::nullopt};
   if (layers.has_value()) return *layers;
+  if (fragment.has_value()) return *fragment;
   return AllEntries();
 }
 
@@ -20,6 +21,13 @@ KeySet LayerKeys(const ModelShape& shape, int servers, const ParameterRange& ran
   KeySet keys = DenseKeys(shape, servers);
   keys.layers = range;
   for (ShardSlices& slices : keys.slices) slices = SlicesOfLayers(slices, range);
+  return keys;
+}
+
+KeySet KeysOfFragment(const ModelShape& shape, int servers, const Fragment& fragment) {
+  KeySet keys = DenseKeys(shape, servers);
+  keys.fragment = fragment;
+  for (ShardSlices& slices : keys.slices) slices = SlicesOfFragment(slices, fragment);
   return keys;
 }
 

@@ -10,6 +10,7 @@
 #include "common/keyset/named_keys.h"
 #include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/fragment.h"
 #include "common/layout/layer_cut.h"
 #include "common/layout/shard_map.h"
 
@@ -28,7 +29,11 @@ struct KeySet {
 
   // The layers that `slices` are of; nullopt: all.
   std::optional<ParameterRange> layers;
+  // The fragment that `slices` are of; nullopt: all.
+  std::optional<Fragment> fragment;
 
+  // `slices` are not all that servers own.
+  bool is_part() const { return subnet.has_value() || layers.has_value() || fragment.has_value(); }
   bool is_sparse() const { return !sparse.empty(); }
   // Returns the keys as messages to this server name them. A core's keys are left out.
   NamedKeys On(size_t server) const;
@@ -39,6 +44,9 @@ KeySet DenseKeys(const ModelShape& shape, int servers);
 
 // The keys of these parameters. An empty range has no entries, on any server.
 KeySet LayerKeys(const ModelShape& shape, int servers, const ParameterRange& range);
+
+// The keys of one fragment, on servers of which some may have nothing of it.
+KeySet KeysOfFragment(const ModelShape& shape, int servers, const Fragment& fragment);
 
 // The keys of `subnet`, a part of `full`, at `place`.
 KeySet SubnetKeys(const ModelShape& full, const Subnet& subnet, const SubnetPlace& place,

@@ -4,8 +4,8 @@ namespace tessera {
 namespace {
 
 // One entry for each alternative of NamedKeys, in their order.
-constexpr const char* kWords[] = {"dense",        "a subnet's", "sparse",
-                                  "some layers'", "rows",       "absent or unknown"};
+constexpr const char* kWords[] = {"dense", "a subnet's",   "sparse",           "some layers'",
+                                  "rows",  "a fragment's", "absent or unknown"};
 static_assert(std::variant_size_v<NamedKeys> == sizeof(kWords) / sizeof(kWords[0]),
               "each key set has its word");
 

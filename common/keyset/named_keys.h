@@ -10,6 +10,7 @@
 #include "common/keyset/rows.h"
 #include "common/keyset/sparse_keys.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/fragment.h"
 #include "common/layout/layer_cut.h"
 
 namespace tessera {
@@ -29,8 +30,8 @@ struct NamedCore {
 struct UnknownKeys {};
 
 // A subnet is named by its site's place in a round, layers by the range of their parameters.
-using NamedKeys =
-    std::variant<AllEntries, SubnetPlace, NamedCore, ParameterRange, RowRange, UnknownKeys>;
+using NamedKeys = std::variant<AllEntries, SubnetPlace, NamedCore, ParameterRange, RowRange,
+                               Fragment, UnknownKeys>;
 
 // "dense", "a subnet's": the kind of key set in the words of messages.
 const char* KeysWord(const NamedKeys& keys);

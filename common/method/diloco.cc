@@ -6,6 +6,8 @@
 // quorum.pushes     k of K close an update; the others' pushes join the next (arXiv 2604.21428)
 // asynchronous      every push is an update, rule delayed Nesterov, and slower workers are given
 //                   fewer steps (Liu et al., arXiv 2401.09135)
+// fragments         the model in P pieces, one exchanged every H / P steps, taken up `delay` steps later as
+//                   alpha w_local + (1 - alpha) w (Douillard et al., Streaming DiLoCo, arXiv 2501.18512)
 // overlap           an exchange goes on beside the next steps (as local_sgd.cc)
 #include <algorithm>
 #include <cmath>
@@ -85,6 +87,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
     WaitForAll(&recipe);
   }
   if (keys.overlap()) Overlap(&recipe);
+  TakeFragments(keys, &recipe);
   recipe.make_rule = [eta, mu] {
     // Reddi et al. (FedOpt): the mean delta is the outer optimizer's negative gradient.
     SgdOptions outer;
@@ -118,6 +121,12 @@ void CheckQuorum(const v1::Job& job, KeyErrors* errors) {
 void Check(const v1::Job& job, KeyErrors* errors) {
   CheckQuorum(job, errors);
   const v1::Diloco& keys = job.method().diloco();
+  FragmentWish wish{"method.diloco", keys.local_steps(), keys.fragments(),
+                    keys.delay(),    keys.alpha(),       /*excluding=*/""};
+  if (keys.quorum().pushes() > 0) wish.excluding = "a quorum";
+  if (keys.asynchronous()) wish.excluding = "asynchronous";
+  if (keys.overlap()) wish.excluding = "overlap (delay says how many steps an exchange overlaps)";
+  CheckFragments(job, wish, errors);
   if (!keys.overlap() || (!keys.asynchronous() && keys.quorum().pushes() == 0)) return;
   errors->Add("method.diloco.overlap",
               absl::StrCat("got true beside ", keys.asynchronous() ? "asynchronous" : "a quorum",

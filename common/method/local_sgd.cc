@@ -4,6 +4,7 @@
 // w <- w + (1/K) sum_k delta_k.  Per worker and J steps: up 4n bytes, down 4n, one round trip; with
 // average_state as many again for each state of the optimizer.
 //
+// fragments         as diloco.cc
 // overlap           CoCoD-SGD (Shen, Xu, Liu, Liang, Cheng: IJCAI 2019, arXiv 1906.12043)
 #include <string>
 
@@ -35,6 +36,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
                     absl::StrJoin(recipe.averaged_states, ", "), ") is averaged as well");
   }
   if (keys.overlap()) Overlap(&recipe);
+  TakeFragments(keys, &recipe);
   recipe.payload = PayloadKind::kDelta;
   recipe.lockstep = true;
   recipe.make_policy = MakeBarrier;
@@ -67,6 +69,11 @@ void CheckStateCodec(const v1::Job& job, const std::string& key, const v1::Codec
 
 void Check(const v1::Job& job, KeyErrors* errors) {
   const v1::LocalSgd& keys = job.method().local_sgd();
+  FragmentWish wish{"method.local_sgd", keys.local_steps(), keys.fragments(),
+                    keys.delay(),       keys.alpha(),       /*excluding=*/""};
+  if (keys.average_state()) wish.excluding = "average_state";
+  if (keys.overlap()) wish.excluding = "overlap (delay says how many steps an exchange overlaps)";
+  CheckFragments(job, wish, errors);
   if (!keys.average_state()) return;
   if (keys.overlap()) {
     errors->Add("method.local_sgd.overlap",

@@ -43,6 +43,15 @@ struct LayerSplit {
   ParameterRange range(Rank rank) const { return is_linear(rank) ? cut.back() : cut.front(); }
 };
 
+// Exchanges move the model's fragments in turn (common/layout/fragment.h).
+struct FragmentTurns {
+  int count = 1;
+  // Minibatches that are computed beside an exchange before what it brings is taken up; 0: it is waited for.
+  int64_t delay = 0;
+  // A worker takes up alpha of its own value, and 1 - alpha of what came.
+  float alpha = 0;
+};
+
 // What becomes of a push.
 enum class PushWeight {
   kOfMean,   // it is one of a mean over those that push
@@ -70,6 +79,9 @@ struct Recipe {
   // they have changed, when the next one is due. Only where members are in lockstep, and deltas of all parameters
   // alone are exchanged.
   bool overlaps = false;
+  // If set, local_steps are those between the exchanges of two fragments, and entries that an exchange does not move
+  // are each worker's own. Only where members are in lockstep, and deltas of the parameters are exchanged.
+  std::optional<FragmentTurns> fragments;
   // Whether a member's exchange tells its step: one that joins then begins where its first exchange does.
   bool aligned = true;
   // Every exchange is a round in which each member trains a subnet of its own

@@ -19,6 +19,30 @@ void ApplyOptimizer(const v1::Job& job, Recipe* recipe);
 // Exchanges go on beside training.
 void Overlap(Recipe* recipe);
 
+// Has exchanges move fragments in turn.
+void MoveFragments(const FragmentTurns& turns, Recipe* recipe);
+// The same where `keys`, a method's LocalSgd or Diloco, name more than one.
+template <typename Keys>
+void TakeFragments(const Keys& keys, Recipe* recipe) {
+  if (keys.fragments() > 1) {
+    MoveFragments(
+        {static_cast<int>(keys.fragments()), keys.delay(), static_cast<float>(keys.alpha())},
+        recipe);
+  }
+}
+
+// What a job says of fragments, under `method`, such as "method.diloco".
+struct FragmentWish {
+  std::string method;
+  int64_t local_steps = 1;
+  int64_t fragments = 1;
+  int64_t delay = 0;
+  double alpha = 0;
+  // The first of the method's choices with which no fragments go; empty: none. Such as "asynchronous".
+  std::string excluding;
+};
+void CheckFragments(const v1::Job& job, const FragmentWish& wish, KeyErrors* errors);
+
 // Refuses `pushes`, the value of `key`, as the number of pushes that make an update where the job has fewer workers.
 void CheckPushes(const v1::Job& job, const std::string& key, int64_t pushes, KeyErrors* errors);
 

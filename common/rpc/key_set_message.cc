@@ -12,6 +12,8 @@
 namespace tessera {
 namespace {
 
+// A job has no more (method.*.fragments).
+constexpr uint32_t kFragmentsMax = 1024;
 constexpr uint32_t kParametersMax = uint32_t{1} << 30;
 // Numbers of a key form that the two ends may come to know are below this.
 constexpr uint32_t kKeyFormMax = 255;
@@ -29,6 +31,10 @@ struct KeySetWriter {
     if (core.keys) keys.set_keys_bytes(core.keys->size());
   }
   void operator()(const ParameterRange& layers) { *message->mutable_layers() = ToMessage(layers); }
+  void operator()(const Fragment& fragment) {
+    message->mutable_fragment()->set_number(static_cast<uint32_t>(fragment.number));
+    message->mutable_fragment()->set_count(static_cast<uint32_t>(fragment.count));
+  }
   void operator()(const RowRange& rows) { *message->mutable_rows() = ToMessage(rows); }
   // A set that is unknown here leaves its kind unset, and the other end answers that it does not know it.
   void operator()(const UnknownKeys&) { message->clear_kind(); }
@@ -53,6 +59,15 @@ absl::StatusOr<ParameterRange> LayersOf(const v1::LayerKeys& message) {
   }
   return ParameterRange{static_cast<int>(message.parameter_begin()),
                         static_cast<int>(message.parameter_end())};
+}
+
+absl::StatusOr<Fragment> FragmentOf(const v1::FragmentKeys& message) {
+  if (message.number() >= message.count() || message.count() > kFragmentsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("fragment is ", message.number(), " of ",
+                                                   message.count(), ", want one of 1 to ",
+                                                   kFragmentsMax, " fragments, from 0 on"));
+  }
+  return Fragment{static_cast<int>(message.number()), static_cast<int>(message.count())};
 }
 
 // What is too large for the index types is too large for any parameter.
@@ -82,6 +97,8 @@ absl::StatusOr<NamedKeys> KeysOf(const v1::KeySet& message) {
       return NamedCoreOf(message.sparse());
     case v1::KeySet::kLayers:
       return LayersOf(message.layers());
+    case v1::KeySet::kFragment:
+      return FragmentOf(message.fragment());
     case v1::KeySet::kRows:
       return NamedKeys(RowsOf(message.rows()));
     // A newer build may name kinds that this one has never seen.
@@ -187,7 +204,8 @@ absl::StatusOr<CoreName> CoreOf(const v1::SparseKeys& message) {
 }
 
 void SetKeys(const KeySet& keys, v1::KeySet* message) {
-  *message = ToMessage(keys.layers.has_value() ? NamedKeys(*keys.layers) : NamedKeys(AllEntries()));
+  // A core's keys are named by server, and a subnet's in requests of their own.
+  *message = ToMessage(keys.is_sparse() || keys.subnet ? NamedKeys(AllEntries()) : keys.On(0));
 }
 
 void SetKeys(const KeySet& keys, v1::SubnetRequest* request) {

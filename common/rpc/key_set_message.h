@@ -35,7 +35,7 @@ absl::StatusOr<SubnetPlace> PlaceOf(const v1::SubnetKeys& message);
 // kInvalidArgument: the signature has not 16 bytes.
 absl::StatusOr<CoreName> CoreOf(const v1::SparseKeys& message);
 
-// `keys`, which are of layers or of all entries, in a push or a pull.
+// `keys`, which are of layers, a fragment or all entries, in a push or a pull.
 void SetKeys(const KeySet& keys, v1::KeySet* message);
 // What a fetch of `keys`, which are a subnet's, asks for. The caller and the plan are left as they are.
 void SetKeys(const KeySet& keys, v1::SubnetRequest* request);

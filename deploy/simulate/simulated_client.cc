@@ -96,12 +96,12 @@ absl::Status SimulatedClient::ReadRows(const RowRange&, absl::Span<float>) {
 ExchangeSizes SimulatedClient::SizesAt(size_t server) const {
   ExchangeSizes sizes = servers_[server].dense;
   const KeySet& pulled = *value_keys_;
-  if (!pulled.is_sparse() && !pulled.layers.has_value() && !pulled.subnet.has_value()) return sizes;
+  if (!pulled.is_sparse() && !pulled.is_part()) return sizes;
   const v1::Caller caller = CallerOf(options_.member, options_.job_digest);
   sizes.pull_request_wire_bytes =
       pulled.subnet.has_value() ? FetchWireBytes(caller, pulled) : PullWireBytes(caller, pulled);
-  // The layers' bytes, of those that the server has.
-  if (pulled.layers.has_value()) {
+  // Bytes of the layers or of the fragment, as far as the server has them.
+  if (pulled.layers.has_value() || pulled.fragment.has_value()) {
     sizes.pull_payload_bytes = pulled.slices[server].bytes();
     sizes.pull_wire_bytes = AnswerWireBytes(nullptr, sizes.pull_payload_bytes);
   }
@@ -111,7 +111,7 @@ ExchangeSizes SimulatedClient::SizesAt(size_t server) const {
 void SimulatedClient::SetPushBytes(size_t server, int64_t payload_bytes) {
   ExchangeSizes& sizes = servers_[server].sizes;
   const KeySet& keys = *update_keys_;
-  const bool is_dense = !keys.subnet.has_value() && !keys.layers.has_value() && !keys.is_sparse();
+  const bool is_dense = !keys.is_part() && !keys.is_sparse();
   if (is_dense && payload_bytes == sizes.push_payload_bytes) return;
   sizes.push_payload_bytes = payload_bytes;
   sizes.push_wire_bytes =

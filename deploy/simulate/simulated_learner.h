@@ -9,6 +9,7 @@
 
 #include "common/layout/parameters.h"
 #include "deploy/simulate/worker_pace.h"
+#include "worker/exchange/fragment_keys.h"
 #include "worker/train/forwarding_learner.h"
 #include "worker/train/learner.h"
 
@@ -54,17 +55,21 @@ class StubArrays {
 // simulations of time and traffic alone.
 class StubLearner : public Learner {
  public:
-  // `core`: of which entries its exchanges are, where these are of a core and an explorer.
-  explicit StubLearner(const StubArrays* arrays, std::unique_ptr<ExchangeKeys> core = nullptr)
-      : arrays_(*arrays), core_(std::move(core)) {}
+  // `core` or `fragments`: of which entries its exchanges are, where these are of a core and an explorer, or of
+  // fragments.
+  explicit StubLearner(const StubArrays* arrays, std::unique_ptr<ExchangeKeys> core = nullptr,
+                       std::unique_ptr<FragmentKeys> fragments = nullptr)
+      : arrays_(*arrays), core_(std::move(core)), fragments_(std::move(fragments)) {}
 
   const ParameterArrays& values() const override { return arrays_.values(); }
   const KeySet& value_keys() const override {
+    if (fragments_ != nullptr) return fragments_->value_keys();
     return core_ != nullptr ? core_->value_keys() : arrays_.keys();
   }
   ExchangeKeys* exchange_keys() override { return core_.get(); }
   const ConstParameterArrays& update() const override { return arrays_.update(); }
   const KeySet& update_keys() const override {
+    if (fragments_ != nullptr) return fragments_->update_keys();
     return core_ != nullptr ? core_->update_keys() : arrays_.keys();
   }
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
@@ -72,9 +77,20 @@ class StubLearner : public Learner {
     return Losses{1.0};
   }
   absl::Status FormUpdate() override { return absl::OkStatus(); }
-  absl::Status AdoptValues() override { return absl::OkStatus(); }
+  absl::Status AdoptValues() override {
+    if (fragments_ == nullptr) return absl::OkStatus();
+    if (fragments_->has_values()) {
+      fragments_->End();
+    } else {
+      fragments_->TakeAll();
+    }
+    return absl::OkStatus();
+  }
   absl::Status AdoptEarlierValues() override { return absl::OkStatus(); }
-  absl::Status TrainOn() override { return absl::OkStatus(); }
+  absl::Status TrainOn() override {
+    if (fragments_ != nullptr) fragments_->Begin();
+    return absl::OkStatus();
+  }
   absl::Status Recut(const SubnetPlace& place) override {
     return absl::UnimplementedError("simulation: stub learners have no subnets");
   }
@@ -97,6 +113,7 @@ class StubLearner : public Learner {
  private:
   const StubArrays& arrays_;
   const std::unique_ptr<ExchangeKeys> core_;
+  const std::unique_ptr<FragmentKeys> fragments_;
 };
 
 }  // namespace tessera

@@ -35,13 +35,12 @@ void SimulatedUpdates::Begin(const OutgoingPush& push, const KeySet& keys,
   update_ = &update;
   if (!is_coded() || !coder_) return;
   // Learners without values of their own name no entries where all are meant.
-  const bool names_entries = keys.subnet.has_value() || keys.is_sparse() || keys.layers.has_value();
+  const bool names_entries = keys.is_part() || keys.is_sparse();
   TESSERA_CHECK(coder_->Begin(push_, names_entries ? keys : dense_, update).ok());
 }
 
 const ShardSlices& SimulatedUpdates::Slices(size_t server) const {
-  const bool is_part = keys_->subnet.has_value() || keys_->layers.has_value();
-  return (is_part ? *keys_ : dense_).slices[options_.part_of(server)];
+  return (keys_->is_part() ? *keys_ : dense_).slices[options_.part_of(server)];
 }
 
 int64_t SimulatedUpdates::Encode(size_t server) {

@@ -1,11 +1,13 @@
 #include "deploy/simulate/simulated_values.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include "common/base/check.h"
 #include "common/rpc/chunk.h"
 #include "server/rpc/answer_payload.h"
+#include "server/shard/block_walk.h"
 #include "server/shard/forms/core_exchange.h"
 #include "server/shard/forms/site_subnet.h"
 #include "worker/rpc/value_writer.h"
@@ -13,8 +15,7 @@
 namespace tessera {
 
 const ShardSlices& SimulatedValues::Slices(size_t server) const {
-  const bool is_part = keys_->subnet.has_value() || keys_->layers.has_value();
-  return is_part ? keys_->slices[server] : *shards_[server];
+  return keys_->is_part() ? keys_->slices[server] : *shards_[server];
 }
 
 int64_t SimulatedValues::Take(size_t server, const ReadResult& result, ServerAnswer* answer) const {
@@ -52,7 +53,7 @@ int64_t SimulatedValues::Take(size_t server, const ReadResult& result, ServerAns
   } else if (keys_->subnet.has_value()) {
     WriteSubnet(server, result);
   } else {
-    CopyValues(Slices(server), *result.snapshot, entries.run()->begin);
+    CopyValues(Slices(server), result.snapshot, entries.run()->begin);
   }
   return bytes;
 }
@@ -91,18 +92,18 @@ void SimulatedValues::WriteCoded(size_t server, const CodedKeys& keys, ValueRuns
   }
 }
 
-void SimulatedValues::CopyValues(const ShardSlices& slices, const Snapshot& snapshot,
+void SimulatedValues::CopyValues(const ShardSlices& slices,
+                                 const std::shared_ptr<const Snapshot>& snapshot,
                                  int64_t begin) const {
-  auto block = snapshot.blocks().begin();
-  // A block lies within one slice.
-  // Blocks in front of the ones wanted are passed over.
-  for (; begin > 0; ++block) begin -= static_cast<int64_t>((*block)->size());
+  BlockWalk walk(snapshot, begin);
   for (const Slice& slice : slices.slices) {
     float* to = PlaceOf(slice);
-    for (int64_t left = slice.size(); left > 0; ++block) {
-      std::memcpy(to, (*block)->data(), (*block)->size() * sizeof(float));
-      to += (*block)->size();
-      left -= (*block)->size();
+    for (int64_t left = slice.size(); left > 0;) {
+      const int64_t run = std::min(left, walk.run());
+      std::memcpy(to, walk.data(), static_cast<size_t>(run) * sizeof(float));
+      walk.Skip(run);
+      to += run;
+      left -= run;
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/codec/coded_keys.h"
@@ -48,7 +49,8 @@ class SimulatedValues {
   void WriteCoded(size_t server, const CodedKeys& keys, ValueRuns* runs,
                   const ReadResult& result) const;
   // Copies the values of a shard's snapshot, from entry `begin` on.
-  void CopyValues(const ShardSlices& slices, const Snapshot& snapshot, int64_t begin) const;
+  void CopyValues(const ShardSlices& slices, const std::shared_ptr<const Snapshot>& snapshot,
+                  int64_t begin) const;
 
   const SimulatedClientOptions& options_;
   const std::vector<const ShardSlices*> shards_;

@@ -232,6 +232,12 @@ absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exch
                                recipe_.lockstep};
     return std::make_unique<StubLearner>(stub_.get(), std::make_unique<ExchangeKeys>(keys));
   }
+  if (recipe_.fragments) {
+    return std::make_unique<StubLearner>(
+        stub_.get(), nullptr,
+        std::make_unique<FragmentKeys>(shape_, static_cast<int>(job_.cluster().servers().count()),
+                                       *recipe_.fragments, first));
+  }
   if (!recipe_.subnets) return std::make_unique<StubLearner>(stub_.get());
   return std::make_unique<StubSubnetLearner>(&stub_subnets_, rank, first);
 }
@@ -258,6 +264,7 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     options.shard.schedule = recipe_.schedule;
     options.shard.core = recipe_.core;
     if (recipe_.split) options.shard.cut = recipe_.split->cut;
+    if (recipe_.fragments) options.shard.fragments = recipe_.fragments->count;
     if (recipe_.subnets) options.shard.groups = GroupsOf(shape, recipe_.subnet_rules);
     if (recipe_.tail_steps > 0) {
       options.shard.whole_kind = static_cast<int>(TailOf(recipe_).payload);

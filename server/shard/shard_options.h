@@ -45,6 +45,8 @@ struct ShardOptions {
   std::optional<CoreShare> core;
   // Set: a push is of the layers on one side of it, under a barrier. Not beside groups, core or replicas.
   std::optional<LayerCut> cut;
+  // Set: exchanges move so many fragments of the entries in turn, under a barrier. Not beside the others above.
+  std::optional<int> fragments;
   // nullopt: those of PlanShardMemory where memory is not limited.
   std::optional<ShardLimits> limits;
   // Load comes next, before which the values may be any: initial ones need not be made.

@@ -62,6 +62,10 @@ absl::Status CallerLearner::Allocate() {
         ExchangeKeys::Options{options_.exchanged, servers, *recipe.core, options_.job.seed(),
                               options_.rank, options_.first, recipe.lockstep});
   }
+  if (recipe.fragments) {
+    fragments_ = std::make_unique<FragmentKeys>(options_.exchanged, servers, *recipe.fragments,
+                                                options_.first);
+  }
   if (pushes_gradient() && clips()) {
     int64_t floats = 0;
     for (size_t i = 0; i < count(); ++i) floats += size(i);
@@ -70,7 +74,8 @@ absl::Status CallerLearner::Allocate() {
   }
   // Gradients go from the caller's arrays and values come into them: there is nothing to keep.
   if (pushes_gradient()) return absl::OkStatus();
-  for (int b = 0; b < (overlaps() ? 2 : 1); ++b) {
+  const int bases = overlaps() && fragments_ == nullptr ? 2 : 1;
+  for (int b = 0; b < bases; ++b) {
     for (size_t i = 0; i < count(); ++i) {
       TESSERA_ASSIGN_OR_RETURN(Buffer<float> base,
                                Buffer<float>::Create(backend_.memory(), size(i)));
@@ -78,11 +83,16 @@ absl::Status CallerLearner::Allocate() {
       bases_[b].push_back(std::move(base));
     }
   }
-  for (size_t i = 0; overlaps() && i < count(); ++i) {
+  for (size_t i = 0; receives_apart() && i < count(); ++i) {
     TESSERA_ASSIGN_OR_RETURN(Buffer<float> incoming,
                              Buffer<float>::Create(backend_.memory(), size(i)));
     values_.push_back(absl::MakeSpan(incoming.data(), size(i)));
     incoming_.push_back(std::move(incoming));
+  }
+  for (size_t i = 0; keeps_begun() && i < count(); ++i) {
+    TESSERA_ASSIGN_OR_RETURN(Buffer<float> begun,
+                             Buffer<float>::Create(backend_.memory(), size(i)));
+    begun_.push_back(std::move(begun));
   }
   return absl::OkStatus();
 }
@@ -95,8 +105,12 @@ absl::Status CallerLearner::AwaitMemory() {
   return absl::OkStatus();
 }
 
+bool CallerLearner::keeps_begun() const {
+  return fragments_ != nullptr && overlaps() && KeepsState(options_.job);
+}
+
 void CallerLearner::TakeMemory() {
-  if (overlaps()) return;
+  if (receives_apart()) return;
   values_.clear();
   for (size_t i = 0; i < count(); ++i) values_.push_back(absl::MakeSpan(held(i), size(i)));
 }
@@ -117,7 +131,12 @@ absl::Status CallerLearner::FormUpdate() {
   // In place: the base of the last pull is of no more use, and becomes the change since then.
   for (size_t i = 0; i < count(); ++i) {
     float* const base = bases_[base_][i].data();
-    backend_.vector().Subtract(size(i), held(i), base, base);
+    const FragmentKeys::Run all = {i, 0, size(i)};
+    for (const FragmentKeys::Run& run :
+         fragments_ != nullptr ? fragments_->PushedOf(i) : absl::MakeConstSpan(&all, 1)) {
+      backend_.vector().Subtract(run.size, held(i) + run.offset, base + run.offset,
+                                 base + run.offset);
+    }
   }
   return backend_.Finish();
 }
@@ -149,15 +168,49 @@ absl::Status CallerLearner::TakeGradients() {
 }
 
 absl::Status CallerLearner::AdoptValues() {
-  for (size_t i = 0; overlaps() && i < count(); ++i) {
-    backend_.memory().Copy(incoming_[i].data(), size(i) * static_cast<int64_t>(sizeof(float)),
-                           held(i));
+  ahead_ = false;
+  if (fragments_ != nullptr && fragments_->has_values()) {
+    TakeUp(fragments_->End());
+    CopyHeld(&begun_);
+    return backend_.Finish();
   }
+  if (fragments_ != nullptr) fragments_->TakeAll();
+  if (receives_apart()) CopyToHeld(incoming_);
   KeepBase();
+  CopyHeld(&begun_);
   return backend_.Finish();
 }
 
+void CallerLearner::TakeUp(absl::Span<const FragmentKeys::Run> runs) {
+  for (const FragmentKeys::Run& run : runs) {
+    const size_t i = run.parameter;
+    fragments_->TakeUp(run.size, incoming_[i].data() + run.offset, held(i) + run.offset,
+                       bases_[0][i].data() + run.offset, &backend_.memory(), &backend_.vector());
+    // A checkpoint is of the time when the exchange began, as if what that has brought had been there at once.
+    if (begun_.empty()) continue;
+    fragments_->TakeUp(run.size, incoming_[i].data() + run.offset, begun_[i].data() + run.offset,
+                       bases_[0][i].data() + run.offset, &backend_.memory(), &backend_.vector());
+  }
+}
+
+void CallerLearner::CopyHeld(std::vector<Buffer<float>>* to) {
+  for (size_t i = 0; i < to->size(); ++i) {
+    backend_.memory().Copy(held(i), size(i) * static_cast<int64_t>(sizeof(float)), (*to)[i].data());
+  }
+}
+
+void CallerLearner::CopyToHeld(const std::vector<Buffer<float>>& from) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    backend_.memory().Copy(from[i].data(), size(i) * static_cast<int64_t>(sizeof(float)), held(i));
+  }
+}
+
 absl::Status CallerLearner::AdoptEarlierValues() {
+  if (fragments_ != nullptr) {
+    TESSERA_RETURN_IF_ERROR(turns_.Ask(Want::kExchange));
+    TakeUp(fragments_->EndBegun());
+    return backend_.Finish();
+  }
   // What was trained beside the exchange comes on top of what it brought.
   for (size_t i = 0; i < count(); ++i) {
     backend_.vector().Add(size(i), incoming_[i].data(), bases_[base_][i].data(), held(i));
@@ -166,8 +219,14 @@ absl::Status CallerLearner::AdoptEarlierValues() {
 }
 
 absl::Status CallerLearner::TrainOn() {
-  base_ = 1 - base_;
-  KeepBase();
+  if (fragments_ != nullptr) {
+    fragments_->Begin();
+    CopyHeld(&begun_);
+  } else {
+    base_ = 1 - base_;
+    KeepBase();
+  }
+  ahead_ = true;
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   // The checkpoint of this exchange is written at the end of the next, when the caller has trained on.
   return KeepsState(options_.job) ? AskForState() : absl::OkStatus();
@@ -175,10 +234,7 @@ absl::Status CallerLearner::TrainOn() {
 
 void CallerLearner::KeepBase() {
   if (pushes_gradient()) return;
-  for (size_t i = 0; i < count(); ++i) {
-    backend_.memory().Copy(held(i), size(i) * static_cast<int64_t>(sizeof(float)),
-                           bases_[base_][i].data());
-  }
+  CopyHeld(&bases_[base_]);
 }
 
 absl::Status CallerLearner::Recut(const SubnetPlace&) {
@@ -197,16 +253,17 @@ absl::Status CallerLearner::AskForState() {
 }
 
 absl::Status CallerLearner::PrepareToSave() {
-  return overlaps() ? absl::OkStatus() : AskForState();
+  // It was asked for when the exchange began that has brought the checkpoint's number.
+  return ahead_ ? absl::OkStatus() : AskForState();
 }
 
 absl::StatusOr<PrivateState> CallerLearner::private_state() {
   PrivateState state;
   state.bytes.push_back({kCallerState, &exchange_.state});
   // What exchanges have not moved is this worker's own.
-  for (size_t i = 0; core_ != nullptr && i < count(); ++i) {
+  for (size_t i = 0; keeps_values() && i < count(); ++i) {
     state.arrays.push_back({absl::StrCat("replica.", options_.exchanged.parameters[i].name),
-                            absl::MakeSpan(held(i), size(i))});
+                            absl::MakeSpan(begun_.empty() ? held(i) : begun_[i].data(), size(i))});
   }
   return state;
 }
@@ -215,26 +272,25 @@ absl::Status CallerLearner::AdoptPrivateState() {
   exchange_.loaded_state = std::move(exchange_.state);
   exchange_.state.clear();
   if (core_ != nullptr) KeepBase();
+  CopyToHeld(begun_);
   return backend_.Finish();
 }
 
 absl::StatusOr<ExchangeResult> CallerLearner::BeginEvaluation(ParameterClient* servers,
                                                               Exchange after, IdleNotice word) {
   // The caller scores what lies in its own memory, also where exchanges overlap and values come elsewhere.
+  if (fragments_ != nullptr) CopyHeld(&incoming_);
   ParameterArrays shown;
   for (size_t i = 0; i < count(); ++i) shown.push_back(absl::MakeSpan(held(i), size(i)));
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, shown));
   // Where exchanges move a core, what was trained here and not sent stays in the base meanwhile.
-  if (core_ == nullptr) KeepBase();
+  if (!keeps_values()) KeepBase();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return read;
 }
 
 absl::StatusOr<bool> CallerLearner::EndEvaluation() {
-  for (size_t i = 0; core_ != nullptr && i < count(); ++i) {
-    backend_.memory().Copy(bases_[0][i].data(), size(i) * static_cast<int64_t>(sizeof(float)),
-                           held(i));
-  }
+  if (keeps_values()) CopyToHeld(fragments_ != nullptr ? incoming_ : bases_[0]);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return false;
 }

@@ -21,6 +21,7 @@
 #include "proto/job.pb.h"
 #include "worker/client/turns.h"
 #include "worker/exchange/exchange_keys.h"
+#include "worker/exchange/fragment_keys.h"
 #include "worker/train/learner.h"
 
 namespace tessera {
@@ -105,9 +106,16 @@ class CallerLearner final : public Learner {
   absl::Status AwaitMemory();
 
   const ParameterArrays& values() const override { return values_; }
-  const KeySet& value_keys() const override { return core_ ? core_->value_keys() : keys_; }
+  const KeySet& value_keys() const override {
+    if (fragments_ != nullptr) return fragments_->value_keys();
+    return core_ ? core_->value_keys() : keys_;
+  }
   const ConstParameterArrays& update() const override { return updates_[base_]; }
-  const KeySet& update_keys() const override { return core_ ? core_->update_keys() : keys_; }
+  const KeySet& update_keys() const override {
+    if (fragments_ != nullptr) return fragments_->update_keys();
+    return core_ ? core_->update_keys() : keys_;
+  }
+  bool keeps_values() override { return core_ != nullptr || fragments_ != nullptr; }
   uint64_t examples(uint64_t rows) const override { return exchange_.examples; }
   ExchangeKeys* exchange_keys() override { return core_.get(); }
 
@@ -138,6 +146,10 @@ class CallerLearner final : public Learner {
   bool pushes_gradient() const { return options_.recipe.payload == PayloadKind::kGradient; }
   bool clips() const { return options_.job.train().clip_norm() > 0; }
   bool overlaps() const { return options_.recipe.overlaps; }
+  // Values come into arrays of their own.
+  bool receives_apart() const { return overlaps() || fragments_ != nullptr; }
+  // A checkpoint has the caller's values as they were when an exchange of a fragment began.
+  bool keeps_begun() const;
   // The caller's array of exchanged parameter i, and its entries.
   float* held(size_t i) const { return exchange_.values[i]; }
   int64_t size(size_t i) const { return options_.exchanged.parameters[i].size(); }
@@ -148,6 +160,11 @@ class CallerLearner final : public Learner {
   absl::Status TakeGradients();
   // The base becomes what the caller holds.
   void KeepBase();
+  // What has come of these entries becomes the base, and its share of what the caller holds.
+  void TakeUp(absl::Span<const FragmentKeys::Run> runs);
+  // Each array becomes what the caller holds, or the other way round.
+  void CopyHeld(std::vector<Buffer<float>>* to);
+  void CopyToHeld(const std::vector<Buffer<float>>& from);
   absl::Status AskForState();
 
   const Options options_;
@@ -155,14 +172,18 @@ class CallerLearner final : public Learner {
   Turns& turns_;
   CallerExchange& exchange_;
   KeySet keys_;
-  std::unique_ptr<ExchangeKeys> core_;  // where exchanges move a core
+  std::unique_ptr<ExchangeKeys> core_;       // where exchanges move a core
+  std::unique_ptr<FragmentKeys> fragments_;  // where they move fragments
   ParameterArrays values_;
   // What the delta is formed from, and then the delta: two where exchanges overlap, as one is on its way while the
   // other is kept. Of gradients none.
   std::vector<Buffer<float>> bases_[2];
   ConstParameterArrays updates_[2];
   int base_ = 0;
-  std::vector<Buffer<float>> incoming_;  // where exchanges overlap: values as they come
+  std::vector<Buffer<float>>
+      incoming_;  // where exchanges overlap or are of fragments: values as they come
+  std::vector<Buffer<float>> begun_;  // where keeps_begun()
+  bool ahead_ = false;                // of the last exchange
   // Where gradients are clipped: all of them, one behind the other, and what they are multiplied by.
   Buffer<float> clipped_;
   Buffer<float> clip_factor_;

@@ -54,6 +54,10 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
         ExchangeKeys::Options{exchanged, static_cast<int>(job.cluster().servers().count()),
                               *recipe.core, job.seed(), rank, first, recipe.lockstep});
   }
+  if (recipe.fragments) {
+    replica->fragments_ = std::make_unique<FragmentKeys>(
+        exchanged, static_cast<int>(job.cluster().servers().count()), *recipe.fragments, first);
+  }
   const int count = static_cast<int>(network.shape().parameters.size());
   // A method that pushes gradients has no optimizer here: the servers step.
   if (recipe.payload == PayloadKind::kGradient) {
@@ -86,7 +90,12 @@ absl::Status Replica::AddLocalOptimizer() {
   }
   // The base is what a delta is formed from, and then the delta: exchanges that overlap have two, one for each in turn.
   TESSERA_ASSIGN_OR_RETURN(bases_[0], MakeBase());
-  if (overlaps_) TESSERA_RETURN_IF_ERROR(AddOverlap(shows_states));
+  if (receives_apart_) TESSERA_RETURN_IF_ERROR(AddIncoming());
+  // The second base, for the delta that is formed while the first one is on its way.
+  if (overlaps_ && fragments_ == nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(bases_[1], MakeBase());
+  }
+  if (overlaps_ && shows_states) TESSERA_RETURN_IF_ERROR(AddKeptStates());
   const NetworkPlan& plan = network_->plan();
   for (size_t a = 0; a < exchanged_.size(); ++a) {
     float* const incoming = sides_.values ? incoming_.data() : incoming_view_.data();
@@ -94,7 +103,7 @@ absl::Status Replica::AddLocalOptimizer() {
       const int64_t offset = plan.parameter_offsets[i];
       const int64_t size = plan.shape.parameters[i].size();
       shown_.push_back(shown[a].subspan(offset, size));
-      if (overlaps_) {
+      if (receives_apart_) {
         values_.push_back(absl::MakeSpan(incoming + a * plan.parameter_floats + offset, size));
       } else {
         values_.push_back(sides_.values ? absl::MakeSpan(exchanged_[a] + offset, size)
@@ -127,18 +136,21 @@ absl::StatusOr<Replica::Base> Replica::MakeBase() {
   return base;
 }
 
-absl::Status Replica::AddOverlap(bool shows_states) {
+absl::Status Replica::AddIncoming() {
   Memory& memory = backend_.memory();
-  TESSERA_ASSIGN_OR_RETURN(bases_[1], MakeBase());
   TESSERA_ASSIGN_OR_RETURN(incoming_, Buffer<float>::Create(memory, exchanged_floats()));
-  if (!sides_.values) {
-    TESSERA_ASSIGN_OR_RETURN(incoming_view_,
-                             HostView<float>::Create(memory, incoming_.data(), exchanged_floats()));
-  }
-  // The states of the time of the exchange, as a checkpoint has them beside the values of that time.
-  if (!shows_states) return absl::OkStatus();
-  const int64_t states = static_cast<int64_t>(optimizer_->device_states().size());
-  const int64_t floats = states * network_->plan().parameter_floats;
+  if (sides_.values) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(incoming_view_,
+                           HostView<float>::Create(memory, incoming_.data(), exchanged_floats()));
+  return absl::OkStatus();
+}
+
+// What a checkpoint has beside the values of the time of an exchange: what was this replica's own then.
+absl::Status Replica::AddKeptStates() {
+  Memory& memory = backend_.memory();
+  const int64_t arrays =
+      static_cast<int64_t>(optimizer_->device_states().size()) + (fragments_ != nullptr ? 1 : 0);
+  const int64_t floats = arrays * network_->plan().parameter_floats;
   TESSERA_ASSIGN_OR_RETURN(kept_states_, Buffer<float>::Create(memory, floats));
   TESSERA_ASSIGN_OR_RETURN(kept_view_,
                            HostView<float>::Create(memory, kept_states_.data(), floats));
@@ -157,10 +169,12 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   if (recipe.payload != PayloadKind::kGradient) {
     const int64_t arrays = 1 + static_cast<int64_t>(recipe.averaged_states.size());
     const int64_t states = LocalOptimizer::MemoryNeeded(job.train().optimizer(), plan);
-    // Two bases and the incoming values.
-    const int64_t copies = recipe.overlaps ? 3 : 1;
-    bytes += copies * arrays * plan.parameter_floats * static_cast<int64_t>(sizeof(float)) +
-             (recipe.overlaps && KeepsState(job) ? 2 : 1) * states;
+    const int64_t array = plan.parameter_floats * static_cast<int64_t>(sizeof(float));
+    const bool keeps = recipe.overlaps && KeepsState(job);
+    // A base, or two where exchanges overlap, and the incoming values.
+    const int64_t copies = recipe.fragments ? 2 : recipe.overlaps ? 3 : 1;
+    bytes += copies * arrays * array + (keeps ? 2 : 1) * states;
+    if (keeps && recipe.fragments) bytes += array;
   }
   if (recipe.core) {
     // Entries on their way, each direction, and bits: core, explorer, both, as they are drawn.
@@ -175,7 +189,7 @@ absl::StatusOr<int64_t> Replica::PrivateStateBytes(const v1::Job& job, const Rec
   if (recipe.payload == PayloadKind::kGradient || !recipe.averaged_states.empty()) return 0;
   TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
   const auto states = static_cast<int64_t>(StateNames(job.train().optimizer()).size());
-  const int64_t arrays = states + (recipe.core ? 1 : 0);
+  const int64_t arrays = states + (recipe.core || recipe.fragments ? 1 : 0);
   return arrays * shape.size * static_cast<int64_t>(sizeof(float));
 }
 
@@ -199,15 +213,20 @@ absl::StatusOr<Losses> Replica::Train(const Dataset& data, absl::Span<const uint
 
 void Replica::FormDelta(int i) {
   const NetworkPlan& plan = network_->plan();
-  const int64_t size = plan.shape.parameters[i].size();
+  const FragmentKeys::Run all = {static_cast<size_t>(i), 0, plan.shape.parameters[i].size()};
+  // The other fragments' base is needed for as long as their turn has not come.
+  const absl::Span<const FragmentKeys::Run> runs =
+      fragments_ != nullptr ? fragments_->PushedOf(all.parameter) : absl::MakeConstSpan(&all, 1);
   for (size_t a = 0; a < exchanged_.size(); ++a) {
-    const int64_t offset = plan.parameter_offsets[i];
-    const int64_t place = static_cast<int64_t>(a) * plan.parameter_floats + offset;
-    Base& base = bases_[base_];
-    float* const values = base.values.data() + place;
-    // In the base's place: values - base.
-    backend_.vector().Subtract(size, exchanged_[a] + offset, values, values);
-    if (!sides_.update) base.view.Fetch(place, size);
+    for (const FragmentKeys::Run& run : runs) {
+      const int64_t offset = plan.parameter_offsets[i] + run.offset;
+      const int64_t place = static_cast<int64_t>(a) * plan.parameter_floats + offset;
+      Base& base = bases_[base_];
+      float* const values = base.values.data() + place;
+      // In the base's place: values - base.
+      backend_.vector().Subtract(run.size, exchanged_[a] + offset, values, values);
+      if (!sides_.update) base.view.Fetch(place, run.size);
+    }
   }
 }
 
@@ -241,7 +260,12 @@ void Replica::SendValues() {
 
 absl::Status Replica::AdoptValues() {
   ahead_ = false;
-  if (overlaps_) {
+  if (fragments_ != nullptr && fragments_->has_values()) {
+    TakeUp(fragments_->End());
+    return backend_.Finish();
+  }
+  if (fragments_ != nullptr) fragments_->TakeAll();
+  if (receives_apart_) {
     TakeIncoming();
   } else if (!sides_.values) {
     // The first sent_ arrays went to the device as they came (ValueSink).
@@ -258,7 +282,21 @@ void Replica::TakeIncoming() {
   CopyArrays(incoming_.data(), exchanged_);
 }
 
+void Replica::TakeUp(absl::Span<const FragmentKeys::Run> runs) {
+  for (const FragmentKeys::Run& run : runs) {
+    const int64_t at = network_->plan().parameter_offsets[run.parameter] + run.offset;
+    incoming_view_.Send(at, run.size);
+    fragments_->TakeUp(run.size, incoming_.data() + at, exchanged_[0] + at,
+                       bases_[0].values.data() + at, &backend_.memory(), &backend_.vector());
+  }
+}
+
 absl::Status Replica::AdoptEarlierValues() {
+  if (fragments_ != nullptr) {
+    TakeUp(fragments_->EndBegun());
+    KeepTakenUp();
+    return backend_.Finish();
+  }
   TakeIncoming();
   // What was trained since is kept: the values that have come, plus the delta that is on its way to the servers.
   const int64_t floats = network_->plan().parameter_floats;
@@ -272,9 +310,13 @@ absl::Status Replica::AdoptEarlierValues() {
 }
 
 absl::Status Replica::TrainOn() {
-  // The other base is used while this one's delta is sent.
-  base_ = 1 - base_;
-  KeepBase();
+  if (fragments_ != nullptr) {
+    fragments_->Begin();
+  } else {
+    // The other base is used while this one's delta is sent.
+    base_ = 1 - base_;
+    KeepBase();
+  }
   KeepStates();
   ahead_ = true;
   return backend_.TakeFailure();
@@ -307,6 +349,27 @@ void Replica::KeepStates() {
     backend_.memory().Copy(state, floats * static_cast<int64_t>(sizeof(float)), kept);
     kept += floats;
   }
+  if (fragments_ == nullptr) return;
+  backend_.memory().Copy(exchanged_[0], floats * static_cast<int64_t>(sizeof(float)), kept);
+}
+
+// A checkpoint is of the time when the exchange began, as if what that has brought had been there at once.
+void Replica::KeepTakenUp() {
+  if (kept_states_.size() == 0) return;
+  const int64_t floats = network_->plan().parameter_floats;
+  float* const kept =
+      kept_states_.data() + static_cast<int64_t>(optimizer_->device_states().size()) * floats;
+  for (const FragmentKeys::Run& run : fragments_->EndBegun()) {
+    const int64_t at = network_->plan().parameter_offsets[run.parameter] + run.offset;
+    fragments_->TakeUp(run.size, incoming_.data() + at, kept + at, bases_[0].values.data() + at,
+                       &backend_.memory(), &backend_.vector());
+  }
+}
+
+std::vector<float*> Replica::OwnArrays() {
+  std::vector<float*> arrays = optimizer_->device_states();
+  if (fragments_ != nullptr) arrays.push_back(exchanged_[0]);
+  return arrays;
 }
 
 absl::Status Replica::AdoptPrivateState() {
@@ -314,10 +377,11 @@ absl::Status Replica::AdoptPrivateState() {
   // The kept states are of the last exchange, and so are the values that come with them.
   if (overlaps_) {
     kept_view_.Send();
-    CopyArrays(kept_states_.data(), optimizer_->device_states());
+    CopyArrays(kept_states_.data(), OwnArrays());
     local_steps_ = kept_local_steps_;
   } else {
     optimizer_->SendStates();
+    if (fragments_ != nullptr) SendValues();
   }
   // Entries that exchanges do not move are in the checkpoint, too.
   if (core_ != nullptr) {
@@ -333,6 +397,8 @@ absl::StatusOr<PrivateState> Replica::private_state() {
   if (optimizer_ == nullptr || averages_states_) return state;
   const NetworkPlan& plan = network_->plan();
   std::vector<absl::Span<float>> arrays = optimizer_->states();
+  // What exchanges have not moved is this replica's own.
+  absl::Span<float> own = keeps_values() ? network_->arrays().parameters() : absl::Span<float>();
   state.local_steps = &local_steps_;
   if (overlaps_) {
     TESSERA_CHECK(KeepsState(job_));
@@ -344,11 +410,14 @@ absl::StatusOr<PrivateState> Replica::private_state() {
       array = absl::MakeSpan(kept, plan.parameter_floats);
       kept += plan.parameter_floats;
     }
+    if (fragments_ != nullptr) own = absl::MakeSpan(kept, plan.parameter_floats);
     state.local_steps = &kept_local_steps_;
   } else {
     optimizer_->FetchStates();
   }
-  if (core_ != nullptr) network_->arrays().FetchParameters();
+  if (core_ != nullptr || (fragments_ != nullptr && !overlaps_)) {
+    network_->arrays().FetchParameters();
+  }
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   const std::vector<std::string> names = StateNames(job_.train().optimizer());
   for (size_t s = 0; s < arrays.size(); ++s) {
@@ -358,9 +427,10 @@ absl::StatusOr<PrivateState> Replica::private_state() {
                               arrays[s].subspan(plan.parameter_offsets[p], spec.size())});
     }
   }
-  // What exchanges have not moved is this replica's own.
-  for (size_t p = 0; core_ != nullptr && p < plan.shape.parameters.size(); ++p) {
-    state.arrays.push_back({absl::StrCat("replica.", plan.shape.parameters[p].name), shown_[p]});
+  for (size_t p = 0; !own.empty() && p < plan.shape.parameters.size(); ++p) {
+    const ParameterSpec& spec = plan.shape.parameters[p];
+    state.arrays.push_back(
+        {absl::StrCat("replica.", spec.name), own.subspan(plan.parameter_offsets[p], spec.size())});
   }
   return state;
 }
@@ -373,20 +443,25 @@ absl::Status Replica::Recut(const SubnetPlace&) {
 absl::StatusOr<ExchangeResult> Replica::BeginEvaluation(ParameterClient* servers, Exchange after,
                                                         IdleNotice word) {
   // Values that are on their way to the device are overwritten here.
+  if (fragments_ != nullptr) {
+    // No values are on their way: what was trained here stays where they come to.
+    backend_.memory().Copy(exchanged_[0], exchanged_floats() * static_cast<int64_t>(sizeof(float)),
+                           incoming_.data());
+  }
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   TESSERA_ASSIGN_OR_RETURN(const ExchangeResult read, servers->Read(after, word, shown_));
   SendValues();
   // What was trained here and not sent is still in the base where exchanges move a core, as nothing was
   // trained since.
-  if (core_ == nullptr) KeepBase();
+  if (!keeps_values()) KeepBase();
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return read;
 }
 
 absl::StatusOr<bool> Replica::EndEvaluation() {
-  if (core_ == nullptr) return false;
+  if (!keeps_values()) return false;
   // The values of before the evaluation, which read all entries from the servers.
-  CopyArrays(bases_[0].values.data(), exchanged_);
+  CopyArrays(fragments_ != nullptr ? incoming_.data() : bases_[0].values.data(), exchanged_);
   TESSERA_RETURN_IF_ERROR(backend_.Finish());
   return false;
 }

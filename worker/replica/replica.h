@@ -17,6 +17,7 @@
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/exchange/device_sides.h"
+#include "worker/exchange/fragment_keys.h"
 #include "worker/exchange/parameter_client.h"
 #include "worker/model/local_optimizer.h"
 #include "worker/model/network.h"
@@ -42,7 +43,9 @@ bool StepsColumns(const v1::Job& job, const Recipe& recipe, const InputRows& inp
 //   delta      is formed on the device, and comes, layer by layer as the last step's backward pass goes on
 //   values     go there parameter by parameter, as they come from the servers
 // Where exchanges go on beside training, the values that come have arrays of their own, and so has what is
-// on its way: one base of the next delta is written while the other, now a delta, is sent.
+// on its way: one base of the next delta is written while the other, now a delta, is sent. Where exchanges are of
+// fragments one base is enough, as the delta that is on its way and the next one are of different entries; it has the
+// values that the servers had at each fragment's last exchange.
 //
 // Where DeviceSides says so update(), or values(), are the device's arrays themselves, and no copy of all
 // entries crosses but in an evaluation.
@@ -71,10 +74,17 @@ class Replica final : public Learner {
 
   // For a gradient update() is the gradient itself, for a delta the change since the last pull.
   const ParameterArrays& values() const override { return values_; }
-  const KeySet& value_keys() const override { return core_ ? core_->value_keys() : keys_; }
+  const KeySet& value_keys() const override {
+    if (fragments_ != nullptr) return fragments_->value_keys();
+    return core_ ? core_->value_keys() : keys_;
+  }
   const ConstParameterArrays& update() const override { return bases_[base_].update; }
-  const KeySet& update_keys() const override { return core_ ? core_->update_keys() : keys_; }
+  const KeySet& update_keys() const override {
+    if (fragments_ != nullptr) return fragments_->update_keys();
+    return core_ ? core_->update_keys() : keys_;
+  }
   ExchangeKeys* exchange_keys() override { return core_.get(); }
+  bool keeps_values() override { return core_ != nullptr || fragments_ != nullptr; }
 
   absl::StatusOr<Losses> Train(const Dataset& data, absl::Span<const uint32_t> rows,
                                const TrainPoint& point) override;
@@ -105,8 +115,9 @@ class Replica final : public Learner {
         backend_(*backend),
         averages_states_(!recipe.averaged_states.empty()),
         overlaps_(recipe.overlaps),
+        receives_apart_(recipe.overlaps || recipe.fragments),
         sides_(DeviceSidesOf(recipe, backend->memory())),
-        sends_early_(!backend->memory().host_addressable() && !sides_.values && !overlaps_),
+        sends_early_(!backend->memory().host_addressable() && !sides_.values && !receives_apart_),
         rows_(job, input) {}
   // The last local step: the optimizer's, and the delta behind it.
   class LastStep final : public GradientWork {
@@ -141,7 +152,8 @@ class Replica final : public Learner {
 
   absl::Status AddLocalOptimizer();
   absl::StatusOr<Base> MakeBase();
-  absl::Status AddOverlap(bool shows_states);
+  absl::Status AddIncoming();
+  absl::Status AddKeptStates();
   // Forms the change of parameter i and of its averaged states since the base, in the base's place, and brings it to
   // the host where it is sent from there.
   void FormDelta(int i);
@@ -152,10 +164,15 @@ class Replica final : public Learner {
   void KeepBase();
   // What has come beside training becomes the replica.
   void TakeIncoming();
+  // What has come of these entries becomes the base, and the job's share of the replica.
+  void TakeUp(absl::Span<const FragmentKeys::Run> runs);
   // Copies arrays of the parameters' sizes, one after the other.
   void CopyArrays(const float* from, const std::vector<float*>& arrays);
-  // The optimizer's states, as they are now.
+  // The optimizer's states, as they are now, and what else is the replica's own.
   void KeepStates();
+  void KeepTakenUp();
+  // The device's arrays of which KeepStates keeps a copy.
+  std::vector<float*> OwnArrays();
   int64_t exchanged_floats() const {
     return static_cast<int64_t>(exchanged_.size()) * network_->plan().parameter_floats;
   }
@@ -165,6 +182,7 @@ class Replica final : public Learner {
   Backend& backend_;
   const bool averages_states_;
   const bool overlaps_;
+  const bool receives_apart_;  // values come into arrays of their own
   const DeviceSides sides_;
   const bool sends_early_;
   std::unique_ptr<Network> network_;
@@ -176,8 +194,8 @@ class Replica final : public Learner {
   std::vector<float*> exchanged_;
   Base bases_[2];  // two where exchanges overlap; of a gradient one, without values
   int base_ = 0;
-  // Where exchanges overlap: values as they come, and the optimizer's states as they were when the last
-  // exchange began.
+  // Where exchanges overlap or are of fragments: values as they come. Where they overlap: the optimizer's states as
+  // they were when the last exchange began, and of fragments the parameters behind them.
   Buffer<float> incoming_;
   HostView<float> incoming_view_;
   Buffer<float> kept_states_;
@@ -187,6 +205,8 @@ class Replica final : public Learner {
   KeySet keys_;
   // Set: exchanges move a core. What they do not move is this replica's own, and stays.
   std::unique_ptr<ExchangeKeys> core_;
+  // Set: exchanges are of fragments. What they do not move is this replica's own, until its turn comes.
+  std::unique_ptr<FragmentKeys> fragments_;
   ParameterArrays values_;
   ParameterArrays shown_;  // the same entries in the host's memory
   LastStep last_steps_[2] = {LastStep(this), LastStep(this)};  // by base

@@ -55,10 +55,17 @@ absl::StatusOr<std::unique_ptr<ParameterClientGrpc>> ParameterClientGrpc::Create
       new ParameterClientGrpc(std::move(options), std::move(coder), std::move(device_values)));
 }
 
+// The keys of all that servers own.
+KeySet ParameterClientGrpc::AllOf(const std::vector<ShardSlices>& slices) {
+  KeySet keys;
+  keys.slices = slices;
+  return keys;
+}
+
 ParameterClientGrpc::ParameterClientGrpc(Options options, std::unique_ptr<PushCoder> coder,
                                          std::unique_ptr<DeviceValues> device_values)
     : options_(std::move(options)),
-      dense_keys_{std::nullopt, options_.slices, false, {}, std::nullopt},
+      dense_keys_(AllOf(options_.slices)),
       links_(LinkOptions()),
       update_(std::move(coder)),
       values_(options_.coding, options_.slices, std::move(device_values)),

@@ -143,6 +143,7 @@ class ParameterClientGrpc final : public ParameterClient {
 
   v1::Caller OwnCaller() const;
   CoreCalls::Options CoreOptions();
+  static KeySet AllOf(const std::vector<ShardSlices>& slices);
   ServerLinks::Options LinkOptions() const;
   // Servers may have changed since the last exchange.
   void TakeUpServers();

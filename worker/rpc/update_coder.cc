@@ -66,20 +66,37 @@ absl::Status UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
   return absl::OkStatus();
 }
 
+std::vector<UpdateCoder::Pushed> UpdateCoder::PushedRuns() const {
+  std::vector<Pushed> runs;
+  if (keys_->fragment.has_value()) {
+    for (const ShardSlices& slices : keys_->slices) {
+      for (const Slice& slice : slices.slices) {
+        runs.push_back({slice.parameter, slice.row_begin * slice.columns, slice.size()});
+      }
+    }
+    return runs;
+  }
+  // Whole parameters, whichever servers own them.
+  const ParameterRange pushed =
+      keys_->layers.value_or(ParameterRange{0, static_cast<int>(update_->size())});
+  for (int p = pushed.begin; p < pushed.end; ++p) {
+    runs.push_back({p, 0, options_.shape.parameters[p].size()});
+  }
+  return runs;
+}
+
 void UpdateCoder::LearnOfUpdate() {
   const int64_t wanted = selector_->sample_size();
   if (wanted == 0) return;
   // All entries of the push, though each server encodes its own: one threshold for all.
-  const ParameterRange pushed =
-      keys_->layers.value_or(ParameterRange{0, static_cast<int>(update_->size())});
+  const std::vector<Pushed> pushed = PushedRuns();
   int64_t size = 0;
-  for (int p = pushed.begin; p < pushed.end; ++p) size += options_.shape.parameters[p].size();
+  for (const Pushed& run : pushed) size += run.count;
   std::vector<float> magnitudes;
-  for (int p = pushed.begin; p < pushed.end; ++p) {
-    const absl::Span<const float> entries = (*update_)[p];
-    const int64_t count = static_cast<int64_t>(entries.size());
-    const double share = static_cast<double>(count) / static_cast<double>(size);
-    SampleMagnitudes(entries.data(), residual_->of(p).data(), count,
+  for (const Pushed& run : pushed) {
+    const double share = static_cast<double>(run.count) / static_cast<double>(size);
+    SampleMagnitudes((*update_)[run.parameter].data() + run.begin,
+                     residual_->of(run.parameter).data() + run.begin, run.count,
                      std::max<int64_t>(1, static_cast<int64_t>(share * wanted)), &magnitudes);
   }
   selector_->Learn(std::move(magnitudes));
@@ -95,8 +112,8 @@ std::unique_ptr<UpdatePayload> UpdateCoder::Make(size_t server, UpdateRuns* runs
 std::unique_ptr<UpdatePayload> UpdateCoder::MakeOnce(size_t server, UpdateRuns* runs) {
   const ShardSlices& slices = keys_->slices[server];
   if (keys_->is_sparse()) return MakeSparse(server, runs);
-  // A server that owns none of the layers gets a push without bytes.
-  if (keys_->layers.has_value() && slices.size == 0) return MadeUpdate(std::vector<char>());
+  // A server that owns none of the layers or of the fragment gets a push without bytes.
+  if (keys_->is_part() && slices.size == 0) return MadeUpdate(std::vector<char>());
   // Entries that no exchange moved may be held back where the codec itself loses nothing.
   if (flushes_ || (residual_ && codec_ == Codec())) return MakeFlush(slices);
   if (selector_ != nullptr) return MakeSelected(slices);

@@ -39,6 +39,14 @@ class UpdateCoder final : public PushCoder {
   static int64_t MemoryNeeded(const CodecChoice& codecs, int64_t entries);
 
  private:
+  // Entries [begin, begin + count) of a parameter.
+  struct Pushed {
+    int parameter = 0;
+    int64_t begin = 0;
+    int64_t count = 0;
+  };
+  // What the push is of, on all servers together.
+  std::vector<Pushed> PushedRuns() const;
   void LearnOfUpdate();
   std::unique_ptr<UpdatePayload> MakeOnce(size_t server, UpdateRuns* runs);
   // The entries of a core and an explorer, put together.

@@ -34,6 +34,7 @@ class ForwardingLearner : public Learner {
   absl::Status Recut(const SubnetPlace& place) override { return inner_->Recut(place); }
   absl::Status BeginTail() override { return inner_->BeginTail(); }
   ExchangeKeys* exchange_keys() override { return inner_->exchange_keys(); }
+  bool keeps_values() override { return inner_->keeps_values(); }
   absl::Status PrepareToSave() override { return inner_->PrepareToSave(); }
   absl::StatusOr<PrivateState> private_state() override { return inner_->private_state(); }
   absl::Status AdoptPrivateState() override { return inner_->AdoptPrivateState(); }

@@ -86,6 +86,8 @@ class Learner : public EvaluatedModel, public PrivateStateOwner {
   //                        Not behind the first one, and not where AdoptValues followed it at once
   //   TrainOn              update() is on its way, and is left as it is until the next AdoptEarlierValues
   //                        or AdoptValues; the next FormUpdate's is of what is trained from here on
+  // Where exchanges are of fragments (Recipe::fragments) values() are those of the fragment that TrainOn sent, and the
+  // replica takes them up beside its own share.
   // Private state is then what it was at TrainOn: what was trained since goes with no exchange that a
   // checkpoint has.
   virtual absl::Status AdoptEarlierValues() { return CannotOverlap(); }
@@ -106,6 +108,9 @@ class Learner : public EvaluatedModel, public PrivateStateOwner {
 
   // Where exchanges move a core: what update_keys() and value_keys() follow from; nullptr elsewhere.
   virtual ExchangeKeys* exchange_keys() { return nullptr; }
+  // Some of its values are its own, as exchanges have not moved them: an evaluation takes their place, and
+  // EndEvaluation brings them back.
+  virtual bool keeps_values() { return exchange_keys() != nullptr; }
   // values() have memory of their own, so that they may come while update() is being sent. Otherwise
   // they may be the same arrays, and are pulled when update() has gone and no evaluation is due.
   virtual bool pulls_apart() const = 0;

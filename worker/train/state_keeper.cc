@@ -40,7 +40,7 @@ absl::Status StateKeeper::SavePutOff(const WorkerCursor& cursor) {
 absl::Status StateKeeper::SaveLast(const WorkerCursor& cursor) {
   if (store_ == nullptr) return absl::OkStatus();
   // As it was before the evaluation, which is made again where it was not for the end alone.
-  if (learner_.exchange_keys() != nullptr) {
+  if (learner_.keeps_values()) {
     TESSERA_RETURN_IF_ERROR(learner_.EndEvaluation().status());
   }
   TESSERA_RETURN_IF_ERROR(SavePutOff(cursor));

@@ -70,8 +70,11 @@ absl::Status TrainLoop::TrainToEnd() {
   int64_t interval = StepsUntilExchange();
   while (!stop_ && !Leaves() && !Finished()) {
     TESSERA_RETURN_IF_ERROR(TrainStep(trained_.steps + 1 >= interval || walk_.StepsLeft() == 1));
-    if (trained_.steps < interval && !Finished()) continue;
-    TESSERA_RETURN_IF_ERROR(DoExchange());
+    TESSERA_ASSIGN_OR_RETURN(const bool has_gone_back, TakeUpEarly());
+    if (!has_gone_back) {
+      if (trained_.steps < interval && !Finished()) continue;
+      TESSERA_RETURN_IF_ERROR(DoExchange());
+    }
     if (Finished()) {
       TESSERA_RETURN_IF_ERROR(Evaluate(/*last=*/true));
       break;
@@ -143,8 +146,9 @@ absl::Status TrainLoop::TrainStep(bool last) {
   const absl::Span<const uint32_t> next = walk_.NextRows();
   const absl::Span<const uint32_t> rows = walk_.Rows();
   progress_.BeginStep();
-  const TrainPoint point{walk_.step(),       Rate(),     last,           next, /*continues=*/
-                         trained_.steps > 0, &progress_, values_.plan(), walk_.epoch()};
+  const bool continues = trained_.steps > 0 && !std::exchange(is_taken_up_, false);
+  const TrainPoint point{walk_.step(), Rate(),     last,           next,
+                         continues,    &progress_, values_.plan(), walk_.epoch()};
   TESSERA_RETURN_IF_ERROR(progress_.Note(learner_.Train(walk_.data(), rows, point)));
   TESSERA_RETURN_IF_ERROR(walk_.data().status());
   if (last) TESSERA_RETURN_IF_ERROR(progress_.Note(learner_.EndSteps()));
@@ -242,6 +246,23 @@ absl::Status TrainLoop::DoExchange() {
   // Where members advance on their own an evaluation is of later values than the checkpoint.
   const bool waits = evaluation_.calibrates() && options_.recipe.lockstep && EvaluatesNext();
   return states_.OnExchange(result, progress_.cursor(), waits);
+}
+
+absl::StatusOr<bool> TrainLoop::TakeUpEarly() {
+  const std::optional<FragmentTurns>& fragments = options_.recipe.fragments;
+  if (!fragments || !in_flight_.has_value() || trained_.steps < fragments->delay) return false;
+  // The step that was queued last is of the values that it is about to replace.
+  TESSERA_RETURN_IF_ERROR(progress_.Note(learner_.EndSteps()));
+  PhaseTimer& phases = progress_.phases();
+  phases.Enter(Phase::kPull);
+  progress_.Begin(TrainWork::kNothing);
+  const Overlapped sent = *std::exchange(in_flight_, std::nullopt);
+  TESSERA_RETURN_IF_ERROR(EndOverlapped(sent));
+  phases.Enter(Phase::kCompute);
+  is_taken_up_ = true;
+  if (!Draining()) return false;
+  TESSERA_RETURN_IF_ERROR(GoBackTo(sent));
+  return true;
 }
 
 absl::Status TrainLoop::EndOverlapped(const Overlapped& sent) {

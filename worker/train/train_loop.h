@@ -3,7 +3,7 @@
 //   pull -> [ J minibatches -> push and pull ] ... -> evaluation where one is due -> ...
 //
 // Where exchanges overlap with training, push and pull go on beside the next J minibatches, and end before
-// the next ones begin. The last one before an evaluation, or the end, is waited for. What was trained
+// the next ones begin; that of a fragment so many minibatches later as the job says. The last one before an evaluation, or the end, is waited for. What was trained
 // beside the last exchange of a job that is drained is dropped.
 //
 // Where exchanges are of subnets, a pull may say that the round is cut otherwise than this worker
@@ -122,6 +122,9 @@ class TrainLoop {
   void NoteExchange(Exchange exchange, const ExchangeResult& result);
   // Ends the exchange that goes on beside training, once update() has been formed.
   absl::Status EndOverlapped(const Overlapped& sent);
+  // Ends that of a fragment once `delay` minibatches have been computed beside it. True: the job is drained and ends
+  // with it, and what was trained since is dropped.
+  absl::StatusOr<bool> TakeUpEarly();
   // What was trained since it began is of no use.
   absl::Status GoBackTo(const Overlapped& sent);
   // What the rate of the next minibatch is multiplied by.
@@ -169,7 +172,8 @@ class TrainLoop {
   Residual residual_ = Residual::kNone;
   Trained trained_;
   std::optional<Overlapped> in_flight_;
-  WorkerCursor evaluated_;  // at the last evaluation
+  bool is_taken_up_ = false;  // since the last minibatch, of the exchange that went on beside it
+  WorkerCursor evaluated_;    // at the last evaluation
 };
 
 }  // namespace tessera

@@ -101,7 +101,8 @@ double BusiestShare(const KeySet& keys) {
 
 // The bytes that servers add up of a push: all entries, or those that came where these are a part.
 double FoldBytes(const Recipe& recipe, const ModelShape& shape, const TrafficForecast& push) {
-  const bool is_part = recipe.subnets || (recipe.core && !recipe.core->is_whole());
+  const bool is_part =
+      recipe.subnets || (recipe.core && !recipe.core->is_whole()) || recipe.fragments.has_value();
   return is_part ? static_cast<double>(push.bytes) : 4.0 * static_cast<double>(shape.size);
 }
 

@@ -102,6 +102,26 @@ TrafficForecast MeanOfHalves(const v1::Job& job, const Recipe& recipe, const Mod
   return mean;
 }
 
+// Of an exchange of one fragment, which differ in size by less than a row on each server.
+TrafficForecast MeanOfFragments(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
+                                TrafficForecast (*of)(const Recipe&, const KeySet&,
+                                                      const ModelShape&)) {
+  const int servers = static_cast<int>(job.cluster().servers().count());
+  const int count = recipe.fragments->count;
+  TrafficForecast mean;
+  bool differ = false;
+  int64_t sum = 0;
+  for (int number = 0; number < count; ++number) {
+    const int64_t before = mean.bytes;
+    mean = of(recipe, KeysOfFragment(shape, servers, {number, count}), shape);
+    differ = differ || (number > 0 && mean.bytes != before);
+    sum += mean.bytes;
+  }
+  mean.bytes = sum / count;
+  if (differ && mean.certainty == Certainty::kExact) mean.certainty = Certainty::kAbout;
+  return mean;
+}
+
 }  // namespace
 
 KeySet WorkerKeys(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
@@ -132,6 +152,7 @@ std::string Describe(const TrafficForecast& forecast) {
 
 TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   if (recipe.split) return MeanOfHalves(job, recipe, shape, &HalfForecast::push);
+  if (recipe.fragments) return MeanOfFragments(job, recipe, shape, PushOf);
   TrafficForecast forecast = PushOf(recipe, WorkerKeys(job, recipe, shape), shape);
   DoubtParts(job, recipe, shape, &forecast);
   // A push goes to every peer, and none to oneself.
@@ -143,6 +164,7 @@ TrafficForecast PushForecast(const v1::Job& job, const Recipe& recipe, const Mod
 
 TrafficForecast PullForecast(const v1::Job& job, const Recipe& recipe, const ModelShape& shape) {
   if (recipe.split) return MeanOfHalves(job, recipe, shape, &HalfForecast::pull);
+  if (recipe.fragments) return MeanOfFragments(job, recipe, shape, PullOf);
   TrafficForecast forecast = PullOf(recipe, WorkerKeys(job, recipe, shape), shape);
   DoubtParts(job, recipe, shape, &forecast);
   return forecast;

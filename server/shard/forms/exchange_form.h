@@ -4,6 +4,7 @@
 // dense_form.h     pushes of all entries are added up, and the rule is applied to their sum
 // subnet_form.h    pushes replace the entries of a site's subnet, round by round; the job may end on all entries
 // core_form.h      pushes are of a core and an explorer, and every q-th of all entries
+// fragment_form.h  pushes are of one fragment, another one in each exchange
 // layer_form.h     pushes are of one half of the layers, each updated by its own mean
 // form_table.h chooses. A new kind: docs/adding/key_set.md.
 #ifndef TESSERA_SERVER_SHARD_FORMS_EXCHANGE_FORM_H_

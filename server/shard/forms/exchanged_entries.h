@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Entries [begin, end) of the shard's dense order. A block of the store lies in it or outside it.
+// Entries [begin, end) of the shard's dense order.
 struct EntryRun {
   int64_t begin = 0;
   int64_t end = 0;

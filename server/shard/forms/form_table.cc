@@ -8,12 +8,13 @@
 namespace tessera {
 
 // Each is defined in the source of its name.
-extern const FormEntry kCoreForm, kDenseForm, kLayerForm, kSubnetForm;
+extern const FormEntry kCoreForm, kDenseForm, kFragmentForm, kLayerForm, kSubnetForm;
 
 namespace {
 
 // The first that is for the options counts; the last is for all.
-constexpr const FormEntry* kForms[] = {&kSubnetForm, &kCoreForm, &kLayerForm, &kDenseForm};
+constexpr const FormEntry* kForms[] = {&kSubnetForm, &kCoreForm, &kLayerForm, &kFragmentForm,
+                                       &kDenseForm};
 
 const FormEntry& FormOf(const ShardOptions& options) {
   // A cut into halves goes with neither subnets nor a core: the table would take the first that fits.

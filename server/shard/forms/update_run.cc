@@ -13,17 +13,27 @@ constexpr int64_t kTileEntries = 4096;
 // Entries of a push that are gathered at a time.
 constexpr int64_t kSentEntries = 1024;
 
-// Calls write(block, its first entry) for the blocks of `run`, which are about to be replaced.
+// Calls write(block, its first entry) for the blocks of `run`, which are about to be replaced, or the parts of them
+// that lie in it.
 template <typename Write>
 void RewriteRun(const EntryRun& run, BlockStore* store, Write write) {
   for (int i = 0; i < store->block_count(); ++i) {
     const int64_t at = store->offset(i);
-    // A run begins and ends with a block; blocks in front of it are another half's.
-    if (at < run.begin) continue;
+    const int64_t end = at + store->block(i).size();
+    if (end <= run.begin) continue;
     if (at >= run.end) return;
-    const BlockStore::Rewrite block = store->BeginRewrite(i);
-    TESSERA_CHECK(at + block.size <= run.end);
-    write(block, at);
+    BlockStore::Rewrite block = store->BeginRewrite(i);
+    const int64_t before = std::max<int64_t>(0, run.begin - at);
+    const int64_t behind = std::max<int64_t>(0, end - run.end);
+    // Where a reader holds the block, what the run does not have of it goes along.
+    if (block.in != block.out) {
+      std::copy_n(block.in, before, block.out);
+      std::copy_n(block.in + block.size - behind, behind, block.out + block.size - behind);
+    }
+    block.in += before;
+    block.out += before;
+    block.size -= before + behind;
+    write(block, at + before);
   }
 }
 

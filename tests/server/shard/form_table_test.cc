@@ -71,14 +71,22 @@ const std::vector<Job>& AllJobs() {
                             {AllEntries(), NamedCore()}},
                            {"halves",
                             [] { return CutOptions(); },
-                            {ParameterRange{0, 2}, ParameterRange{2, 4}, ParameterRange()}}};
+                            {ParameterRange{0, 2}, ParameterRange{2, 4}, ParameterRange()}},
+                           {"fragments",
+                            [] {
+                              Shard::Options options = Plain();
+                              options.fragments = 3;
+                              return options;
+                            },
+                            {Fragment{0, 3}, Fragment{2, 3}}}};
   return *jobs;
 }
 
 TEST_CASE("every form takes pushes of its own keys, and says of others what it wants",
           "[shard][form]") {
   const std::vector<NamedKeys> all = {AllEntries(),         SubnetPlace(), NamedCore(),
-                                      ParameterRange{0, 2}, RowRange(),    UnknownKeys()};
+                                      ParameterRange{0, 2}, RowRange(),    Fragment{1, 3},
+                                      UnknownKeys()};
   for (const Job& job : AllJobs()) {
     CAPTURE(job.name);
     const ShardTraits traits = TraitsOf(job.options());

@@ -14,6 +14,7 @@
 #include "common/keyset/key_set.h"
 #include "common/keyset/rows.h"
 #include "common/keyset/subnet.h"
+#include "common/layout/fragment.h"
 #include "common/layout/layer_cut.h"
 #include "common/layout/parameters.h"
 #include "common/layout/shard_map.h"
@@ -49,6 +50,7 @@ class InProcessServers {
       options.schedule = recipe.schedule;
       if (recipe.subnets) options.groups = GroupsOf(shape_, recipe.subnet_rules);
       if (recipe.split) options.cut = recipe.split->cut;
+      if (recipe.fragments) options.fragments = recipe.fragments->count;
       if (recipe.tail_steps > 0) options.whole_kind = static_cast<int>(TailOf(recipe).payload);
       shards_.push_back(std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(options))));
     }
@@ -132,7 +134,7 @@ class InProcessClient final : public ParameterClient {
                                    tessera::Read(shard, member_, after, word, std::move(done));
                                  }));
         Take(s, keys, read, values);
-        traffic_.pull_payload_bytes += LayersOf(shard.traits().slices, keys).bytes();
+        traffic_.pull_payload_bytes += PartOf(shard.traits().slices, keys).bytes();
       }
       bases_[s] = read.version;
       pulled.job_examples = std::max(pulled.job_examples, read.examples);
@@ -160,7 +162,7 @@ class InProcessClient final : public ParameterClient {
       // Dense, whatever number of servers the learner was told of.
       const ShardSlices slices = update_keys.subnet.has_value()
                                      ? update_keys.slices[s]
-                                     : LayersOf(shard.traits().slices, update_keys);
+                                     : PartOf(shard.traits().slices, update_keys);
       traffic_.push_payload_bytes += slices.bytes();
       for (const Slice& slice : slices.slices) {
         const float* begin = update[slice.parameter].data() + slice.row_begin * slice.columns;
@@ -251,17 +253,21 @@ class InProcessClient final : public ParameterClient {
     return dense;
   }
 
-  // What `keys`, which are dense or of layers, are of all that a shard owns.
-  static ShardSlices LayersOf(const ShardSlices& all, const KeySet& keys) {
+  // What `keys`, which are dense, of layers or of a fragment, are of all that a shard owns.
+  static ShardSlices PartOf(const ShardSlices& all, const KeySet& keys) {
+    if (keys.fragment.has_value()) return SlicesOfFragment(all, *keys.fragment);
     return keys.layers.has_value() ? SlicesOfLayers(all, *keys.layers) : all;
   }
 
   void Take(size_t s, const KeySet& keys, const ReadResult& result, const ParameterArrays& values) {
     const std::vector<float> dense = DenseOf(result);
-    for (const Slice& slice : servers_.shards()[s]->traits().slices.slices) {
+    const ShardSlices& all = servers_.shards()[s]->traits().slices;
+    const int64_t begin = keys.fragment.has_value() ? BeginOf(all, *keys.fragment) : 0;
+    const ShardSlices owned = keys.fragment.has_value() ? PartOf(all, keys) : all;
+    for (const Slice& slice : owned.slices) {
       const int p = slice.parameter;
       if (keys.layers.has_value() && (p < keys.layers->begin || p >= keys.layers->end)) continue;
-      std::copy_n(dense.begin() + slice.offset, slice.size(),
+      std::copy_n(dense.begin() + begin + slice.offset, slice.size(),
                   values[slice.parameter].begin() + slice.row_begin * slice.columns);
     }
   }
