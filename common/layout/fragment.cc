@@ -14,6 +14,7 @@ int64_t Boundary(const ShardSlices& all, int64_t number, int64_t count) {
   // In two parts, as size * number may overflow.
   const int64_t wanted = all.size / count * number + all.size % count * number / count;
   for (const Slice& slice : all.slices) {
+    // Half a row and more is the fragment's before.
     if (wanted >= slice.offset + slice.size()) continue;
     const int64_t row = (wanted - slice.offset + slice.columns / 2) / slice.columns;
     return slice.offset + row * slice.columns;

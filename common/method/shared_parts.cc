@@ -78,6 +78,7 @@ void CheckFragments(const v1::Job& job, const FragmentWish& wish, KeyErrors* err
                                   ", want one or the other"));
     return;
   }
+  // Every fragment has the same number of steps between two of its exchanges.
   if (wish.local_steps % wish.fragments != 0) {
     const int64_t below = wish.local_steps / wish.fragments * wish.fragments;
     errors->Add(key,

@@ -1,6 +1,5 @@
 """Exchanges of fragments of the model, one after the other, with real processes."""
 import json
-import os
 import unittest
 
 from checkpoint_folders import CheckpointTest, MOMENTUM, keeping, restoring, sameness, step_folder, steps_in
@@ -51,10 +50,10 @@ class Fragments(Test):
                     self.assertGreater(first["final"]["test_accuracy"], 0.8)
 
     def test_selective_codecs_select_within_a_fragment(self):
-        for push in ("topk", {"threshold": {"tau": 0.0005}}):
+        for push in ("topk", {"threshold": {"tau": 0.02}}):
             with self.subTest(push):
                 job = dict(digits(workers=2, batch=16, steps=240, method=fragments("local_sgd"), norm=False,
-                                  rate=0.1), codec={"push": push, "error_feedback": True})
+                                  rate=0.1), codec={"push": push})
                 report = run_to_end(self, job)
                 self.assertLess(report["traffic"]["push_payload_bytes"], report["traffic"]["pull_payload_bytes"])
                 self.assertGreater(report["final"]["test_accuracy"], 0.6)
@@ -64,9 +63,9 @@ class Fragments(Test):
             with self.subTest(keys):
                 job = digits(servers=2, workers=3, batch=16, steps=60, method=fragments(**keys))
                 simulated = self.path("simulated.json")
-                done = tessera("simulate", write_job(self, job), "--step-time", "10ms", "--report", simulated,
-                               "--quiet")
-                self.assertEqual(done.returncode, 0, done.stderr)
+                code, _, errors = tessera("simulate", write_job(self, job), "--step-time", "10ms", "--report",
+                                          simulated, "--quiet")
+                self.assertEqual(code, 0, errors)
                 with open(simulated) as file:
                     report = json.load(file)
                 real = run_to_end(self, job)
@@ -108,19 +107,19 @@ class Fragments(Test):
 
 class FragmentCheckpoints(CheckpointTest):
     def test_a_resumed_job_ends_bit_equal_to_one_that_never_stopped(self):
-        for keys, codec in (({}, {}), ({"alpha": 0.5}, {"push": "int8", "error_feedback": True})):
-            for optimizer in (MOMENTUM, ADAMW):
-                with self.case("%s %s" % (keys, list(optimizer)[0])):
-                    job = dict(self.small(method=fragments(**keys), optimizer=optimizer, servers=2), codec=codec)
-                    folder = self.path("checkpoints")
-                    whole = run_to_end(self, keeping(job, folder, 21))
-                    steps = steps_in(folder)
-                    self.assertGreaterEqual(len(steps), 3)
-                    self.assertEqual(whole["checkpoint"]["failure"], "")
-                    for step in steps[:2] + steps[-1:]:
-                        again = run_to_end(self, restoring(job, step_folder(folder, step)))
-                        self.assertEqual(sameness(again), sameness(whole), step)
-                    os.rename(folder, self.path("checkpoints-" + list(optimizer)[0] + str(len(codec))))
+        for number, (keys, codec, optimizer) in enumerate((
+                ({}, {}, MOMENTUM), ({}, {}, ADAMW),
+                ({"alpha": 0.5}, {"push": "int8", "error_feedback": True}, ADAMW))):
+            with self.case("%s %s" % (keys, list(optimizer)[0])):
+                job = dict(self.small(method=fragments(**keys), optimizer=optimizer, servers=2), codec=codec)
+                folder = self.path("checkpoints-%d" % number)
+                whole = run_to_end(self, keeping(job, folder, 21))
+                steps = steps_in(folder)
+                self.assertGreaterEqual(len(steps), 2)
+                self.assertEqual(whole["checkpoint"]["failure"], "")
+                for step in steps[:2] + steps[-1:]:
+                    again = run_to_end(self, restoring(job, step_folder(folder, step)))
+                    self.assertEqual(sameness(again), sameness(whole), step)
 
     def test_a_job_with_a_delay_goes_on_as_if_it_had_waited_there(self):
         job = self.small(method=fragments(delay=2, alpha=0.5), optimizer=ADAMW, servers=2)
@@ -153,15 +152,15 @@ class Refusals(Test):
                 ({"overlap": True}, "got 4 beside overlap (delay says how many steps"),
                 ({"fragments": 1, "delay": 2}, "got 2 without fragments, want fragments 2 or more")):
             with self.subTest(keys):
-                done = tessera("check", write_job(self, digits(method=fragments(**keys))))
-                self.assertEqual(done.returncode, 2)
-                self.assertIn(error, done.stderr)
+                code, _, errors = tessera("check", write_job(self, digits(method=fragments(**keys))))
+                self.assertEqual(code, 2)
+                self.assertIn(error, errors)
 
     def test_check_tells_what_an_exchange_moves(self):
         job = digits(method=fragments(), servers=1)
-        done = tessera("check", write_job(self, job))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"pushes (about )?%d bytes and pulls (about )?\d+ bytes every 3 steps" %
+        code, out, errors = tessera("check", write_job(self, job))
+        self.assertEqual(code, 0, errors)
+        self.assertRegex(out, r"pushes (about )?%d bytes and pulls (about )?\d+ bytes every 3 steps" %
                          job_size(job))
 
 

@@ -207,6 +207,7 @@ void CallerLearner::CopyToHeld(const std::vector<Buffer<float>>& from) {
 
 absl::Status CallerLearner::AdoptEarlierValues() {
   if (fragments_ != nullptr) {
+    // Between two exchanges, when the caller has trained on: what it holds is asked for anew.
     TESSERA_RETURN_IF_ERROR(turns_.Ask(Want::kExchange));
     TakeUp(fragments_->EndBegun());
     return backend_.Finish();

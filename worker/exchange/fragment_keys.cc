@@ -23,6 +23,7 @@ std::vector<Run> RunsOf(const KeySet& keys) {
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
     return std::tie(a.parameter, a.offset) < std::tie(b.parameter, b.offset);
   });
+  // Rows of one parameter on neighbouring servers follow one another in the worker's array.
   std::vector<Run> joined;
   for (const Run& run : runs) {
     const bool follows = !joined.empty() && joined.back().parameter == run.parameter &&
@@ -76,6 +77,7 @@ absl::Span<const Run> FragmentKeys::End() {
 void FragmentKeys::TakeUp(int64_t count, const float* incoming, float* now, float* base,
                           Memory* memory, VectorKernel* vector) const {
   const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+  // Without a share of its own the worker has the servers' bits.
   if (alpha_ == 0) {
     memory->Copy(incoming, bytes, now);
   } else {

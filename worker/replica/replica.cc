@@ -264,6 +264,7 @@ absl::Status Replica::AdoptValues() {
     TakeUp(fragments_->End());
     return backend_.Finish();
   }
+  // The first values are all entries', and no share of what was there before is kept.
   if (fragments_ != nullptr) fragments_->TakeAll();
   if (receives_apart_) {
     TakeIncoming();

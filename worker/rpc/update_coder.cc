@@ -68,6 +68,7 @@ absl::Status UpdateCoder::Begin(const OutgoingPush& push, const KeySet& keys,
 
 std::vector<UpdateCoder::Pushed> UpdateCoder::PushedRuns() const {
   std::vector<Pushed> runs;
+  // What the arrays have of other fragments is no update.
   if (keys_->fragment.has_value()) {
     for (const ShardSlices& slices : keys_->slices) {
       for (const Slice& slice : slices.slices) {

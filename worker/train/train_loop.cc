@@ -146,6 +146,7 @@ absl::Status TrainLoop::TrainStep(bool last) {
   const absl::Span<const uint32_t> next = walk_.NextRows();
   const absl::Span<const uint32_t> rows = walk_.Rows();
   progress_.BeginStep();
+  // Parameters that were taken up in between are not those that the last minibatch has left.
   const bool continues = trained_.steps > 0 && !std::exchange(is_taken_up_, false);
   const TrainPoint point{walk_.step(), Rate(),     last,           next,
                          continues,    &progress_, values_.plan(), walk_.epoch()};

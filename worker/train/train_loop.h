@@ -3,8 +3,9 @@
 //   pull -> [ J minibatches -> push and pull ] ... -> evaluation where one is due -> ...
 //
 // Where exchanges overlap with training, push and pull go on beside the next J minibatches, and end before
-// the next ones begin; that of a fragment so many minibatches later as the job says. The last one before an evaluation, or the end, is waited for. What was trained
-// beside the last exchange of a job that is drained is dropped.
+// the next ones begin; that of a fragment ends so many minibatches later as the job says. The last one
+// before an evaluation, or the end, is waited for. What was trained beside the last exchange of a job that
+// is drained is dropped.
 //
 // Where exchanges are of subnets, a pull may say that the round is cut otherwise than this worker
 // thought; it is then repeated with the right cut. Where such a job ends on the whole model, all

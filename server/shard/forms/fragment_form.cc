@@ -69,7 +69,9 @@ absl::StatusOr<ExchangeForm::Found> FragmentForm::EntriesOf(const ReceivedPush& 
 
 void FragmentForm::Fold(const StagedPush& push, float weight) {
   run_ = *push.entries->run();
+  // The first push assigns; what the sum has of other fragments is of earlier exchanges.
   const bool is_first = !std::exchange(holds_sum_, true);
+  // A shard with fewer rows than fragments takes part in every exchange, with nothing to add.
   if (push.entries->count() == 0) return;
   UpdateReader reader(push.codec, push.coded, push.payload);
   FoldRun(run_, is_first, weight, &reader, sum());

@@ -1,5 +1,5 @@
-// Exchanges where all members push one fragment of the model, and the next exchange is of the next fragment: the rule is
-// applied to the fragment's entries, and the others stay as they are.
+// Exchanges where all members push one fragment of the model, and the next exchange is of the next
+// fragment: the rule is applied to the fragment's entries, and the others stay as they are.
 #ifndef TESSERA_SERVER_SHARD_FORMS_FRAGMENT_FORM_H_
 #define TESSERA_SERVER_SHARD_FORMS_FRAGMENT_FORM_H_
 
@@ -13,7 +13,8 @@
 
 namespace tessera {
 
-// The keys of a job whose exchanges move fragments. What a push may name depends on its exchange, which the form checks.
+// The keys of a job whose exchanges move fragments. Which one a push may name depends on its exchange,
+// which the form checks.
 class FragmentParts final : public JobKeys {
  public:
   // `slices` are all that the shard owns of `shape`.

@@ -14,8 +14,13 @@ std::vector<NamedKeys> OneOfEach() {
   NamedCore core;
   core.name = {3, {5, 7}};
   core.key_form = 1;
-  return {AllEntries(), SubnetPlace{1, 2, 1, {1, 3}}, core, ParameterRange{2, 4}, RowRange{1, 5, 9},
-          Fragment{3, 8}, UnknownKeys()};
+  return {AllEntries(),
+          SubnetPlace{1, 2, 1, {1, 3}},
+          core,
+          ParameterRange{2, 4},
+          RowRange{1, 5, 9},
+          Fragment{3, 8},
+          UnknownKeys()};
 }
 
 TEST_CASE("every key set has a word of its own, and comes back from its message",
