@@ -88,7 +88,9 @@ ALONE = {"one head and 128 hidden units, alone": network(128, 1, 32, 128),
 
 def command(arguments, what, settings):
     words = [arguments.binary, what, arguments.job, "--quiet"]
+    # Several jobs may share the machine, and none of their workers is to be missed.
     for setting in ["data.directory=" + os.path.abspath(arguments.folder), "cluster.device=" + arguments.device,
+                    "cluster.lease_timeout=300s",
                     "train.precision=" + arguments.precision] + settings:
         words += ["--set", setting]
     return words
@@ -101,7 +103,11 @@ def report_of(words):
         if done.returncode != 0:
             raise SystemExit("text.py: %s\n%s" % (" ".join(words), done.stderr))
         with open(report) as file:
-            return json.load(file)
+            found = json.load(file)
+    if found.get("members", {}).get("lost"):
+        raise SystemExit("text.py: a worker was lost for its lease, and the others trained without it: the machine is "
+                         "too busy for this measurement")
+    return found
 
 
 def pytorch(arguments, seed):

@@ -103,6 +103,9 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                       "between processes of one machine, for each core");
   command->add_option("--message-cost", options->message_cost,
                       "a core's work for each message between processes of one machine: 60us");
+  command->add_option("--utilisation", options->utilisation,
+                      "say with how many local steps each method computes for this share of the "
+                      "time: 0.75");
   command->add_option("--server-rate", options->server_rate,
                       "parameters that a server folds per second; 0: it takes no time");
   command->add_flag("--stub-gradients", options->stub_gradients,

@@ -99,6 +99,17 @@ class Plan(Test):
         # There are 32 hidden neurons.
         self.assertRegex(out.replace("\n", " "), r"not with ist: .*units")
 
+    def test_the_local_steps_that_reach_a_utilisation_are_a_column(self):
+        flags = ("--nodes", "4", "--bandwidth", "10Mbit", "--step-time", "1ms", "--utilisation", "0.75")
+        out = self.plan(digits(), *flags)
+        self.assertIn("steps for 75%", out)
+        steps = {row["method"]: row.get("utilising_local_steps") for row in
+                 json.loads(self.plan(digits(), *flags, "--json"))["methods"]}
+        self.assertGreater(steps["local_sgd"], 1)
+        self.assertIsNone(steps["data_parallel"])
+        self.assertRegex(out, r"local_sgd\(20\) .* %d  " % steps["local_sgd"])
+        self.assertIn("--utilisation", self.plan(digits(), *flags[:-1], "1.5", code=2))
+
     def test_wrong_flags_are_told_with_the_command(self):
         error = self.plan(digits(), "--nodes", "0", "--bandwidth", "1", "--step-time", "1ms", code=2)
         nodes, bandwidth = error.splitlines()

@@ -13,12 +13,13 @@ from evidence import Evidence
 
 METHODS = {"local_sgd": {"local_sgd": {"local_steps": 4}},
            "overlapped": {"local_sgd": {"local_steps": 4, "overlap": True}},
+           "fragments": {"diloco": {"local_steps": 8, "fragments": 4, "delay": 1, "alpha": 0.5}},
            "data_parallel": {"data_parallel": {}},
            "async_sgd": {"async_sgd": {}},
            "ssp": {"ssp": {"bound": 2, "local_steps": 2}},
            "ist": {"ist": {"local_steps": 4}}}
 # A checkpoint is of the same exchange of all members, so that it is known which acknowledged pushes it is without.
-LOCKSTEP = ("local_sgd", "overlapped", "data_parallel", "ist")
+LOCKSTEP = ("local_sgd", "overlapped", "fragments", "data_parallel", "ist")
 # A job that goes back to a checkpoint ends with the bits of one that does not: not where exchanges overlap, as all wait
 # for the checkpoint's.
 REPEATABLE = ("local_sgd", "data_parallel", "ist")

@@ -203,8 +203,10 @@ absl::StatusOr<Losses> Replica::Train(const Dataset& data, absl::Span<const uint
   GradientWork* work = nullptr;
   if (optimizer_ != nullptr && optimizer_->follows_gradients() && clip_ == nullptr &&
       network_->steps().takes_work()) {
-    // The last step of an exchange forms the delta behind each parameter's step, beside the steps of the others.
-    work = point.last ? static_cast<GradientWork*>(&last_steps_[base_]) : optimizer_.get();
+    // The last step of an exchange forms the delta behind each parameter's step, beside the steps of the others. Not
+    // that of a fragment: a device records a step's work once, and the next exchange is of other entries.
+    const bool forms = point.last && fragments_ == nullptr;
+    work = forms ? static_cast<GradientWork*>(&last_steps_[base_]) : optimizer_.get();
   }
   formed_ = work == &last_steps_[base_];
   return steps_.Run(network_.get(), optimizer_.get(), data, rows, point,

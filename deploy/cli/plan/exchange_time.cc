@@ -121,10 +121,13 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
                           {Limit::kFolding, workers * fold}}));
     exchange.Add({Limit::kFolding, fold});
     exchange.Add(Longest({{Limit::kWorkerLinks, pull}, {Limit::kServerLinks, of_all * pull}}));
-    if (work.overlaps) {
+    if (work.overlapped_steps > 0) {
+      const double waited =
+          std::max(0.0, exchange.seconds() - work.overlapped_steps * work.step_seconds);
+      // Of an exchange that lasts longer than all steps these are a part.
       const Part longest =
           Longest({{Limit::kComputing, computing}, {exchange.longest().limit, exchange.seconds()}});
-      return Cycle(longest.seconds, computing, longest.limit);
+      return Cycle(computing + waited, computing, waited > 0 ? longest.limit : Limit::kComputing);
     }
   } else {
     exchange.Add({Limit::kWorkerLinks, push});

@@ -16,6 +16,9 @@
 namespace tessera {
 namespace {
 
+// local_steps of a job are no more.
+constexpr int64_t kLocalStepsMax = 1000000;
+
 using google::protobuf::FieldDescriptor;
 using Certainty = TrafficForecast::Certainty;
 
@@ -137,7 +140,10 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   work.fold_bytes = FoldBytes(recipe, shape, planned->push);
   work.busiest_share = BusiestShare(keys);
   work.waits_for_all = recipe.lockstep;
-  work.overlaps = recipe.overlaps;
+  if (recipe.overlaps) {
+    work.overlapped_steps =
+        recipe.fragments ? static_cast<double>(recipe.fragments->delay) : work.local_steps;
+  }
   work.between_workers = planned->between_workers;
   const CycleTime time = TimeOf(work, question.machines);
   planned->step_bytes =
@@ -260,6 +266,55 @@ void Predict(const PlanQuestion& question, const v1::Job& job, const Recipe& rec
   planned->rows_per_second = planned->step_seconds > 0 ? rows / planned->step_seconds : 0;
 }
 
+PlannedMethod PlanOne(const PlanQuestion& question, const FieldDescriptor& method, bool is_own) {
+  PlannedMethod planned;
+  planned.name = method.name();
+  planned.is_own = is_own;
+  JobReading reading = ReadWith(question, method, is_own, JobOptions{false});
+  const absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
+  if (!reading.ok()) {
+    planned.refused = Refusal(question, reading.errors.front());
+  } else if (!recipe.ok()) {
+    planned.refused = std::string(recipe.status().message());
+  } else {
+    reading.job.mutable_cluster()->set_workers(question.machines.workers);
+    Predict(question, reading.job, *recipe, &planned);
+  }
+  return planned;
+}
+
+// The number of fragments that local_steps must be a multiple of.
+int64_t FragmentsOf(const v1::Job& job, bool is_own) {
+  const absl::StatusOr<Recipe> recipe = RecipeFor(job);
+  return is_own && recipe.ok() && recipe->fragments ? recipe->fragments->count : 1;
+}
+
+// The least local_steps, a multiple of `unit`, with which the method computes for question.utilisation of the time; 0:
+// none up to the most that a job may have, or the method has none.
+int64_t UtilisingSteps(const PlanQuestion& question, const FieldDescriptor& method, bool is_own,
+                       int64_t unit) {
+  if (method.message_type()->FindFieldByName("local_steps") == nullptr) return 0;
+  const auto reaches = [&](int64_t multiple) {
+    PlanQuestion asked = question;
+    asked.local_steps = static_cast<int>(multiple * unit);
+    const PlannedMethod planned = PlanOne(asked, method, is_own);
+    return planned.refused.empty() && planned.unknown.empty() &&
+           planned.computing >= *question.utilisation;
+  };
+  // The share of computing grows with the steps between two exchanges: doubled until it is enough, then halved.
+  int64_t enough = 1;
+  while (!reaches(enough)) {
+    if (enough * unit * 2 > kLocalStepsMax) return 0;
+    enough *= 2;
+  }
+  int64_t few = enough / 2;
+  while (enough - few > 1) {
+    const int64_t middle = few + (enough - few) / 2;
+    (reaches(middle) ? enough : few) = middle;
+  }
+  return enough * unit;
+}
+
 }  // namespace
 
 JobReading ReadPlannedJob(const PlanQuestion& question, const JobOptions& options) {
@@ -278,18 +333,11 @@ std::vector<PlannedMethod> PlanMethods(const PlanQuestion& question) {
   std::vector<PlannedMethod> all;
   for (int i = 0; i < methods.field_count(); ++i) {
     const FieldDescriptor& method = *methods.field(i);
-    PlannedMethod planned;
-    planned.name = method.name();
-    planned.is_own = own.job.method().kind_case() == method.number();
-    JobReading reading = ReadWith(question, method, planned.is_own, JobOptions{false});
-    const absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
-    if (!reading.ok()) {
-      planned.refused = Refusal(question, reading.errors.front());
-    } else if (!recipe.ok()) {
-      planned.refused = std::string(recipe.status().message());
-    } else {
-      reading.job.mutable_cluster()->set_workers(question.machines.workers);
-      Predict(question, reading.job, *recipe, &planned);
+    const bool is_own = own.job.method().kind_case() == method.number();
+    PlannedMethod planned = PlanOne(question, method, is_own);
+    if (question.utilisation && planned.refused.empty()) {
+      planned.utilising_steps =
+          UtilisingSteps(question, method, is_own, FragmentsOf(own.job, is_own));
     }
     all.push_back(std::move(planned));
   }

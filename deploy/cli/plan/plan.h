@@ -23,6 +23,8 @@ struct PlanQuestion {
   // The local steps of all methods that have them. Absent: the job's own number, and the defaults of the other
   // methods.
   std::optional<int> local_steps;
+  // The part of the time in which workers are to compute, 0 to 1; absent: nobody asks.
+  std::optional<double> utilisation;
   // The machines; their workers take the place of the job's.
   Machines machines;
   // The seconds of one minibatch on the whole model; and those that follow from one on a subnet.
@@ -67,6 +69,8 @@ struct PlannedMethod {
   // The seconds of one minibatch, with its part of the exchange.
   double step_seconds = 0;
   double computing = 0;
+  // Where the question has a utilisation: the least local_steps that reach it; 0: none do, or the method has none.
+  int64_t utilising_steps = 0;
   Limit limit = Limit::kComputing;
   // Rows that all workers train on together; 0: a step takes no time.
   double rows_per_second = 0;

@@ -100,12 +100,32 @@ std::vector<std::string> Cells(const PlannedMethod& method) {
           Describe(method.limit)};
 }
 
+// The local steps that reach the utilisation.
+std::string UtilisingSteps(const PlannedMethod& method, double utilisation) {
+  if (method.utilising_steps > 0) return absl::StrCat(method.utilising_steps);
+  // Without local steps it is as it is.
+  const bool has_none = method.local_steps <= 1 && method.computing >= utilisation;
+  return method.unknown.empty() && has_none ? "any" : "-";
+}
+
 // Prints the methods that can be trained, in columns as wide as their widest cell.
-void PrintTable(const std::vector<PlannedMethod>& methods) {
+void PrintTable(const PlanQuestion& question, const std::vector<PlannedMethod>& methods) {
   std::vector<std::vector<std::string>> rows = {
       {"", "bytes/step", "step", "rows/s", "computes", "limited by"}};
   for (const PlannedMethod& method : methods) {
     if (method.refused.empty()) rows.push_back(Cells(method));
+  }
+  if (question.utilisation) {
+    // In front of the last column, which is the one without an end of its own.
+    const auto insert = [](std::vector<std::string>* row, std::string cell) {
+      row->insert(row->end() - 1, std::move(cell));
+    };
+    insert(&rows[0], absl::StrFormat("steps for %.0f%%", 100 * *question.utilisation));
+    size_t row = 1;
+    for (const PlannedMethod& method : methods) {
+      if (!method.refused.empty()) continue;
+      insert(&rows[row++], UtilisingSteps(method, *question.utilisation));
+    }
   }
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const std::vector<std::string>& row : rows) {
@@ -190,6 +210,7 @@ Json Describe(const PlannedMethod& method) {
   row["step_seconds"] = number(method.step_seconds);
   row["rows_per_second"] = method.rows_per_second > 0 ? number(method.rows_per_second) : Json();
   row["computing"] = number(method.computing);
+  if (method.utilising_steps > 0) row["utilising_local_steps"] = method.utilising_steps;
   row["limit"] = knows ? Json(Describe(method.limit)) : Json();
   if (method.halves) {
     row["linear_workers"] = method.halves->linear_workers;
@@ -233,6 +254,9 @@ PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
       static_cast<double>(flags->Bandwidth("server-rate", options.server_rate));
   question.machines.memory_rate =
       static_cast<double>(flags->Bandwidth("loopback-bandwidth", options.loopback_bandwidth));
+  if (options.utilisation) {
+    question.utilisation = flags->Number("utilisation", *options.utilisation, 0.01, 0.999);
+  }
   if (options.step_time != "measured") {
     question.step_seconds = 1e-9 * static_cast<double>(flags->Duration(
                                        "step-time", options.step_time, ", or measured"));
@@ -309,7 +333,7 @@ int PlanJob(const PlanOptions& options) {
     PrintJson(question, reading.job, methods);
   } else {
     PrintHeader(question, reading.job, measured);
-    PrintTable(methods);
+    PrintTable(question, methods);
     PrintNotes(question, reading.job, methods);
   }
   return 0;

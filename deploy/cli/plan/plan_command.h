@@ -15,6 +15,8 @@ struct PlanOptions {
   int nodes = 0;
   std::optional<int> servers;
   std::optional<int> local_steps;
+  // A share of the time; absent: nobody asks for the local steps that reach it.
+  std::optional<double> utilisation;
   std::string bandwidth;
   std::string latency = "0";
   // A duration, or "measured".

@@ -51,6 +51,8 @@ class OwnModels(Test):
         for name, method in (("local_sgd", {"local_sgd": {"local_steps": 4}}),
                              ("averaged", {"local_sgd": {"local_steps": 4, "average_state": True}}),
                              ("overlap", {"diloco": {"local_steps": 4, "overlap": True}}),
+                             ("fragments", {"diloco": {"local_steps": 8, "fragments": 4}}),
+                             ("delay", {"diloco": {"local_steps": 8, "fragments": 2, "delay": 2, "alpha": 0.5}}),
                              ("slim_dp", {"slim_dp": {}})):
             with self.case(name):
                 folder = self.path("ckpt-" + name)
@@ -93,6 +95,7 @@ class OwnModels(Test):
         resnet, gpt = self.programs()
         for name, program, method in (("gpt", gpt, {"local_sgd": {"local_steps": 4}}),
                                       ("averaged", gpt, {"local_sgd": {"local_steps": 4, "average_state": True}}),
+                                      ("fragments", gpt, {"diloco": {"local_steps": 8, "fragments": 4}}),
                                       ("resnet", resnet, {"data_parallel": {}})):
             with self.case(name):
                 self.own("-m", "tessera." + program[0], *program[1:], "--init", self.init)

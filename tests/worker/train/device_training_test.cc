@@ -95,7 +95,9 @@ TEST_CASE("a job on the whole model learns on a GPU as it does on the CPU", "[de
   const std::string method = GENERATE(
       "method={data_parallel: {}}", "method={local_sgd: {local_steps: 7}}",
       "method={local_sgd: {local_steps: 7, average_state: true}}",
-      "method={diloco: {local_steps: 5}}", "method={local_sgd: {local_steps: 7, overlap: true}}");
+      "method={diloco: {local_steps: 5}}", "method={local_sgd: {local_steps: 7, overlap: true}}",
+      "method={diloco: {local_steps: 8, fragments: 4}}",
+      "method={local_sgd: {local_steps: 8, fragments: 2, delay: 2, alpha: 0.5}}");
   const std::string model = GENERATE(kNormed, kMixed);
   const std::string optimizer = GENERATE(kAdamW, kMomentum);
   CAPTURE(workers, method, model, optimizer);

@@ -124,6 +124,44 @@ TEST_CASE("many workers that wait for nobody keep a server's link busy", "[plan]
   }
 }
 
+TEST_CASE("fragments take as long as simulated ones, waited for and beside the next steps",
+          "[plan]") {
+  for (const char* const keys : {"", ", delay: 2", ", delay: 5"}) {
+    PlanQuestion question = Question(1, 1, 1e8);
+    const std::string method = absl::StrCat("diloco: {local_steps: 40, fragments: 8", keys, "}");
+    question.overrides.push_back(absl::StrCat("method={", method, "}"));
+    const std::vector<PlannedMethod> all = PlanMethods(question);
+    const PlannedMethod& planned = Find(all, "diloco");
+    INFO(keys);
+    REQUIRE(planned.refused == "");
+    CHECK(planned.local_steps == 5);
+    CHECK(planned.step_seconds / Simulated(question, method, 600) == Approx(1).epsilon(0.04));
+  }
+}
+
+TEST_CASE("the least local steps that reach a utilisation are said", "[plan]") {
+  PlanQuestion question = Question(4, 2, 1e7);
+  question.utilisation = 0.75;
+  question.overrides.push_back("method={diloco: {local_steps: 40, fragments: 8}}");
+  for (const PlannedMethod& planned : PlanMethods(question)) {
+    INFO(planned.name);
+    const bool has_steps = planned.name == "local_sgd" || planned.name == "diloco" ||
+                           planned.name == "ist" || planned.name == "ssp";
+    if (has_steps) REQUIRE(planned.utilising_steps > 1);
+    if (planned.name == "data_parallel") CHECK(planned.utilising_steps == 0);
+    if (planned.utilising_steps <= 1) continue;
+    // Whole cycles of all fragments.
+    const int unit = planned.is_own ? 8 : 1;
+    CHECK(planned.utilising_steps % unit == 0);
+    PlanQuestion exactly = question;
+    exactly.utilisation.reset();
+    exactly.local_steps = static_cast<int>(planned.utilising_steps);
+    CHECK(Find(PlanMethods(exactly), planned.name).computing >= 0.75);
+    exactly.local_steps = static_cast<int>(planned.utilising_steps - unit);
+    CHECK(Find(PlanMethods(exactly), planned.name).computing < 0.75);
+  }
+}
+
 // Simulated links carry one message after the other, so that the first worker goes on before the last one has its
 // values; planned ones are shared, as connections share them (bench/network/planned.py measures real ones).
 TEST_CASE("elsewhere the two are less than a factor of two apart", "[plan]") {
