@@ -2,12 +2,13 @@
 """Exchanges over a way that takes long: what a delay costs with and without a limit on memory.
 
     bench/network/delayed.py [--delays 0 5 20 100 200] [--mib 64] [--limits none 130MiB 1200MiB] [--steps 8]
+                             [--servers 1]
 
-A server and a worker exchange a model of so many MiB through a relay that holds every byte for half of the delay, in
-milliseconds there and back, for each of the limits that cluster.memory_limit has ("none": it has none). After each job
-a plain socket goes through such a relay: it sends as many bytes and is sent as many. The table has the time of the
-plain exchange as a share of the job's, which is what the job has of the way's rate, MB/s both ways together, and the
-largest peak of a process as a share of its limit.
+A worker exchanges a model of so many MiB with a server, or several that share it, through a relay for each that
+holds every byte for half of the delay, in milliseconds there and back, for each of the limits that
+cluster.memory_limit has ("none": it has none). After each job a plain socket goes through such a relay: it sends as
+many bytes and is sent as many. The table has the time of the plain exchange as a share of the job's, which is what the
+job has of the way's rate, MB/s both ways together, and the largest peak of a process as a share of its limit.
 
 The relay is a process of its own, which needs a core of its own to carry much; what it does with no delay is the first
 row.
@@ -33,11 +34,30 @@ PLAIN_REPEATS = 3
 JOB_SECONDS_MAX = 600
 
 
-class Relay:
-    """Passes connections on to `to`; every byte takes `latency` seconds, also those of the first round trip."""
+class Link:
+    """One direction of a link that carries `rate` bytes per second; 0: at once."""
 
-    def __init__(self, listener, to, latency):
+    def __init__(self, rate):
+        self.rate, self.lock, self.free_at = rate, threading.Lock(), 0.0
+
+    def carried(self, size):
+        """When the last of so many bytes that come now has been carried."""
+        now = time.monotonic()
+        if self.rate == 0:
+            return now
+        with self.lock:
+            self.free_at = max(now, self.free_at) + size / self.rate
+            return self.free_at
+
+
+class Relay:
+    """Passes connections on to `to`; every byte takes `latency` seconds, also those of the first round trip. All
+    connections share a link of `rate` bytes per second each way."""
+
+    def __init__(self, listener, to, latency, rate=0):
         self.listener, self.to, self.latency = listener, to, latency
+        self.piece = PIECE if rate == 0 else int(min(PIECE, max(1500, rate / 100)))
+        self.links = Link(rate), Link(rate)
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -51,20 +71,20 @@ class Relay:
         except OSError:
             client.close()
             return
-        for source, sink in ((client, server), (server, client)):
+        for source, sink, link in ((client, server, self.links[0]), (server, client, self.links[1])):
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             on_their_way = queue.Queue()
-            threading.Thread(target=self.take, args=(source, on_their_way), daemon=True).start()
+            threading.Thread(target=self.take, args=(source, link, on_their_way), daemon=True).start()
             threading.Thread(target=self.give, args=(sink, on_their_way), daemon=True).start()
 
-    def take(self, source, on_their_way):
+    def take(self, source, link, on_their_way):
         data = b"-"
         while data:
             try:
-                data = source.recv(PIECE)
+                data = source.recv(self.piece)
             except OSError:
                 data = b""
-            on_their_way.put((time.monotonic() + self.latency, data))
+            on_their_way.put((link.carried(len(data)) + self.latency, data))
 
     def give(self, sink, on_their_way):
         try:
@@ -79,17 +99,17 @@ class Relay:
             pass
 
 
-def start_relay(to, latency):
+def start_relay(to, latency, rate=0):
     """The relay's process and its address."""
-    process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--relay", to, str(latency)],
+    process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--relay", to, str(latency), str(rate)],
                                stdout=subprocess.PIPE, text=True, preexec_fn=runs.die_with_parent)
     return process, process.stdout.readline().strip()
 
 
-def relay(to, latency):
+def relay(to, latency, rate):
     host, port = to.rsplit(":", 1)
     listener = socket.create_server(("127.0.0.1", 0))
-    Relay(listener, (host, int(port)), float(latency))
+    Relay(listener, (host, int(port)), float(latency), float(rate))
     print("127.0.0.1:%d" % listener.getsockname()[1], flush=True)
     threading.Event().wait()
 
@@ -143,15 +163,19 @@ def layers(mebibytes):
         "{linear: {units: 10, bias: false}}]" % (units, inner)
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        return port.getsockname()[1]
+
+
 def exchange(options, delay, limit):
-    """(seconds, bytes each way, largest peak of a process) of an exchange of a job through the relay."""
-    port = socket.create_server(("127.0.0.1", 0))
-    number = port.getsockname()[1]
-    port.close()
-    process, address = start_relay("127.0.0.1:%d" % number, delay / 2)
+    """(seconds, bytes each way, largest peak of a process) of an exchange of a job through the relays."""
+    numbers = [free_port() for _ in range(options.servers)]
+    relays = [start_relay("127.0.0.1:%d" % number, delay / 2) for number in numbers]
+    addresses = ", ".join(address for _, address in relays)
     flags = ["model.layers=" + layers(options.mib), "train.steps=%d" % options.steps, "train.batch_size=4",
              "train.evaluate_every=0", "method={data_parallel: {}}", "cluster.workers=1", "cluster.lease_timeout=60s",
-             "train.optimizer={sgd: {learning_rate: 0.001}}", "cluster.servers=[%s]" % address,
+             "train.optimizer={sgd: {learning_rate: 0.001}}", "cluster.servers=[%s]" % addresses,
              "security.insecure=true",
              "cluster.transport=tcp"]  # shared memory would go around the relay
     flags += ["cluster.memory_limit=" + limit] if limit != "none" else []
@@ -161,9 +185,11 @@ def exchange(options, delay, limit):
         report = os.path.join(folder, "report.json")
         cluster = limited.Cluster(folder)
         try:
-            cluster.start("server-0", [limited.program(options, "tessera-server", "server"), "--job", job, "--rank",
-                                       # At 0.0.0.0 workers are told the job's address, the relay's.
-                                       "0", "--listen", "0.0.0.0:%d" % number, "--report", report] + words)
+            for rank, number in enumerate(numbers):
+                words_of_rank = ["--rank", str(rank)] + (["--report", report] if rank == 0 else [])
+                # At 0.0.0.0 workers are told the job's address, the relay's.
+                cluster.start("server-%d" % rank, [limited.program(options, "tessera-server", "server"), "--job", job,
+                                                   "--listen", "0.0.0.0:%d" % number] + words_of_rank + words)
             cluster.start("worker-0", [limited.program(options, "tessera-worker", "worker"), "--job", job] + words)
             if not limited.ended(cluster, cluster.processes[0], JOB_SECONDS_MAX):
                 sys.exit("delayed.py: the job does not end; last lines:\n" + cluster.logs())
@@ -171,8 +197,9 @@ def exchange(options, delay, limit):
                 result = json.load(file)
         finally:
             cluster.kill()
-            process.kill()
-            process.wait()
+            for process, _ in relays:
+                process.kill()
+                process.wait()
     phases, traffic = result["phases"][0], result["traffic"]["by_worker"][0]
     waited = phases["pull_seconds"] + phases["push_seconds"] + phases["wait_seconds"]
     memory = result["memory"]
@@ -193,6 +220,7 @@ def main():
     parser.add_argument("--mib", type=int, default=64, help="size of the model")
     parser.add_argument("--limits", nargs="+", default=["none", "1200MiB"], help='cluster.memory_limit: "none" or MiB')
     parser.add_argument("--steps", type=int, default=8, help="of each job")
+    parser.add_argument("--servers", type=int, default=1, help="each with a part of the model and a connection")
     parser.add_argument("--tessera", default=os.path.join(runs.ROOT, "bazel-bin/deploy/cli/tessera"))
     options = parser.parse_args()
     for limit in options.limits:

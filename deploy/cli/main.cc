@@ -103,9 +103,6 @@ CLI::App* AddSimulate(CLI::App* app, SimulateOptions* options) {
                       "between processes of one machine, for each core");
   command->add_option("--message-cost", options->message_cost,
                       "a core's work for each message between processes of one machine: 60us");
-  command->add_option("--utilisation", options->utilisation,
-                      "say with how many local steps each method computes for this share of the "
-                      "time: 0.75");
   command->add_option("--server-rate", options->server_rate,
                       "parameters that a server folds per second; 0: it takes no time");
   command->add_flag("--stub-gradients", options->stub_gradients,
@@ -137,6 +134,9 @@ CLI::App* AddPlan(CLI::App* app, PlanOptions* options) {
   command->add_option("--step-time", options->step_time,
                       "of one minibatch on the whole model: 20ms, or measured here (the default)");
   command->add_option("--local-steps", options->local_steps, "of all methods that have them");
+  command->add_option("--utilisation", options->utilisation,
+                      "say with how many local steps each method computes for this share of the "
+                      "time: 0.75");
   command->add_option("--server-rate", options->server_rate,
                       "parameters that a server folds per second: 4GB; 0: it takes no time");
   command->add_option("--loopback-bandwidth", options->loopback_bandwidth,

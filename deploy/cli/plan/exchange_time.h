@@ -7,7 +7,7 @@
 //   where all wait for all (J steps of c, then everybody's exchange)
 //     push      max(P / B, K P s / B, K F s / R)      the links' and the servers' work goes on at once
 //     exchange  L + push + F s / R + L + max(Q / B, K Q s / B)
-//     cycle     J c + max(0, exchange - D c), where D steps go on during the exchange: J, or as many as a fragment waits
+//     cycle     J c + max(0, exchange - D c), where D steps go on beside it: J, or a fragment's delay
 //   where nobody waits for anybody
 //     alone     J c + L + P / B + F s / R + L + Q / B
 //     cycle     alone, and the wait for the others at three queues that take s P / B, F s / R and s Q / B of each:
