@@ -14,6 +14,7 @@ from cluster import DIGITS, JOBS, SOON, TESSERA, Process, Test, await_true, chil
 
 SUBNETS = os.path.abspath("bench/training/subnets.py")
 LIMITED = os.path.abspath("bench/network/limited.py")
+GRID = os.path.abspath("bench/network/grid.py")
 PLANNED = os.path.abspath("bench/network/planned.py")
 DIGITS_JOB = [DIGITS, "--job", os.path.join(JOBS, "digits_ist.yaml"), "--tessera", TESSERA]
 # Digits end long before this; no test accuracy is ever this good.
@@ -66,6 +67,17 @@ class Runs(unittest.TestCase):
         self.assertIn("| ist | 1.0 s, 0 MB | 812 s |", text)
         self.assertIn("| data_parallel / ist | > 4.0 | 5.6 |", text)
         self.assertNotIn("paper", runs.table(argparse.Namespace(to=0.8, workers=[2]), found))
+
+
+class Grid(Test):
+    def test_a_cell_is_measured_and_planned_and_can_be_drawn_again(self):
+        kept = self.path("cells.json")
+        code, out, error = run(GRID, "--tessera", TESSERA, "--steps", "4", "--rates", "100", "--delays", "20",
+                               "--methods", "local_sgd", "async_sgd", "--seconds", "1", "--results", kept)
+        self.assertEqual(code, 0, error)
+        self.assertEqual(len(re.findall(r"^\| 100 Mbit/s, 20 ms \| 0\.\d\d / 0\.\d\d \|$", out, re.M)), 2, out)
+        self.assertIn("\n2 cells; measured and planned differ by a factor of ", out)
+        self.assertEqual(run(GRID, "--redraw", kept), (0, out, ""))
 
 
 class Subnets(Test):
