@@ -21,7 +21,7 @@ void Overlap(Recipe* recipe);
 
 // Has exchanges move fragments in turn.
 void MoveFragments(const FragmentTurns& turns, Recipe* recipe);
-// The same where `keys`, a method's LocalSgd or Diloco, name more than one.
+// Has exchanges move fragments in turn where `keys`, a method's LocalSgd or Diloco, name two or more.
 template <typename Keys>
 void TakeFragments(const Keys& keys, Recipe* recipe) {
   if (keys.fragments() > 1) {

@@ -30,7 +30,7 @@ class FragmentKeys {
   // `first`: the worker's first exchange.
   FragmentKeys(const ModelShape& shape, int servers, const FragmentTurns& turns, Exchange first);
 
-  // Of the next exchange. All entries until values have come for the first time.
+  // The keys of the next exchange. Values are those of all entries until some have come for the first time.
   const KeySet& value_keys() const { return has_values_ ? next().keys : dense_; }
   const KeySet& update_keys() const { return next().keys; }
   // What the next exchange pushes, by parameter.

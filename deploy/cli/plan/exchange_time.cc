@@ -124,7 +124,7 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
     if (work.overlapped_steps > 0) {
       const double waited =
           std::max(0.0, exchange.seconds() - work.overlapped_steps * work.step_seconds);
-      // Of an exchange that lasts longer than all steps these are a part.
+      // The cycle's limit is whichever takes longer: the computing, or the exchange's longest part.
       const Part longest =
           Longest({{Limit::kComputing, computing}, {exchange.longest().limit, exchange.seconds()}});
       return Cycle(computing + waited, computing, waited > 0 ? longest.limit : Limit::kComputing);

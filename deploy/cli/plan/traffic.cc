@@ -102,7 +102,7 @@ TrafficForecast MeanOfHalves(const v1::Job& job, const Recipe& recipe, const Mod
   return mean;
 }
 
-// Of an exchange of one fragment, which differ in size by less than a row on each server.
+// The mean over all fragments, which differ in size by less than a row on each server.
 TrafficForecast MeanOfFragments(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                                 TrafficForecast (*of)(const Recipe&, const KeySet&,
                                                       const ModelShape&)) {

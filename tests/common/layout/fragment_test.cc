@@ -47,7 +47,7 @@ TEST_CASE("fragments are disjoint and cover all, whatever rows and servers there
         for (const Slice& slice : part.slices) {
           REQUIRE(slice.size() > 0);
           CHECK(slice.offset == offset);
-          // The same rows as in the slice of all that has the entry.
+          // Its rows lie at this place in the shard's dense order, too.
           bool found = false;
           for (const Slice& whole : all.slices) {
             if (whole.parameter != slice.parameter) continue;

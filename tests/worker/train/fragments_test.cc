@@ -39,7 +39,7 @@ std::string Method(const std::string& name, const Turns& turns) {
                       ", alpha: ", turns.alpha, "}}");
 }
 
-// The same optimizer and outer rule, of which the learner is told no fragments.
+// A method with this outer rule, whose learner is told of no fragments.
 std::string Whole(const std::string& name, const Turns& turns) {
   return absl::StrCat("method={", name, ": {local_steps: ", turns.local_steps, "}}");
 }
