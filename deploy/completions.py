@@ -32,7 +32,7 @@ NOTHING = {"--workers", "--servers", "--bandwidth", "--latency", "--step-time", 
            "--loopback-bandwidth", "--message-cost", "--server-rate", "--nodes", "--local-steps", "--prompt",
            "--tokens", "--temperature", "--seed", "--threads", "--label", "--map", "--reason", "--worker", "--hosts",
            "--ssh-option", "--port", "--grace", "--sbatch", "--metrics", "--metrics-linger", "--page", "--rank",
-           "--listen", "--origin", "--coordinator", "--incarnation", "ADDRESS"}
+           "--listen", "--origin", "--coordinator", "--incarnation", "--utilisation", "ADDRESS"}
 
 
 def programs_in(folder):

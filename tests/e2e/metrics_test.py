@@ -150,6 +150,9 @@ class Metrics(Test):
         cluster = self.cluster(lease="3s", workers=2)
         cluster.await_step(20)
         address = cluster.servers[0].metrics
+        # Each tells with its lease what it has done.
+        await_true("both workers have said their loss", lambda: all(
+            'tessera_member_train_loss{rank="%d"}' % rank in scrape(address) for rank in range(2)), explain=cluster.logs)
         before = scrape(address)
         for round in range(1, 3):
             cluster.workers[-1].kill()
@@ -161,7 +164,6 @@ class Metrics(Test):
             await_true("worker 1 trains again", lambda: scrape(address)['tessera_members{state="training"}'] == 2
                        and 'tessera_member_step{rank="1"}' in scrape(address), explain=cluster.logs)
         examples = 'tessera_member_examples_total{rank="1"}'
-        # It tells with its lease what it has done.
         await_true("worker 1 has trained on more", lambda: scrape(address)[examples] > before[examples] and
                    'tessera_member_train_loss{rank="1"}' in scrape(address), explain=cluster.logs)
         after = scrape(address)
