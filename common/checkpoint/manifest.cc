@@ -27,7 +27,7 @@ constexpr int64_t kFormat = 1;
 // More than any update rule has; the limit keeps a forged number from being multiplied.
 constexpr int64_t kStatesMax = 16;
 // A million tensors of a job, and three averaged states of each.
-constexpr int64_t kTensorsMax = 4'000'000;
+constexpr int64_t kManifestTensorsMax = 4'000'000;
 constexpr int64_t kEntriesMax = int64_t{1} << 44;
 // [channels, height, width] of a convolution; a tensor of a safetensors file has up to 16 extents.
 constexpr size_t kColumnExtentsMax = 15;
@@ -331,7 +331,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   fields.Get("states", &manifest.states);
   fields.Get("model_parameters", &manifest.model_parameters);
   TESSERA_RETURN_IF_ERROR(
-      ReadList(where, "parameters", &fields, kTensorsMax, &manifest.parameters));
+      ReadList(where, "parameters", &fields, kManifestTensorsMax, &manifest.parameters));
   TESSERA_RETURN_IF_ERROR(ReadList(where, "shards", &fields, kServersMax, &manifest.shards));
   TESSERA_RETURN_IF_ERROR(ReadList(where, "members", &fields, kRankEnd, &manifest.members));
   TESSERA_RETURN_IF_ERROR(
@@ -351,9 +351,9 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view path, absl::string_view
   }
   // The readers' limit is of tensors, and there is one per parameter and state.
   const int64_t tensors = (manifest.states + 1) * static_cast<int64_t>(manifest.parameters.size());
-  if (tensors > kTensorsMax) {
+  if (tensors > kManifestTensorsMax) {
     return Wrong(where, absl::StrCat("parameters and their states are ", tensors,
-                                     " tensors, want at most ", kTensorsMax));
+                                     " tensors, want at most ", kManifestTensorsMax));
   }
   if (manifest.model_parameters > static_cast<int64_t>(manifest.parameters.size())) {
     return Wrong(where,

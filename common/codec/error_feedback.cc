@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 // Entries that are coded at a time where buckets have no headers.
-constexpr int64_t kTile = 4096;
+constexpr int64_t kEntriesAhead = 4096;
 
 TESSERA_VECTOR_CLONES
 void AddOnto(const float* __restrict from, int64_t count, float* __restrict to) {
@@ -30,7 +30,8 @@ Encoder::Step FeedbackEncoder::Encode(const float* entries, int64_t count, char*
     const Encoder::Ahead ahead = encoder_.ahead();
     const int64_t left = count - all.entries;
     TESSERA_CHECK(ahead.entries > 0 && (!ahead.whole || ahead.entries <= left));
-    const int64_t size = ahead.whole ? ahead.entries : std::min({ahead.entries, left, kTile});
+    const int64_t size =
+        ahead.whole ? ahead.entries : std::min({ahead.entries, left, kEntriesAhead});
     // Buffers grow to the largest bucket or tile and are kept, as a push has thousands of these.
     if (static_cast<int64_t>(sum_.size()) < size) {
       sum_.resize(size);

@@ -5,13 +5,13 @@
 namespace tessera {
 namespace {
 
-BucketScale ScaleOf(const Segment& s, const float* bucket, int64_t size, CodecPath path) {
+BucketScale Int8Scale(const Segment& s, const float* bucket, int64_t size, CodecPath path) {
   // The scale is the largest magnitude, as a finer one would cut that off; only QSGD may scale by the norm.
   return BucketScaleOf(/*nearest=*/true, s.divisor, BucketLoopsOf(path).largest(bucket, size),
                        /*square_sum=*/-1.0);
 }
 
-void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
+void EncodeInt8(const CodeRun& run, char* out, float* decoded) {
   BucketLoopsOf(run.path).round_to_nearest(run.entries, run.count, run.scale.inverse, out);
   // What a reader will see is read back from the codes, so that both have the same bits.
   if (decoded == nullptr) return;
@@ -43,7 +43,7 @@ class Int8 final : public CodecDefinition {
 
 }  // namespace
 
-const EntryForm kInt8Form = {kCodeLoops, ScaleOf, EncodeCodes};
+const EntryForm kInt8Form = {kCodeLoops, Int8Scale, EncodeInt8};
 
 Codec Int8Codec() { return Codec(std::make_shared<const Int8>()); }
 

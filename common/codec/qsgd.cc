@@ -10,22 +10,22 @@ namespace tessera {
 namespace {
 
 // Codes that are packed at a time: whole groups, small enough for the stack.
-constexpr int64_t kTile = 8 * kRandomGroup;
+constexpr int64_t kRandomTile = 8 * kRandomGroup;
 
-BucketScale ScaleOf(const Segment& s, const float* bucket, int64_t size, CodecPath path) {
+BucketScale QsgdScale(const Segment& s, const float* bucket, int64_t size, CodecPath path) {
   const BucketLoops& loops = BucketLoopsOf(path);
   return BucketScaleOf(/*nearest=*/false, s.divisor, loops.largest(bucket, size),
                        s.l2_norm ? loops.square_sum(bucket, size) : -1.0);
 }
 
-void EncodeCodes(const CodeRun& run, char* out, float* decoded) {
+void EncodeQsgd(const CodeRun& run, char* out, float* decoded) {
   const BucketLoops& loops = BucketLoopsOf(run.path);
   const int bits = run.segment.bits;
-  for (int64_t begin = 0; begin < run.count; begin += kTile) {
-    const int64_t tile = std::min(kTile, run.count - begin);
+  for (int64_t begin = 0; begin < run.count; begin += kRandomTile) {
+    const int64_t tile = std::min(kRandomTile, run.count - begin);
     // Tiles are whole groups, so each begins with a byte of its own.
     char* const tile_out = out + begin * bits / 8;
-    int8_t unpacked[kTile];
+    int8_t unpacked[kRandomTile];
     // Codes of whole bytes are written where they belong; smaller ones take a detour through the stack to be packed.
     int8_t* const codes = bits == 8 ? reinterpret_cast<int8_t*>(tile_out) : unpacked;
     loops.round_at_random(run.entries + begin, tile, run.scale.inverse,
@@ -87,7 +87,7 @@ class Qsgd final : public CodecDefinition {
 
 }  // namespace
 
-const EntryForm kQsgdForm = {kCodeLoops, ScaleOf, EncodeCodes};
+const EntryForm kQsgdForm = {kCodeLoops, QsgdScale, EncodeQsgd};
 
 Codec QsgdCodec(int bits, int64_t bucket, bool l2_norm) {
   return Codec(std::make_shared<const Qsgd>(bits, bucket, l2_norm));

@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kHeadBytes = 8;
+constexpr int64_t kChunkHeadBytes = 8;
 constexpr int kPlaceBits = 12;
 constexpr int kCodeBits = kPlaceBits + 2;
 constexpr uint32_t kHighBit = 1u << kPlaceBits;
@@ -25,7 +25,7 @@ static_assert(kTopkChunk == int64_t{1} << kPlaceBits);
 // The entries that are sent of a chunk of `entries`.
 int64_t SentOf(int64_t entries, int64_t k) { return (k * entries + kTopkChunk - 1) / kTopkChunk; }
 
-int64_t ChunkBytes(int64_t sent) { return kHeadBytes + (sent * kCodeBits + 7) / 8; }
+int64_t ChunkBytes(int64_t sent) { return kChunkHeadBytes + (sent * kCodeBits + 7) / 8; }
 
 int64_t PayloadBytes(int64_t entries, int64_t k) {
   const int64_t rest = entries % kTopkChunk;
@@ -172,7 +172,7 @@ class TopkEncoder final : public SelectionEncoder {
     char* out = payload_.data() + begin;
     std::memcpy(out, &levels.low, sizeof(float));
     std::memcpy(out + sizeof(float), &levels.high, sizeof(float));
-    out += kHeadBytes;
+    out += kChunkHeadBytes;
     uint64_t pending = 0;
     int bits = 0;
     for (const uint16_t place : places_) {
@@ -211,7 +211,7 @@ class ChunkBytesReader {
   // False: none is left, or what is left is no chunk.
   bool Next() {
     const int64_t size = std::min(left_, ChunkBytes(k_));
-    if (size <= kHeadBytes) return false;
+    if (size <= kChunkHeadBytes) return false;
     for (int64_t done = 0; done < size;) {
       const Payload::Piece& piece = payload_.pieces()[piece_];
       const int64_t taken = std::min(size - done, piece.size - offset_);
@@ -224,8 +224,8 @@ class ChunkBytesReader {
     }
     left_ -= size;
     // A code has more bits than the last byte is filled up with, so that the size says how many there are.
-    sent_ = (size - kHeadBytes) * 8 / kCodeBits;
-    rest_bits_ = static_cast<int>((size - kHeadBytes) * 8 - sent_ * kCodeBits);
+    sent_ = (size - kChunkHeadBytes) * 8 / kCodeBits;
+    rest_bits_ = static_cast<int>((size - kChunkHeadBytes) * 8 - sent_ * kCodeBits);
     return true;
   }
 
@@ -247,7 +247,7 @@ class ChunkBytesReader {
   uint32_t BitsAt(int64_t bit, int count) const {
     uint32_t word;
     // There is room for a whole word behind the last code.
-    std::memcpy(&word, bytes_.data() + kHeadBytes + bit / 8, sizeof(word));
+    std::memcpy(&word, bytes_.data() + kChunkHeadBytes + bit / 8, sizeof(word));
     return word >> bit % 8 & ((1u << count) - 1);
   }
 

@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kHostNameBytesMax = 256;
 
 // Quotes `text` so that a shell reads it as one word.
-std::string Word(absl::string_view text) {
+std::string ArgumentWord(absl::string_view text) {
   const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("_-./:=,+@%", c);
   });
@@ -48,7 +48,7 @@ std::string FromRoot(const std::string& path) {
 v1::JobOrigin OriginOf(absl::Span<char* const> arguments, const std::string& job_path,
                        const std::vector<std::string>& overrides) {
   std::vector<std::string> words;
-  for (const char* const argument : arguments) words.push_back(Word(argument));
+  for (const char* const argument : arguments) words.push_back(ArgumentWord(argument));
   v1::JobOrigin origin;
   // Paths and flags may be any bytes; the message is UTF-8.
   origin.set_job_file(ToUtf8(FromRoot(job_path)));

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
+absl::StatusOr<Recipe> AsyncSgdRecipe(const v1::Job& job) {
   const v1::AsyncSgd& keys = job.method().async_sgd();
   const StalenessWeight weight = WeightOf(keys.staleness());
   Recipe recipe;
@@ -41,6 +41,6 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
 
 }  // namespace
 
-extern const Method kAsyncSgd = {v1::Method::kAsyncSgd, RecipeOf};
+extern const Method kAsyncSgd = {v1::Method::kAsyncSgd, AsyncSgdRecipe};
 
 }  // namespace tessera

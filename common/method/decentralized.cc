@@ -22,7 +22,7 @@
 namespace tessera {
 namespace {
 
-absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
+absl::StatusOr<Recipe> DecentralizedRecipe(const v1::Job& job) {
   const v1::Decentralized& keys = job.method().decentralized();
   Recipe recipe;
   recipe.name = "decentralized";
@@ -95,14 +95,14 @@ void CheckReplicas(const v1::Job& job, KeyErrors* errors) {
               "got 1, want 0 with method decentralized: every server has the whole model already");
 }
 
-void Check(const v1::Job& job, KeyErrors* errors) {
+void CheckDecentralized(const v1::Job& job, KeyErrors* errors) {
   CheckCheckpoint(job, errors);
   CheckWarmup(job, errors);
   CheckServers(job, errors);
   CheckReplicas(job, errors);
 }
 
-std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
+std::vector<LengthNote> DecentralizedLengthNotes(const v1::Job& job, int64_t steps) {
   const int64_t warmup = job.method().decentralized().warmup_steps();
   if (warmup == 0 || warmup < steps) return {};
   return {{kWarmupSteps, warmup, "", "it ends before workers other than 0 begin"}};
@@ -125,9 +125,9 @@ std::vector<std::string> IdleKeys(const v1::Job& job) {
 
 extern const Method kDecentralized = {
     v1::Method::kDecentralized,
-    RecipeOf,
-    Check,
-    LengthNotes,
+    DecentralizedRecipe,
+    CheckDecentralized,
+    DecentralizedLengthNotes,
     [](const v1::Job& job) { return job.method().decentralized().warmup_steps() > 0; },
     IdleKeys};
 

@@ -54,7 +54,7 @@ void WaitForQuorum(int64_t pushes, absl::Duration grace, Recipe* recipe) {
   recipe->make_policy = [pushes, grace] { return MakeQuorum(pushes, grace); };
 }
 
-absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
+absl::StatusOr<Recipe> DilocoRecipe(const v1::Job& job) {
   const v1::Diloco& keys = job.method().diloco();
   const float eta = static_cast<float>(keys.outer_learning_rate());
   const float mu = static_cast<float>(keys.outer_momentum());
@@ -118,7 +118,7 @@ void CheckQuorum(const v1::Job& job, KeyErrors* errors) {
   }
 }
 
-void Check(const v1::Job& job, KeyErrors* errors) {
+void CheckDiloco(const v1::Job& job, KeyErrors* errors) {
   CheckQuorum(job, errors);
   const v1::Diloco& keys = job.method().diloco();
   FragmentWish wish{"method.diloco", keys.local_steps(), keys.fragments(),
@@ -168,7 +168,7 @@ bool WantsManyExchanges(const v1::Job& job) {
 }
 
 // Notes that there are fewer than ten times as many exchanges as the momentum carries each through.
-std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
+std::vector<LengthNote> DilocoLengthNotes(const v1::Job& job, int64_t steps) {
   const v1::Diloco& keys = job.method().diloco();
   const int64_t exchanges = (steps - 1) / keys.local_steps() + 1;
   const int64_t wanted = std::llround(10 * CarriedExchanges(keys));
@@ -183,7 +183,7 @@ std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
                     "outer_learning_rate 1 end at a lower loss (docs/methods.md#few-exchanges)")}};
 }
 
-std::vector<std::string> Notes(const v1::Job& job) {
+std::vector<std::string> DilocoNotes(const v1::Job& job) {
   std::vector<std::string> notes = QuorumNotes(job);
   for (std::string& note : MomentumNotes(job)) notes.push_back(std::move(note));
   return notes;
@@ -191,7 +191,7 @@ std::vector<std::string> Notes(const v1::Job& job) {
 
 }  // namespace
 
-extern const Method kDiloco = {v1::Method::kDiloco, RecipeOf,           Check,
-                               LengthNotes,         WantsManyExchanges, Notes};
+extern const Method kDiloco = {v1::Method::kDiloco, DilocoRecipe,       CheckDiloco,
+                               DilocoLengthNotes,   WantsManyExchanges, DilocoNotes};
 
 }  // namespace tessera

@@ -23,7 +23,7 @@
 namespace tessera {
 namespace {
 
-absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
+absl::StatusOr<Recipe> LayerSeparationRecipe(const v1::Job& job) {
   Recipe recipe;
   recipe.name = "layer_separation";
   recipe.description =
@@ -41,7 +41,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   return recipe;
 }
 
-void Check(const v1::Job& job, KeyErrors* errors) {
+void CheckLayerSeparation(const v1::Job& job, KeyErrors* errors) {
   const std::string key = "method.layer_separation.linear_workers";
   const int64_t workers = job.cluster().workers();
   const int64_t linear = job.method().layer_separation().linear_workers();
@@ -80,7 +80,7 @@ void Check(const v1::Job& job, KeyErrors* errors) {
 }  // namespace
 
 extern const Method kLayerSeparation = [] {
-  Method method = {v1::Method::kLayerSeparation, RecipeOf, Check};
+  Method method = {v1::Method::kLayerSeparation, LayerSeparationRecipe, CheckLayerSeparation};
   method.why_layers = "it cuts the model between two layers, and a job of tensors has none";
   return method;
 }();

@@ -21,7 +21,7 @@
 namespace tessera {
 namespace {
 
-absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
+absl::StatusOr<Recipe> LocalSgdRecipe(const v1::Job& job) {
   const v1::LocalSgd& keys = job.method().local_sgd();
   Recipe recipe;
   recipe.name = "local_sgd";
@@ -67,7 +67,7 @@ void CheckStateCodec(const v1::Job& job, const std::string& key, const v1::Codec
                                 "false it is welcome"));
 }
 
-void Check(const v1::Job& job, KeyErrors* errors) {
+void CheckLocalSgd(const v1::Job& job, KeyErrors* errors) {
   const v1::LocalSgd& keys = job.method().local_sgd();
   FragmentWish wish{"method.local_sgd", keys.local_steps(), keys.fragments(),
                     keys.delay(),       keys.alpha(),       /*excluding=*/""};
@@ -95,6 +95,6 @@ void Check(const v1::Job& job, KeyErrors* errors) {
 
 }  // namespace
 
-extern const Method kLocalSgd = {v1::Method::kLocalSgd, RecipeOf, Check};
+extern const Method kLocalSgd = {v1::Method::kLocalSgd, LocalSgdRecipe, CheckLocalSgd};
 
 }  // namespace tessera

@@ -19,7 +19,7 @@ Codec OwnCodec(const v1::Job& job) {
   return QsgdCodec(static_cast<int>(quant.bits()), quant.bucket(), quant.norm() == "l2");
 }
 
-absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
+absl::StatusOr<Recipe> QuantDpRecipe(const v1::Job& job) {
   Recipe recipe = MeanOfGradients(job);
   recipe.name = "quant_dp";
   recipe.codecs.push = OwnCodec(job);
@@ -27,7 +27,7 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
 }
 
 // The method is its codec: a job may name that again, and no other.
-void Check(const v1::Job& job, KeyErrors* errors) {
+void CheckQuantDp(const v1::Job& job, KeyErrors* errors) {
   if (!errors->Sound("codec") || !errors->Sound("method")) return;
   if (job.codec().push().kind_case() == v1::Codec::KIND_NOT_SET) return;
   const Codec push = CodecOf(job.codec().push());
@@ -40,6 +40,6 @@ void Check(const v1::Job& job, KeyErrors* errors) {
 
 }  // namespace
 
-extern const Method kQuantDp = {v1::Method::kQuantDp, RecipeOf, Check};
+extern const Method kQuantDp = {v1::Method::kQuantDp, QuantDpRecipe, CheckQuantDp};
 
 }  // namespace tessera

@@ -24,7 +24,7 @@
 namespace tessera {
 namespace {
 
-absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
+absl::StatusOr<Recipe> SlimDpRecipe(const v1::Job& job) {
   const v1::SlimDp& keys = job.method().slim_dp();
   const float weight = 1.0f / static_cast<float>(std::max<int64_t>(1, job.cluster().workers()));
   Recipe recipe;
@@ -64,7 +64,7 @@ void CheckCodec(const v1::Job& job, KeyErrors* errors) {
                                          "the entries that a push moves by itself"));
 }
 
-void Check(const v1::Job& job, KeyErrors* errors) {
+void CheckSlimDp(const v1::Job& job, KeyErrors* errors) {
   CheckCodec(job, errors);
   const v1::SlimDp& keys = job.method().slim_dp();
   if (!errors->Sound("method.slim_dp")) return;
@@ -94,7 +94,7 @@ void Check(const v1::Job& job, KeyErrors* errors) {
                            shape->size, " entries an exchange would move none"));
 }
 
-std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
+std::vector<LengthNote> SlimDpLengthNotes(const v1::Job& job, int64_t steps) {
   const v1::SlimDp& keys = job.method().slim_dp();
   // The number of exchanges, the last of which may be of fewer steps.
   const int64_t exchanges = (steps - 1) / keys.local_steps() + 1;
@@ -106,7 +106,8 @@ std::vector<LengthNote> LengthNotes(const v1::Job& job, int64_t steps) {
 
 }  // namespace
 
-extern const Method kSlimDp = {v1::Method::kSlimDp,        RecipeOf, Check, LengthNotes,
+extern const Method kSlimDp = {v1::Method::kSlimDp,        SlimDpRecipe, CheckSlimDp,
+                               SlimDpLengthNotes,
                                /*counts_steps=*/nullptr,
                                /*notes=*/nullptr,
                                /*moves_some_entries=*/true};

@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
+absl::StatusOr<Recipe> SoftsyncRecipe(const v1::Job& job) {
   const v1::Softsync& keys = job.method().softsync();
   const StalenessWeight weight = WeightOf(keys.staleness());
   const int64_t pushes = keys.pushes();
@@ -39,12 +39,12 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
   return recipe;
 }
 
-void Check(const v1::Job& job, KeyErrors* errors) {
+void CheckSoftsync(const v1::Job& job, KeyErrors* errors) {
   CheckPushes(job, "method.softsync.pushes", job.method().softsync().pushes(), errors);
 }
 
 }  // namespace
 
-extern const Method kSoftsync = {v1::Method::kSoftsync, RecipeOf, Check};
+extern const Method kSoftsync = {v1::Method::kSoftsync, SoftsyncRecipe, CheckSoftsync};
 
 }  // namespace tessera

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
+absl::StatusOr<Recipe> SspRecipe(const v1::Job& job) {
   const int64_t bound = job.method().ssp().bound();
   const int64_t workers = std::max<int64_t>(1, job.cluster().workers());
   Recipe recipe;
@@ -37,6 +37,6 @@ absl::StatusOr<Recipe> RecipeOf(const v1::Job& job) {
 
 }  // namespace
 
-extern const Method kSsp = {v1::Method::kSsp, RecipeOf};
+extern const Method kSsp = {v1::Method::kSsp, SspRecipe};
 
 }  // namespace tessera

@@ -14,17 +14,17 @@
 namespace tessera {
 namespace {
 
-namespace v1 = grpc::reflection::v1;
+namespace reflection = grpc::reflection::v1;
 using google::protobuf::Descriptor;
 using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
-using Request = v1::ServerReflectionRequest;
-using Response = v1::ServerReflectionResponse;
+using Request = reflection::ServerReflectionRequest;
+using Response = reflection::ServerReflectionResponse;
 
 // Adds `file` and all files that it imports, each once.
 void AddFiles(const FileDescriptor& file, std::set<const FileDescriptor*>* seen,
-              v1::FileDescriptorResponse* response) {
+              reflection::FileDescriptorResponse* response) {
   // Imports form a graph: each file is sent once, however many others import it.
   if (!seen->insert(&file).second) return;
   google::protobuf::FileDescriptorProto proto;
@@ -49,7 +49,7 @@ void SetFile(const FileDescriptor* file, const std::string& what, Response* resp
 }
 
 // Answers with the file that has this extension, or with NOT_FOUND.
-void SetExtension(const v1::ExtensionRequest& request, Response* response) {
+void SetExtension(const reflection::ExtensionRequest& request, Response* response) {
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   const Descriptor* const type = pool.FindMessageTypeByName(request.containing_type());
   const FieldDescriptor* const field =
@@ -67,7 +67,8 @@ void SetExtensionNumbers(const std::string& name, Response* response) {
     SetFile(nullptr, name, response);
     return;
   }
-  v1::ExtensionNumberResponse& numbers = *response->mutable_all_extension_numbers_response();
+  reflection::ExtensionNumberResponse& numbers =
+      *response->mutable_all_extension_numbers_response();
   numbers.set_base_type_name(name);
   std::vector<const FieldDescriptor*> extensions;
   pool.FindAllExtensions(type, &extensions);
@@ -108,7 +109,7 @@ class Conversation final : public grpc::ServerBidiReactor<Request, Response> {
   Response response_;
 };
 
-class ReflectionService final : public v1::ServerReflection::CallbackService {
+class ReflectionService final : public reflection::ServerReflection::CallbackService {
  public:
   // Called before the first call is served.
   void SetServices(const std::vector<std::string>& names) { services_ = names; }
@@ -137,8 +138,8 @@ class ReflectionPlugin final : public grpc::ServerBuilderPlugin {
 
 }  // namespace
 
-v1::ServerReflectionResponse AnswerReflection(const v1::ServerReflectionRequest& request,
-                                              const std::vector<std::string>& services) {
+reflection::ServerReflectionResponse AnswerReflection(
+    const reflection::ServerReflectionRequest& request, const std::vector<std::string>& services) {
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   Response response;
   response.set_valid_host(request.host());

@@ -21,13 +21,13 @@
 namespace tessera {
 namespace {
 
-constexpr std::chrono::seconds kAnswerMax{5};
+constexpr std::chrono::seconds kCheckpointAnswerMax{5};
 constexpr absl::Duration kAskAgain = absl::Milliseconds(50);
 // The time after which the command says what the job waits for.
 constexpr absl::Duration kTellAfter = absl::Seconds(5);
 
 void SetDeadline(grpc::ClientContext* context) {
-  context->set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+  context->set_deadline(std::chrono::system_clock::now() + kCheckpointAnswerMax);
 }
 
 int Fail(const CheckpointOptions& options, const std::string& why) {

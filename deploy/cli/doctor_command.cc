@@ -61,7 +61,7 @@ namespace tessera {
 namespace {
 
 constexpr absl::Duration kConnectMax = absl::Seconds(3);
-constexpr std::chrono::seconds kAnswerMax{10};
+constexpr std::chrono::seconds kServerAnswerMax{10};
 constexpr int kRoundTrips = 3;
 
 // Prints a finding in the terminal's width, with what to do about it below. Where there are colours, what is good is
@@ -84,7 +84,7 @@ void Print(const Finding& finding) {
 }
 
 // What came of calling a server.
-struct Call {
+struct ServerCall {
   Reach reach = Reach::kRefused;
   OwnPort port;
   // What is wrong with the name in the address, seen from here.
@@ -99,8 +99,8 @@ struct Call {
 };
 
 // Calls a server with the security that UseSecurity has set.
-Call CallServer(int rank, const std::string& address) {
-  Call call;
+ServerCall CallServer(int rank, const std::string& address) {
+  ServerCall call;
   call.reach = TryConnect(address, kConnectMax);
   call.port = TryOwnPort(address);
   call.name = CheckOwnName(rank, address, ResolveHost,
@@ -108,7 +108,7 @@ Call CallServer(int rank, const std::string& address) {
   if (call.reach != Reach::kOpen) return call;
   const auto stub = v1::Status::NewStub(OpenControlChannel(address, Role::kViewer));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+  context.set_deadline(std::chrono::system_clock::now() + kServerAnswerMax);
   v1::StatusRequest request;
   request.set_recent_history(true);  // The clocks are compared by how long the answer takes.
   call.asked = absl::Now();
@@ -117,7 +117,7 @@ Call CallServer(int rank, const std::string& address) {
   // The first call had to connect. Of several that follow the shortest is the way's, and others waited for something.
   for (int i = 0; i < kRoundTrips && call.answer.ok(); ++i) {
     grpc::ClientContext again;
-    again.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+    again.set_deadline(std::chrono::system_clock::now() + kServerAnswerMax);
     v1::EventsRequest none;
     none.set_after(std::numeric_limits<uint64_t>::max());
     v1::EventsReply reply;
@@ -164,7 +164,7 @@ class Examination {
     Add(CheckLimits(job_, computes_here_));
     const bool is_secure = Secure();
     // All servers are called at once, beside what follows, as one that is silent takes seconds.
-    std::vector<std::future<Call>> calls;
+    std::vector<std::future<ServerCall>> calls;
     for (const std::string& address : job_.cluster().servers().addresses()) {
       calls.push_back(
           std::async(std::launch::async, CallServer, static_cast<int>(calls.size()), address));
@@ -284,7 +284,7 @@ class Examination {
     }
   }
 
-  void Servers(std::vector<std::future<Call>>* calls) {
+  void Servers(std::vector<std::future<ServerCall>>* calls) {
     const auto& addresses = job_.cluster().servers().addresses();
     if (addresses.empty()) {
       hosts_here_.push_back("127.0.0.1");
@@ -295,7 +295,7 @@ class Examination {
     std::vector<std::string> bare;
     for (int rank = 0; rank < addresses.size(); ++rank) {
       const std::string& address = addresses[rank];
-      const Call call = (*calls)[static_cast<size_t>(rank)].get();
+      const ServerCall call = (*calls)[static_cast<size_t>(rank)].get();
       if (call.port.is_own) AddHost(address);
       Add(call.name);
       if (call.reach == Reach::kOpen && call.answer.ok()) {
@@ -324,7 +324,7 @@ class Examination {
     }
   }
 
-  void Answer(int rank, const std::string& address, const Call& call) {
+  void Answer(int rank, const std::string& address, const ServerCall& call) {
     WantedServer want;
     want.rank = rank;
     want.address = address;

@@ -17,13 +17,13 @@ namespace tessera {
 namespace {
 
 // How long the answer may take, which waits until the job has kept that it is to end.
-constexpr std::chrono::seconds kAnswerMax{10};
+constexpr std::chrono::seconds kEndAnswerMax{10};
 
-using Call = grpc::Status (v1::Admin::Stub::*)(grpc::ClientContext*, const v1::AdminRequest&,
-                                               v1::AdminReply*);
+using EndCall = grpc::Status (v1::Admin::Stub::*)(grpc::ClientContext*, const v1::AdminRequest&,
+                                                  v1::AdminReply*);
 
 // `verb` is what the command is called, `said` what the job does from then on.
-int Ask(const EndOptions& options, Call call, absl::string_view verb, const char* said) {
+int Ask(const EndOptions& options, EndCall call, absl::string_view verb, const char* said) {
   if (!IsHostPort(options.address)) {
     std::fprintf(stderr, "tessera: ADDRESS: got \"%s\", want HOST:PORT\n", options.address.c_str());
     return 2;
@@ -34,7 +34,7 @@ int Ask(const EndOptions& options, Call call, absl::string_view verb, const char
   }
   const auto admin = v1::Admin::NewStub(OpenControlChannel(options.address, Role::kOperator));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+  context.set_deadline(std::chrono::system_clock::now() + kEndAnswerMax);
   v1::AdminRequest request;
   request.set_reason(options.reason.empty() ? absl::StrCat("tessera ", verb) : options.reason);
   v1::AdminReply reply;

@@ -24,7 +24,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::chrono::seconds kAnswerMax{5};
+constexpr std::chrono::seconds kEventsAnswerMax{5};
 constexpr absl::Duration kFollowInterval = absl::Milliseconds(500);
 constexpr absl::Duration kLookInterval = absl::Milliseconds(50);
 
@@ -39,7 +39,7 @@ class EventPrinter {
   absl::Status PrintNew() {
     while (true) {
       grpc::ClientContext context;
-      context.set_deadline(std::chrono::system_clock::now() + kAnswerMax);
+      context.set_deadline(std::chrono::system_clock::now() + kEventsAnswerMax);
       v1::EventsRequest request;
       request.set_after(last_);
       v1::EventsReply reply;

@@ -23,9 +23,11 @@
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+OrderedJson Number(double value) {
+  return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr);
+}
 
 // By rank; of one rank in the order in which they joined, which is that of the status.
 std::vector<v1::WorkerReport> WorkersOf(const v1::JobStatus& status) {
@@ -37,31 +39,31 @@ std::vector<v1::WorkerReport> WorkersOf(const v1::JobStatus& status) {
 }
 
 // Its number; null: it is not known.
-Json MemberOf(const v1::WorkerReport& worker) {
-  return worker.member() == 0 ? Json(nullptr) : Json(worker.member());
+OrderedJson MemberOf(const v1::WorkerReport& worker) {
+  return worker.member() == 0 ? OrderedJson(nullptr) : OrderedJson(worker.member());
 }
 
 // The values at the first so many predictions; null where there is none.
-Json AtFirst(const google::protobuf::RepeatedField<double>& values,
-             std::initializer_list<const char*> depths) {
-  Json result;
+OrderedJson AtFirst(const google::protobuf::RepeatedField<double>& values,
+                    std::initializer_list<const char*> depths) {
+  OrderedJson result;
   int i = 0;
   for (const char* const depth : depths) {
-    result[depth] = i < values.size() ? Number(values[i]) : Json(nullptr);
+    result[depth] = i < values.size() ? Number(values[i]) : OrderedJson(nullptr);
     ++i;
   }
   return result;
 }
 
-Json TopAccuracy(const v1::HistoryEntry& entry) {
+OrderedJson TopAccuracy(const v1::HistoryEntry& entry) {
   return AtFirst(entry.top_k_accuracy(), {"1", "3", "5", "10"});
 }
 
-Json Perplexity(const v1::HistoryEntry& entry) {
-  return entry.has_perplexity() ? Number(entry.perplexity()) : Json(nullptr);
+OrderedJson Perplexity(const v1::HistoryEntry& entry) {
+  return entry.has_perplexity() ? Number(entry.perplexity()) : OrderedJson(nullptr);
 }
 
-Json Entry(const v1::HistoryEntry& entry) {
+OrderedJson Entry(const v1::HistoryEntry& entry) {
   return {{"seconds", Number(entry.seconds())},
           {"step", entry.step()},
           {"epoch", Number(entry.epoch())},
@@ -73,20 +75,22 @@ Json Entry(const v1::HistoryEntry& entry) {
           {"perplexity", Perplexity(entry)}};
 }
 
-Json Final(const v1::JobStatus& status) {
+OrderedJson Final(const v1::JobStatus& status) {
   const bool has_any = !status.history().empty();
   const v1::HistoryEntry last = has_any ? *status.history().rbegin() : v1::HistoryEntry();
-  const auto number = [has_any](double value) { return has_any ? Number(value) : Json(nullptr); };
-  Json result = {{"train_loss", number(last.train_loss())},
-                 {"test_loss", number(last.test_loss())},
-                 {"test_accuracy", number(last.test_accuracy())}};
+  const auto number = [has_any](double value) {
+    return has_any ? Number(value) : OrderedJson(nullptr);
+  };
+  OrderedJson result = {{"train_loss", number(last.train_loss())},
+                        {"test_loss", number(last.test_loss())},
+                        {"test_accuracy", number(last.test_accuracy())}};
   result["precision_at"] = AtFirst(last.precision_at(), {"1", "3", "5"});
   result["top_k_accuracy"] = TopAccuracy(last);
   result["perplexity"] = Perplexity(last);
   return result;
 }
 
-Json TrafficEntry(const v1::Traffic& traffic) {
+OrderedJson TrafficEntry(const v1::Traffic& traffic) {
   return {{"pull_payload_bytes", traffic.pull_payload_bytes()},
           {"push_payload_bytes", traffic.push_payload_bytes()},
           {"pull_wire_bytes", traffic.pull_wire_bytes()},
@@ -95,39 +99,39 @@ Json TrafficEntry(const v1::Traffic& traffic) {
           {"exchanges", traffic.exchanges()}};
 }
 
-Json Traffic(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+OrderedJson Traffic(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   v1::Traffic sum = TrafficOf(status);
   // What went between servers is nobody's of the workers.
   sum.set_other_payload_bytes(sum.other_payload_bytes() + status.replication_payload_bytes());
-  Json by_worker = Json::array();
+  OrderedJson by_worker = OrderedJson::array();
   for (const v1::WorkerReport& worker : workers) {
-    Json entry = {{"worker", worker.rank()}, {"member", MemberOf(worker)}};
+    OrderedJson entry = {{"worker", worker.rank()}, {"member", MemberOf(worker)}};
     entry.update(TrafficEntry(TrafficOf(worker)));
     by_worker.push_back(std::move(entry));
   }
-  Json traffic = TrafficEntry(sum);
+  OrderedJson traffic = TrafficEntry(sum);
   traffic["by_worker"] = std::move(by_worker);
   return traffic;
 }
 
-Json StalenessEntry(const v1::JobStatus& status) {
+OrderedJson StalenessEntry(const v1::JobStatus& status) {
   const Staleness staleness = StalenessOf(status);
-  return {{"mean", staleness.pushes == 0 ? Json(nullptr) : Json(staleness.mean())},
+  return {{"mean", staleness.pushes == 0 ? OrderedJson(nullptr) : OrderedJson(staleness.mean())},
           {"max", staleness.max},
           {"histogram", staleness.histogram}};
 }
 
 // The peak of each rank, null where nobody measured one.
-Json ByRank(const std::map<uint32_t, uint64_t>& peaks) {
-  Json by_rank = Json::array();
+OrderedJson ByRank(const std::map<uint32_t, uint64_t>& peaks) {
+  OrderedJson by_rank = OrderedJson::array();
   for (const auto& [rank, peak] : peaks) {
     while (by_rank.size() < rank) by_rank.push_back(nullptr);
-    by_rank.push_back(peak == 0 ? Json(nullptr) : Json(peak));
+    by_rank.push_back(peak == 0 ? OrderedJson(nullptr) : OrderedJson(peak));
   }
   return by_rank;
 }
 
-Json Memory(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+OrderedJson Memory(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   std::map<uint32_t, uint64_t> of_servers, of_workers;
   uint64_t parameter_bytes = 0;
   for (const v1::ServerStatus& server : status.servers()) {
@@ -144,8 +148,8 @@ Json Memory(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& wo
           {"parameter_bytes", parameter_bytes}};
 }
 
-Json Phases(const std::vector<v1::WorkerReport>& workers) {
-  Json phases = Json::array();
+OrderedJson Phases(const std::vector<v1::WorkerReport>& workers) {
+  OrderedJson phases = OrderedJson::array();
   for (const v1::WorkerReport& worker : workers) {
     phases.push_back({{"worker", worker.rank()},
                       {"member", MemberOf(worker)},
@@ -159,14 +163,14 @@ Json Phases(const std::vector<v1::WorkerReport>& workers) {
 }
 
 // The members that had a part when the last sizes were agreed on, by rank.
-Json Parts(const v1::JobStatus& status) {
+OrderedJson PartsOf(const v1::JobStatus& status) {
   std::vector<const v1::MemberStatus*> by_rank;
   for (const v1::MemberStatus& member : status.members()) {
     if (member.part() > 0) by_rank.push_back(&member);
   }
   std::stable_sort(by_rank.begin(), by_rank.end(),
                    [](const auto* a, const auto* b) { return a->rank() < b->rank(); });
-  Json parts = Json::array();
+  OrderedJson parts = OrderedJson::array();
   for (const v1::MemberStatus* member : by_rank) {
     parts.push_back({{"worker", member->rank()}, {"part", Number(member->part())}});
   }
@@ -174,16 +178,16 @@ Json Parts(const v1::JobStatus& status) {
 }
 
 // nullptr: the job keeps none.
-Json Checkpoint(const v1::JobStatus& status) {
+OrderedJson Checkpoint(const v1::JobStatus& status) {
   if (!status.has_checkpoint()) return nullptr;
   const v1::CheckpointStatus& checkpoint = status.checkpoint();
-  Json json = {{"count", checkpoint.count()},
-               {"step", nullptr},
-               {"bytes", nullptr},
-               {"write_seconds", nullptr},
-               {"failure", checkpoint.failure()},
-               {"rollbacks", checkpoint.rollbacks()},
-               {"resumed_step", nullptr}};
+  OrderedJson json = {{"count", checkpoint.count()},
+                      {"step", nullptr},
+                      {"bytes", nullptr},
+                      {"write_seconds", nullptr},
+                      {"failure", checkpoint.failure()},
+                      {"rollbacks", checkpoint.rollbacks()},
+                      {"resumed_step", nullptr}};
   if (checkpoint.count() > 0) {
     json["step"] = checkpoint.step();
     json["bytes"] = checkpoint.bytes();
@@ -194,11 +198,11 @@ Json Checkpoint(const v1::JobStatus& status) {
 }
 
 // nullptr: the job keeps none.
-Json Standbys(const v1::JobStatus& status) {
+OrderedJson Standbys(const v1::JobStatus& status) {
   if (status.owners().empty()) return nullptr;
   int in_sync = 0;
   for (const v1::ShardOwner& owner : status.owners()) in_sync += owner.in_sync();
-  Json seconds = Json::array();
+  OrderedJson seconds = OrderedJson::array();
   for (double taken : status.takeover_seconds()) seconds.push_back(Number(taken));
   return {{"shards", status.owners_size()},
           {"in_sync", in_sync},
@@ -208,14 +212,14 @@ Json Standbys(const v1::JobStatus& status) {
 }
 
 // Adds the status fields of a section of the report.
-void AddFields(const v1::JobStatus& status, StatusField::Section section, Json* report) {
+void AddFields(const v1::JobStatus& status, StatusField::Section section, OrderedJson* report) {
   for (const StatusField& field : StatusFields()) {
     if (field.section != section) continue;
-    Json& shown = (*report)[field.key] = nullptr;
+    OrderedJson& shown = (*report)[field.key] = nullptr;
     const std::optional<StatusField::Value> value = field.value(status);
     if (!value) continue;
     const double* const number = std::get_if<double>(&*value);
-    shown = number != nullptr ? Number(*number) : Json(std::get<uint64_t>(*value));
+    shown = number != nullptr ? Number(*number) : OrderedJson(std::get<uint64_t>(*value));
   }
 }
 
@@ -225,8 +229,8 @@ std::string Outcome(const v1::JobStatus& status) {
   return status.failure().empty() ? "finished" : "failed";
 }
 
-Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
-  Json build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
+OrderedJson Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+  OrderedJson build = {{"version", status.version()}, {"backend", ""}, {"cpu", ""}, {"gpu", ""}};
   if (!workers.empty()) {
     build["backend"] = workers.front().backend();
     build["cpu"] = workers.front().cpu();
@@ -236,15 +240,17 @@ Json Build(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& wor
 }
 
 // Null: nobody said.
-Json Text(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+OrderedJson Text(const std::string& text) {
+  return text.empty() ? OrderedJson(nullptr) : OrderedJson(text);
+}
 
 // By name, the programs' own first; of workers each once.
-Json Versions(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
+OrderedJson Versions(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers) {
   std::set<std::string> of_workers;
   for (const v1::WorkerReport& worker : workers) {
     if (!worker.version().empty()) of_workers.insert(worker.version());
   }
-  Json versions = {{"server", Text(status.version())}, {"workers", of_workers}};
+  OrderedJson versions = {{"server", Text(status.version())}, {"workers", of_workers}};
   const std::map<std::string, std::string> libraries(status.origin().libraries().begin(),
                                                      status.origin().libraries().end());
   for (const auto& [name, version] : libraries) versions[name] = version;
@@ -253,27 +259,27 @@ Json Versions(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& 
 
 // What to type to run the job again, and when and where it ran.
 void AddOrigin(const v1::JobStatus& status, const std::vector<v1::WorkerReport>& workers,
-               Json* report) {
+               OrderedJson* report) {
   const v1::JobOrigin& origin = status.origin();
   (*report)["job_file"] = Text(origin.job_file());
   (*report)["job_digest"] = Text(status.job_digest());
-  (*report)["overrides"] =
-      status.has_origin()
-          ? Json(std::vector<std::string>(origin.overrides().begin(), origin.overrides().end()))
-          : Json(nullptr);
-  (*report)["started"] =
-      origin.started_ns() == 0
-          ? Json(nullptr)
-          : Json(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixNanos(origin.started_ns()),
-                                  absl::UTCTimeZone()));
+  (*report)["overrides"] = status.has_origin()
+                               ? OrderedJson(std::vector<std::string>(origin.overrides().begin(),
+                                                                      origin.overrides().end()))
+                               : OrderedJson(nullptr);
+  (*report)["started"] = origin.started_ns() == 0
+                             ? OrderedJson(nullptr)
+                             : OrderedJson(absl::FormatTime(
+                                   "%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixNanos(origin.started_ns()),
+                                   absl::UTCTimeZone()));
   (*report)["host"] = Text(origin.host());
   (*report)["command"] = Text(origin.command());
   (*report)["versions"] = Versions(status, workers);
 }
 
 template <typename Range>
-Json Events(const Range& events) {
-  Json json = Json::array();
+OrderedJson Events(const Range& events) {
+  OrderedJson json = OrderedJson::array();
   for (const v1::JobEvent& event : events) {
     json.push_back({{"number", event.number()},
                     {"seconds", Number(event.seconds())},
@@ -292,13 +298,13 @@ std::string ReportJson(const v1::JobStatus& status, const std::deque<v1::JobEven
   for (const v1::ServerStatus& server : status.servers()) {
     parameters_hash += server.counters().parameters_hash();
   }
-  Json history = Json::array();
+  OrderedJson history = OrderedJson::array();
   for (const v1::HistoryEntry& entry : status.history()) {
     history.push_back(Entry(entry));
     // Elsewhere it is the number of an exchange, and servers may have passed over some.
     if (status.free_running()) rounds = std::max<uint64_t>(rounds, entry.round());
   }
-  Json report = {
+  OrderedJson report = {
       {"job", status.job()},
       {"method", status.method()},
       {"seed", status.seed()},
@@ -313,7 +319,7 @@ std::string ReportJson(const v1::JobStatus& status, const std::deque<v1::JobEven
       {"staleness", StalenessEntry(status)},
       {"memory", Memory(status, workers)},
       {"phases", Phases(workers)},
-      {"members", Json::object()},
+      {"members", OrderedJson::object()},
       {"build", Build(status, workers)},
       {"outcome", Outcome(status)},
       {"failure", status.failure()},
@@ -321,7 +327,7 @@ std::string ReportJson(const v1::JobStatus& status, const std::deque<v1::JobEven
       {"method_description", status.method_description()},
       {"layout_hash", absl::StrFormat("%016x", status.layout_hash())},
       {"parameters_hash", absl::StrFormat("%016x", parameters_hash)},
-      {"parts", Parts(status)},
+      {"parts", PartsOf(status)},
       {"checkpoint", Checkpoint(status)},
       {"standbys", Standbys(status)},
   });
@@ -330,7 +336,7 @@ std::string ReportJson(const v1::JobStatus& status, const std::deque<v1::JobEven
   AddOrigin(status, workers, &report);
   report["events"] = events.empty() ? Events(status.events()) : Events(events);
   // Names in a job file may be any bytes; a report is UTF-8.
-  return report.dump(2, ' ', false, Json::error_handler_t::replace);
+  return report.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace tessera

@@ -13,7 +13,8 @@
 namespace tessera {
 namespace {
 
-constexpr absl::string_view kStates[] = {"waiting", "training", "evaluating", "draining", "done"};
+constexpr absl::string_view kJobStates[] = {"waiting", "training", "evaluating", "draining",
+                                            "done"};
 
 void AddFields(const v1::JobStatus& status, MetricSet* set) {
   // The table of status fields says which of them are metrics, so that status, page and metrics have the same ones.
@@ -102,7 +103,7 @@ void AddJobMetrics(const v1::JobStatus& status, MetricSet* set) {
              {{"version", status.version()}, {"security", status.security()}});
   if (!status.state().empty()) {
     set->OneHot("tessera_job_state", "1 for the state that the job is in, as this server sees it.",
-                "state", kStates, status.state());
+                "state", kJobStates, status.state());
     set->Gauge("tessera_job_waiting_for",
                "How many names the status has of those whom the job waits for.",
                status.waiting_for_size());

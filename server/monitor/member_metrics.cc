@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr absl::string_view kStates[] = {"waiting", "training", "evaluating", "left", "lost"};
+constexpr absl::string_view kMemberStates[] = {"waiting", "training", "evaluating", "left", "lost"};
 
 bool IsHere(const v1::MemberStatus& member) {
   return member.state() != "left" && member.state() != "lost";
@@ -96,7 +96,7 @@ void AddMember(const v1::MemberStatus& member, MetricSet* set) {
 void AddMemberMetrics(const v1::JobStatus& status, MetricSet* set) {
   // Only the coordinator's status has members.
   if (status.job().empty()) return;
-  for (const absl::string_view state : kStates) {
+  for (const absl::string_view state : kMemberStates) {
     set->Gauge("tessera_members",
                "Workers by state; those that left or were lost are all that ever did.",
                std::count_if(status.members().begin(), status.members().end(),

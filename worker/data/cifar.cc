@@ -195,8 +195,8 @@ absl::StatusOr<bool> IsCifar(const FileHead& head) {
          bytes % (LabelBytes(CifarLabels::kFine) + kImageBytes) == 0;
 }
 
-absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
-                  RowsLook* look) {
+absl::Status LookAtCifar(const std::vector<std::string>& train, const std::vector<std::string>&,
+                         RowsLook* look) {
   look->input = {3, 32, 32};
   TESSERA_ASSIGN_OR_RETURN(const int64_t bytes, ContentBytes(train[0]));
   if (bytes % (LabelBytes(CifarLabels::kOne) + kImageBytes) == 0) return absl::OkStatus();
@@ -205,7 +205,8 @@ absl::Status Look(const std::vector<std::string>& train, const std::vector<std::
   return absl::OkStatus();
 }
 
-absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+absl::StatusOr<Table> ReadCifarFiles(const TableFiles& files, const TableSpec& spec,
+                                     TrainingConventions*) {
   const std::string& labels = files.data.labels();
   return ReadCifar(files.features, spec,
                    labels.empty()     ? CifarLabels::kOne
@@ -215,6 +216,6 @@ absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, Train
 
 }  // namespace
 
-extern const FileFormat kCifarFormat = {"cifar", IsCifar, Look, Read};
+extern const FileFormat kCifarFormat = {"cifar", IsCifar, LookAtCifar, ReadCifarFiles};
 
 }  // namespace tessera

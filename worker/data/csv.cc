@@ -219,7 +219,7 @@ absl::StatusOr<Table> ReadCsv(const std::vector<std::string>& paths, const Table
 
 namespace {
 
-bool IsNumber(absl::string_view field) {
+bool IsNumberField(absl::string_view field) {
   return ParseFloatField(absl::StripAsciiWhitespace(field)).has_value();
 }
 
@@ -237,12 +237,12 @@ absl::StatusOr<bool> IsCsv(const FileHead& head) {
                         std::all_of(lines.begin(), lines.end(),
                                     [&](absl::string_view line) { return commas(line) == first; });
   const std::vector<absl::string_view> row = absl::StrSplit(lines.back(), ',');
-  return is_table && std::any_of(row.begin(), row.end(), IsNumber);
+  return is_table && std::any_of(row.begin(), row.end(), IsNumberField);
 }
 
 // The fields of a line, and the label's name where the header says that it is not the last.
-absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
-                  RowsLook* look) {
+absl::Status LookAtCsv(const std::vector<std::string>& train, const std::vector<std::string>&,
+                       RowsLook* look) {
   TESSERA_ASSIGN_OR_RETURN(const std::string first, FirstLine(train[0]));
   const std::vector<std::string> fields = absl::StrSplit(first, ',');
   look->input = {std::max<int64_t>(1, static_cast<int64_t>(fields.size()) - 1)};
@@ -261,13 +261,13 @@ absl::Status Look(const std::vector<std::string>& train, const std::vector<std::
   return absl::OkStatus();
 }
 
-absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec,
-                           TrainingConventions* conventions) {
+absl::StatusOr<Table> ReadCsvFiles(const TableFiles& files, const TableSpec& spec,
+                                   TrainingConventions* conventions) {
   return ReadCsv(files.features, spec, &conventions->columns);
 }
 
 }  // namespace
 
-extern const FileFormat kCsvFormat = {"csv", IsCsv, Look, Read};
+extern const FileFormat kCsvFormat = {"csv", IsCsv, LookAtCsv, ReadCsvFiles};
 
 }  // namespace tessera

@@ -21,7 +21,7 @@ constexpr absl::string_view kLabelNames[] = {"label", "labels", "class", "target
 // A label too, but for one beside an x.
 constexpr absl::string_view kLabelLetter[] = {"y"};
 constexpr absl::string_view kFeatureLetter[] = {"x"};
-constexpr size_t kListedMax = 12;
+constexpr size_t kListedColumnsMax = 12;
 // The place of a name that several fields have, which tells nothing.
 constexpr int64_t kTwice = -1;
 
@@ -61,7 +61,7 @@ std::vector<std::string> NamesIn(absl::string_view header) {
 }
 
 std::string List(const std::vector<std::string>& names) {
-  const auto end = names.begin() + std::min(names.size(), kListedMax);
+  const auto end = names.begin() + std::min(names.size(), kListedColumnsMax);
   return QuotedField(
       absl::StrCat(absl::StrJoin(names.begin(), end, ","), end == names.end() ? "" : ",..."));
 }

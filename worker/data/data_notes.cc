@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 // Messages stay short enough to read.
-constexpr size_t kListedMax = 12;
+constexpr size_t kListedNotesMax = 12;
 // Values that go so much further than those of training are on another scale, as 0 to 255 is beside 0 to 1.
 constexpr float kScaleRatioMin = 100;
 
@@ -53,7 +53,7 @@ void NoteClasses(const std::vector<bool>& trained, const std::vector<bool>& test
     if (tested[c] && !trained[c]) unknown.push_back(c);
   }
   if (unknown.empty()) return;
-  const auto end = unknown.begin() + std::min(unknown.size(), kListedMax);
+  const auto end = unknown.begin() + std::min(unknown.size(), kListedNotesMax);
   notes->push_back(
       absl::StrCat("data.test has rows of ", unknown.size() == 1 ? "class " : "classes ",
                    absl::StrJoin(unknown.begin(), end, ", "), end == unknown.end() ? "" : ", ...",

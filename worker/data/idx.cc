@@ -85,7 +85,7 @@ absl::StatusOr<ArrayHeader> ReadHeader(ByteSource& source) {
   return header;
 }
 
-absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
+absl::Status CheckIdxLabels(const std::string& path, const ArrayHeader& header) {
   // A label is one integer per row, so files of rank 2 are no labels even if they have one column.
   if (header.sizes.size() == 1 && IsInteger(header.type)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path, ": labels have ", header.type_text,
@@ -97,7 +97,7 @@ absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
 
 absl::StatusOr<Table> ReadIdx(const std::vector<std::string>& features_paths,
                               const std::vector<std::string>& labels_paths, const TableSpec& spec) {
-  return ReadArrays({"IDX", ReadHeader, CheckLabels}, features_paths, labels_paths, spec);
+  return ReadArrays({"IDX", ReadHeader, CheckIdxLabels}, features_paths, labels_paths, spec);
 }
 
 namespace {
@@ -110,20 +110,21 @@ absl::StatusOr<bool> IsIdx(const FileHead& head) {
          bytes[3] <= kIdxDimensionsMax;
 }
 
-absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
-                  RowsLook* look) {
+absl::Status LookAtIdx(const std::vector<std::string>& train, const std::vector<std::string>&,
+                       RowsLook* look) {
   TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(train[0]));
   TESSERA_ASSIGN_OR_RETURN(const ArrayHeader header, ReadHeader(*source));
   look->input = InputOf(header.row_sizes());
   return absl::OkStatus();
 }
 
-absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+absl::StatusOr<Table> ReadIdxFiles(const TableFiles& files, const TableSpec& spec,
+                                   TrainingConventions*) {
   return ReadIdx(files.features, files.labels, spec);
 }
 
 }  // namespace
 
-extern const FileFormat kIdxFormat = {"idx", IsIdx, Look, Read};
+extern const FileFormat kIdxFormat = {"idx", IsIdx, LookAtIdx, ReadIdxFiles};
 
 }  // namespace tessera

@@ -176,8 +176,8 @@ ImageOptions ImageOptionsOf(const v1::Data& data) {
 namespace {
 
 // The number of class folders.
-absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
-                  RowsLook* look) {
+absl::Status LookAtImages(const std::vector<std::string>& train, const std::vector<std::string>&,
+                          RowsLook* look) {
   // Pictures have sizes of their own; this is what they are made.
   constexpr int64_t kSide = 64;
   look->input = {3, kSide, kSide};
@@ -189,14 +189,14 @@ absl::Status Look(const std::vector<std::string>& train, const std::vector<std::
   return absl::OkStatus();
 }
 
-absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec,
-                           TrainingConventions* conventions) {
+absl::StatusOr<Table> ReadImageFiles(const TableFiles& files, const TableSpec& spec,
+                                     TrainingConventions* conventions) {
   return ReadImages(files.features, spec, ImageOptionsOf(files.data), &conventions->class_names);
 }
 
 }  // namespace
 
 // A set of pictures is told by its folders.
-extern const FileFormat kImagesFormat = {"images", /*is=*/nullptr, Look, Read};
+extern const FileFormat kImagesFormat = {"images", /*is=*/nullptr, LookAtImages, ReadImageFiles};
 
 }  // namespace tessera

@@ -10,10 +10,10 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kListedMax = 12;
+constexpr size_t kListedLabelsMax = 12;
 
 std::string List(const std::vector<int64_t>& labels) {
-  const size_t listed = std::min(labels.size(), kListedMax);
+  const size_t listed = std::min(labels.size(), kListedLabelsMax);
   return absl::StrCat(
       absl::StrJoin(labels.begin(), labels.begin() + listed, ", "),
       listed < labels.size() ? absl::StrCat(", ... (", labels.size(), " of them)") : "");

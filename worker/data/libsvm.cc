@@ -226,8 +226,8 @@ absl::StatusOr<bool> IsLibsvm(const FileHead& head) {
 }
 
 // The largest index, and whether a row has several labels.
-absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>& test,
-                  RowsLook* look) {
+absl::Status LookAtLibsvm(const std::vector<std::string>& train,
+                          const std::vector<std::string>& test, RowsLook* look) {
   int64_t largest = 0, entries = 0, rows = 0, label_max = 0;
   bool from_zero = false;
   const auto see = [&](absl::string_view line) {
@@ -263,13 +263,13 @@ absl::Status Look(const std::vector<std::string>& train, const std::vector<std::
   return absl::OkStatus();
 }
 
-absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec,
-                           TrainingConventions* conventions) {
+absl::StatusOr<Table> ReadLibsvmFiles(const TableFiles& files, const TableSpec& spec,
+                                      TrainingConventions* conventions) {
   return ReadLibsvm(files.features, spec, conventions->labels);
 }
 
 }  // namespace
 
-extern const FileFormat kLibsvmFormat = {"libsvm", IsLibsvm, Look, Read};
+extern const FileFormat kLibsvmFormat = {"libsvm", IsLibsvm, LookAtLibsvm, ReadLibsvmFiles};
 
 }  // namespace tessera

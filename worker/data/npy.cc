@@ -27,7 +27,7 @@ absl::Status CheckNumbers(const std::string& path, const ArrayHeader& header) {
                    header.rows, ",) or (", header.rows, ", 1): one number for each row"));
 }
 
-absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
+absl::Status CheckNpyLabels(const std::string& path, const ArrayHeader& header) {
   const size_t rank = header.sizes.size();
   const bool is_column = IsColumn(header);
   if (is_column && IsInteger(header.type)) return absl::OkStatus();
@@ -43,7 +43,7 @@ absl::Status CheckLabels(const std::string& path, const ArrayHeader& header) {
 
 absl::StatusOr<Table> ReadNpy(const std::vector<std::string>& features_paths,
                               const std::vector<std::string>& labels_paths, const TableSpec& spec) {
-  return ReadArrays({"NumPy", ReadNpyHeader, spec.numbers ? CheckNumbers : CheckLabels},
+  return ReadArrays({"NumPy", ReadNpyHeader, spec.numbers ? CheckNumbers : CheckNpyLabels},
                     features_paths, labels_paths, spec);
 }
 
@@ -53,20 +53,21 @@ absl::StatusOr<bool> IsNpy(const FileHead& head) {
   return absl::StartsWith(head.bytes(), "\x93NUMPY");
 }
 
-absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
-                  RowsLook* look) {
+absl::Status LookAtNpy(const std::vector<std::string>& train, const std::vector<std::string>&,
+                       RowsLook* look) {
   TESSERA_ASSIGN_OR_RETURN(const auto source, ByteSource::Open(train[0]));
   TESSERA_ASSIGN_OR_RETURN(const ArrayHeader header, ReadNpyHeader(*source));
   look->input = InputOf(header.row_sizes());
   return absl::OkStatus();
 }
 
-absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+absl::StatusOr<Table> ReadNpyFiles(const TableFiles& files, const TableSpec& spec,
+                                   TrainingConventions*) {
   return ReadNpy(files.features, files.labels, spec);
 }
 
 }  // namespace
 
-extern const FileFormat kNpyFormat = {"npy", IsNpy, Look, Read};
+extern const FileFormat kNpyFormat = {"npy", IsNpy, LookAtNpy, ReadNpyFiles};
 
 }  // namespace tessera

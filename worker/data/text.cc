@@ -255,8 +255,8 @@ std::optional<std::set<std::string>> CharactersOf(absl::string_view text) {
   return characters;
 }
 
-absl::Status Look(const std::vector<std::string>& train_paths,
-                  const std::vector<std::string>& test_paths, RowsLook* look) {
+absl::Status LookAtText(const std::vector<std::string>& train_paths,
+                        const std::vector<std::string>& test_paths, RowsLook* look) {
   TESSERA_ASSIGN_OR_RETURN(const std::string train, ContentOf(train_paths));
   TESSERA_ASSIGN_OR_RETURN(const std::string test, ContentOf(test_paths));
   look->tokens = static_cast<int64_t>(train.size());
@@ -270,8 +270,8 @@ absl::Status Look(const std::vector<std::string>& train_paths,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec,
-                           TrainingConventions* conventions) {
+absl::StatusOr<Table> ReadTextFiles(const TableFiles& files, const TableSpec& spec,
+                                    TrainingConventions* conventions) {
   return files.data.tokenizer() == "bytes"
              ? ReadBytes(files.features, spec)
              : ReadCharacters(files.features, spec, &conventions->characters);
@@ -279,6 +279,6 @@ absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec,
 
 }  // namespace
 
-extern const FileFormat kTextFormat = {"text", IsText, Look, Read};
+extern const FileFormat kTextFormat = {"text", IsText, LookAtText, ReadTextFiles};
 
 }  // namespace tessera

@@ -147,8 +147,8 @@ absl::StatusOr<bool> IsTokens(const FileHead& head) {
 }
 
 // The largest token, of 16 bits each.
-absl::Status Look(const std::vector<std::string>& train_paths,
-                  const std::vector<std::string>& test_paths, RowsLook* look) {
+absl::Status LookAtTokens(const std::vector<std::string>& train_paths,
+                          const std::vector<std::string>& test_paths, RowsLook* look) {
   TESSERA_ASSIGN_OR_RETURN(const std::string train, ContentOf(train_paths));
   TESSERA_ASSIGN_OR_RETURN(const std::string test, ContentOf(test_paths));
   look->tokens = static_cast<int64_t>(train.size() / 2);
@@ -164,7 +164,8 @@ absl::Status Look(const std::vector<std::string>& train_paths,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+absl::StatusOr<Table> ReadTokenFiles(const TableFiles& files, const TableSpec& spec,
+                                     TrainingConventions*) {
   // The job reader has checked the word, which leaves uint16.
   return ReadTokens(files.features, spec,
                     files.data.type() == "uint32" ? TokenType::kUint32 : TokenType::kUint16);
@@ -172,6 +173,6 @@ absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, Train
 
 }  // namespace
 
-extern const FileFormat kTokensFormat = {"tokens", IsTokens, Look, Read};
+extern const FileFormat kTokensFormat = {"tokens", IsTokens, LookAtTokens, ReadTokenFiles};
 
 }  // namespace tessera

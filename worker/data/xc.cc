@@ -229,8 +229,8 @@ absl::StatusOr<bool> IsXc(const FileHead& head) {
          });
 }
 
-absl::Status Look(const std::vector<std::string>& train, const std::vector<std::string>&,
-                  RowsLook* look) {
+absl::Status LookAtXc(const std::vector<std::string>& train, const std::vector<std::string>&,
+                      RowsLook* look) {
   TESSERA_ASSIGN_OR_RETURN(const std::string first, FirstLine(train[0]));
   const std::vector<std::string> counts = absl::StrSplit(first, ' ', absl::SkipEmpty());
   int64_t features, labels;
@@ -246,12 +246,13 @@ absl::Status Look(const std::vector<std::string>& train, const std::vector<std::
   return absl::OkStatus();
 }
 
-absl::StatusOr<Table> Read(const TableFiles& files, const TableSpec& spec, TrainingConventions*) {
+absl::StatusOr<Table> ReadXcFiles(const TableFiles& files, const TableSpec& spec,
+                                  TrainingConventions*) {
   return ReadXc(files.features, spec);
 }
 
 }  // namespace
 
-extern const FileFormat kXcFormat = {"xc", IsXc, Look, Read};
+extern const FileFormat kXcFormat = {"xc", IsXc, LookAtXc, ReadXcFiles};
 
 }  // namespace tessera

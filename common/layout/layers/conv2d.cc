@@ -10,7 +10,7 @@ int64_t Units(const v1::Layer& layer) { return layer.conv2d().channels(); }
 
 void SetUnits(int64_t units, v1::Layer* layer) { layer->mutable_conv2d()->set_channels(units); }
 
-absl::StatusOr<LayerShape> Shape(const v1::Layer& layer, const Image& before, int64_t) {
+absl::StatusOr<LayerShape> Conv2dShape(const v1::Layer& layer, const Image& before, int64_t) {
   const v1::Conv2d& conv = layer.conv2d();
   WindowedLayer windowed;
   windowed.window = WindowOf(PairOf(conv.kernel(), {1, 1}), PairOf(conv.stride(), {1, 1}),
@@ -35,7 +35,7 @@ absl::StatusOr<LayerShape> Shape(const v1::Layer& layer, const Image& before, in
 }  // namespace
 
 LayerKind Conv2dKind() {
-  LayerKind kind{v1::Layer::kConv2D, LayerReads::kImages, Shape};
+  LayerKind kind{v1::Layer::kConv2D, LayerReads::kImages, Conv2dShape};
   kind.learns = true;
   kind.units = Units;
   kind.set_units = SetUnits;

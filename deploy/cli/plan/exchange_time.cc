@@ -26,7 +26,7 @@ Part Longest(std::initializer_list<Part> parts) {
 }
 
 // Parts that follow each other, and which of them is the longest when those of one kind are taken together.
-class Sequence {
+class PartSequence {
  public:
   void Add(const Part& part) {
     seconds_ += part.seconds;
@@ -68,14 +68,14 @@ CycleTime Cycle(double seconds, double computing, Limit limit) {
 CycleTime BetweenWorkers(const ExchangeWork& work, const Machines& machines) {
   const double computing = work.local_steps * work.step_seconds;
   const double fold = Seconds(work.fold_bytes, machines.fold_rate);
-  Sequence peers, own;
+  PartSequence peers, own;
   if (machines.workers > 1) {
     peers.Add({Limit::kLatency, 2 * machines.latency});
     peers.Add({Limit::kWorkerLinks, Seconds(work.push_bytes, machines.bandwidth)});
   }
   own.Add({Limit::kFolding, fold});
   own.Add({Limit::kMemory, Seconds(work.pull_bytes, machines.memory_rate)});
-  Sequence cycle = peers.seconds() > own.seconds() ? peers : own;
+  PartSequence cycle = peers.seconds() > own.seconds() ? peers : own;
   cycle.Add({Limit::kComputing, computing});
   const double of_all = static_cast<double>(machines.workers) * fold;
   const Part longest =
@@ -113,7 +113,7 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
   const double fold = Seconds(work.fold_bytes, machines.fold_rate) * share;
   const double of_all = workers * share;
 
-  Sequence exchange;
+  PartSequence exchange;
   exchange.Add({Limit::kLatency, 2 * machines.latency});
   if (work.waits_for_all) {
     exchange.Add(Longest({{Limit::kWorkerLinks, push},
@@ -134,7 +134,7 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
     exchange.Add({Limit::kFolding, fold});
     exchange.Add({Limit::kWorkerLinks, pull});
   }
-  Sequence cycle = exchange;
+  PartSequence cycle = exchange;
   cycle.Add({Limit::kComputing, computing});
   if (!work.waits_for_all) {
     const std::array<double, 3> queues = {share * push, fold, share * pull};
@@ -163,7 +163,7 @@ CycleTime TimeOf(const HalvesWork& work, const Machines& machines, int64_t linea
   const double last =
       std::max(front.busiest_share * front.fold_bytes, linear.busiest_share * linear.fold_bytes);
 
-  Sequence cycle;
+  PartSequence cycle;
   cycle.Add({Limit::kComputing, front.batch_seconds + most_batches * linear.batch_seconds});
   cycle.Add({Limit::kLatency, 4 * machines.latency});
   cycle.Add(

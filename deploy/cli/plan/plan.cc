@@ -17,7 +17,7 @@ namespace tessera {
 namespace {
 
 // local_steps of a job are no more.
-constexpr int64_t kLocalStepsMax = 1000000;
+constexpr int64_t kSearchedStepsMax = 1000000;
 
 using google::protobuf::FieldDescriptor;
 using Certainty = TrafficForecast::Certainty;
@@ -304,7 +304,7 @@ int64_t UtilisingSteps(const PlanQuestion& question, const FieldDescriptor& meth
   // The share of computing grows with the steps between two exchanges: doubled until it is enough, then halved.
   int64_t enough = 1;
   while (!reaches(enough)) {
-    if (enough * unit * 2 > kLocalStepsMax) return 0;
+    if (enough * unit * 2 > kSearchedStepsMax) return 0;
     enough *= 2;
   }
   int64_t few = enough / 2;

@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 // Decoding and the rule work on runs that stay in the first-level cache.
-constexpr int64_t kTileEntries = 4096;
+constexpr int64_t kCoreTile = 4096;
 
 TESSERA_VECTOR_CLONES
 void AddScaled(const float* __restrict u, float scale, int64_t count, float* __restrict g) {
@@ -225,10 +225,10 @@ void CoreExchange::Fold(const SparsePlace* place, const CodedKeys& keys, const P
     return;
   }
   const EntrySet& entries = place->keys().entries;
-  float tile[kTileEntries];
+  float tile[kCoreTile];
   // Entries of the push are decoded in tiles and added where they belong.
   for (EntryWalk walk(entries); walk.left() > 0;) {
-    const EntryWalk::Run run = walk.Next(entries.size(), kTileEntries);
+    const EntryWalk::Run run = walk.Next(entries.size(), kCoreTile);
     reader.Assign(run.count, weight, tile);
     AddEntries(entries, run.begin, run.end, tile, sums_.data() + run.begin);
   }
@@ -252,8 +252,8 @@ void CoreExchange::CommitAll(const Update& update, const UpdateRule& rule, Block
   moved_since_ = false;
   for (int i = 0; i < store->block_count(); ++i) {
     const BlockStore::Rewrite block = store->BeginRewrite(i);
-    for (int64_t begin = 0; begin < block.size; begin += kTileEntries) {
-      const int64_t count = std::min(kTileEntries, block.size - begin);
+    for (int64_t begin = 0; begin < block.size; begin += kCoreTile) {
+      const int64_t count = std::min(kCoreTile, block.size - begin);
       float* const u = sums_.data() + store->offset(i) + begin;
       float* const g = gradient_.data() + store->offset(i) + begin;
       rule.Apply(update, u, block.in + begin, block.out + begin, nullptr, count);
@@ -270,8 +270,8 @@ void CoreExchange::CommitAll(const Update& update, const UpdateRule& rule, Block
 void CoreExchange::CommitTouched(const Update& update, const UpdateRule& rule, BlockStore* store) {
   moved_since_ = true;
   const EntrySet touched(options_.slices->size, touched_);
-  float u[kTileEntries];
-  float w[kTileEntries];
+  float u[kCoreTile];
+  float w[kCoreTile];
   EntryWalk walk(touched);
   for (int i = 0; i < store->block_count() && walk.left() > 0; ++i) {
     const int64_t begin = store->offset(i);
@@ -281,7 +281,7 @@ void CoreExchange::CommitTouched(const Update& update, const UpdateRule& rule, B
     walk.Next(begin, 0);
     float* const values = store->BeginEdit(i);
     while (walk.place() < end) {
-      const EntryWalk::Run run = walk.Next(end, kTileEntries);
+      const EntryWalk::Run run = walk.Next(end, kCoreTile);
       float* const all = values + (run.begin - begin);
       // The entries that were pushed are gathered, the rule is applied to them side by side, and they are put back.
       float* const sums = sums_.data() + run.begin;
@@ -409,8 +409,8 @@ void CoreExchange::Load(Exchange exchange, uint64_t saved_every, std::vector<flo
   const auto snapshot = store->TakeSnapshot();
   const float* g = gradient_.data();
   for (const std::shared_ptr<const Block>& block : snapshot->blocks()) {
-    for (int64_t begin = 0; begin < block->size(); begin += kTileEntries) {
-      const int64_t count = std::min(kTileEntries, block->size() - begin);
+    for (int64_t begin = 0; begin < block->size(); begin += kCoreTile) {
+      const int64_t count = std::min(kCoreTile, block->size() - begin);
       AddMagnitudes({block->data() + begin, g + begin, count}, &magnitudes_);
     }
     g += block->size();

@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 // Entries that are decoded at a time, at least: they stay in the first-level cache.
-constexpr int64_t kTileEntries = 4096;
+constexpr int64_t kRoundTile = 4096;
 
 // Finds places to write in ascending order of position, a block at a time.
 class Editor {
@@ -48,7 +48,7 @@ SubnetRounds::SubnetRounds(const ModelShape& shape, const ShardSlices& slices, N
     : shape_(shape), slices_(slices), groups_(std::move(groups)), seed_(seed), codecs_(codecs) {
   // Shared parameters are the same for all sites of all rounds.
   const SiteSubnet any(shape_, groups_, {seed_, 0, 0, {1}}, slices_, codecs_);
-  int64_t row_size = kTileEntries;
+  int64_t row_size = kRoundTile;
   for (const SiteSubnet::Part& part : any.parts()) {
     row_size = std::max(row_size, part.row_size);
     if (part.shared_offset >= 0) shared_runs_.push_back({part.position(0), part.size()});
@@ -96,7 +96,7 @@ void SubnetRounds::Fold(const SiteSubnet& site, const CodedKeys& keys, const Pay
       // Shared parameters are summed in f64 and averaged when the round ends; others have one owner and are assigned.
       double* sum = shared_.data() + part.shared_offset;
       for (int64_t left = part.size(); left > 0;) {
-        const int64_t count = std::min(left, kTileEntries);
+        const int64_t count = std::min(left, kRoundTile);
         reader.Assign(count, 1.0f, scratch);
         for (int64_t i = 0; i < count; ++i) {
           const double x = static_cast<double>(weight) * scratch[i];
@@ -108,7 +108,7 @@ void SubnetRounds::Fold(const SiteSubnet& site, const CodedKeys& keys, const Pay
     } else if (part.columns == nullptr) {
       for (int64_t row = 0; row < part.row_count;) {
         // Entries of a vector lie apart; each is written by itself.
-        const int64_t count = std::min(part.row_count - row, kTileEntries);
+        const int64_t count = std::min(part.row_count - row, kRoundTile);
         reader.Assign(count, 1.0f, scratch);
         for (int64_t i = 0; i < count; ++i, ++row) *editor.At(part.position(row)) = scratch[i];
       }

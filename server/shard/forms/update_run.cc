@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 // Decoding and the rule work on runs that stay in the first-level cache.
-constexpr int64_t kTileEntries = 4096;
+constexpr int64_t kUpdateTile = 4096;
 // Entries of a push that are gathered at a time.
 constexpr int64_t kSentEntries = 1024;
 
@@ -62,11 +62,11 @@ void ApplyRun(const EntryRun& run, const Update& update, const std::vector<float
 void FoldAndApplyRun(const EntryRun& run, bool is_first, float weight, UpdateReader* push,
                      const Update& update, std::vector<float>* pending,
                      const UpdateTarget& target) {
-  float scratch[kTileEntries];
+  float scratch[kUpdateTile];
   std::vector<float*> state(target.states->size());
   RewriteRun(run, target.store, [&](const BlockStore::Rewrite& block, int64_t first) {
-    for (int64_t begin = 0; begin < block.size; begin += kTileEntries) {
-      const int64_t count = std::min(kTileEntries, block.size - begin);
+    for (int64_t begin = 0; begin < block.size; begin += kUpdateTile) {
+      const int64_t count = std::min(kUpdateTile, block.size - begin);
       const int64_t at = first + begin;
       float* u = scratch;
       if (is_first) {

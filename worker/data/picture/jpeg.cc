@@ -28,7 +28,7 @@ constexpr int64_t kMargin = 2;
 
 // The library's decoder and where it goes when it fails. A failure is a jump over the library's own frames, so that no
 // object with a destructor may live between setjmp and the jump.
-struct Decoder {
+struct JpegDecoder {
   jpeg_decompress_struct jpeg;
   jpeg_error_mgr errors;
   jpeg_progress_mgr progress;
@@ -36,10 +36,10 @@ struct Decoder {
   char message[JMSG_LENGTH_MAX];
 };
 
-Decoder& DecoderOf(j_common_ptr jpeg) { return *static_cast<Decoder*>(jpeg->client_data); }
+JpegDecoder& DecoderOf(j_common_ptr jpeg) { return *static_cast<JpegDecoder*>(jpeg->client_data); }
 
 [[noreturn]] void Fail(j_common_ptr jpeg) {
-  Decoder& decoder = DecoderOf(jpeg);
+  JpegDecoder& decoder = DecoderOf(jpeg);
   decoder.errors.format_message(jpeg, decoder.message);
   std::longjmp(decoder.failed, 1);
 }
@@ -61,7 +61,7 @@ void Emit(j_common_ptr jpeg, int level) {
 void Ignore(j_common_ptr) {}
 
 void CheckScans(j_common_ptr jpeg) {
-  Decoder& decoder = DecoderOf(jpeg);
+  JpegDecoder& decoder = DecoderOf(jpeg);
   if (jpeg->is_decompressor && decoder.jpeg.input_scan_number > kScansMax) {
     std::snprintf(decoder.message, sizeof decoder.message, "more than %d scans", kScansMax);
     std::longjmp(decoder.failed, 1);
@@ -69,7 +69,7 @@ void CheckScans(j_common_ptr jpeg) {
 }
 
 // To be called behind setjmp(decoder->failed).
-void Begin(absl::Span<const uint8_t> file, Decoder* decoder) {
+void Begin(absl::Span<const uint8_t> file, JpegDecoder* decoder) {
   jpeg_create_decompress(&decoder->jpeg);
   decoder->jpeg.progress = &decoder->progress;
   jpeg_mem_src(&decoder->jpeg, file.data(), file.size());
@@ -78,7 +78,7 @@ void Begin(absl::Span<const uint8_t> file, Decoder* decoder) {
   jpeg_read_header(&decoder->jpeg, TRUE);
 }
 
-void Init(Decoder* decoder) {
+void Init(JpegDecoder* decoder) {
   // What the library has not made is null, so that jpeg_destroy_decompress may be called in any case.
   std::memset(decoder, 0, sizeof *decoder);
   decoder->jpeg.err = jpeg_std_error(&decoder->errors);
@@ -89,7 +89,7 @@ void Init(Decoder* decoder) {
   decoder->progress.progress_monitor = CheckScans;
 }
 
-absl::Status Failure(Decoder* decoder) {
+absl::Status Failure(JpegDecoder* decoder) {
   const std::string why = decoder->message;
   jpeg_destroy_decompress(&decoder->jpeg);
   return absl::InvalidArgumentError(absl::StrCat("is a JPEG picture that does not decode: ", why));
@@ -112,7 +112,7 @@ bool IsJpeg(absl::Span<const uint8_t> file) {
 }
 
 absl::StatusOr<PictureHeader> ReadJpegHeader(absl::Span<const uint8_t> file) {
-  Decoder decoder;
+  JpegDecoder decoder;
   Init(&decoder);
   if (setjmp(decoder.failed) != 0) return Failure(&decoder);
   Begin(file, &decoder);
@@ -137,7 +137,7 @@ absl::StatusOr<PictureHeader> ReadJpegHeader(absl::Span<const uint8_t> file) {
 absl::Status DecodeJpeg(absl::Span<const uint8_t> file, int reduction, const Rectangle& part,
                         Picture* out) {
   TESSERA_CHECK(reduction == 1 || reduction == 2 || reduction == 4 || reduction == 8);
-  Decoder decoder;
+  JpegDecoder decoder;
   Init(&decoder);
   if (setjmp(decoder.failed) != 0) return Failure(&decoder);
   Begin(file, &decoder);

@@ -24,7 +24,7 @@ constexpr png_uint_32 kChunksMax = 1000;
 
 // The library's decoder, what it has yet to read, and where it goes when it fails. A failure is a jump over the
 // library's own frames, so that no object with a destructor may live between setjmp and the jump.
-struct Decoder {
+struct PngDecoder {
   png_structp png;
   png_infop info;
   const uint8_t* next;
@@ -34,7 +34,7 @@ struct Decoder {
 };
 
 [[noreturn]] void Fail(png_structp png, png_const_charp message) {
-  auto* const decoder = static_cast<Decoder*>(png_get_error_ptr(png));
+  auto* const decoder = static_cast<PngDecoder*>(png_get_error_ptr(png));
   std::snprintf(decoder->message, sizeof decoder->message, "%s", message);
   std::longjmp(decoder->failed, 1);
 }
@@ -42,7 +42,7 @@ struct Decoder {
 void Ignore(png_structp, png_const_charp) {}
 
 void ReadBytes(png_structp png, png_bytep out, size_t count) {
-  auto* const decoder = static_cast<Decoder*>(png_get_io_ptr(png));
+  auto* const decoder = static_cast<PngDecoder*>(png_get_io_ptr(png));
   // The library's read function cannot return less than it was asked for: png_error jumps.
   if (count > decoder->left) png_error(png, "the file was cut off");
   std::memcpy(out, decoder->next, count);
@@ -58,7 +58,7 @@ void* Allocate(png_structp, png_alloc_size_t bytes) {
 void Free(png_structp, void* memory) { std::free(memory); }
 
 // To be called behind setjmp(decoder->failed). Reads all that stands before the pixels.
-void Begin(Decoder* decoder) {
+void Begin(PngDecoder* decoder) {
   decoder->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, decoder, Fail, Ignore, nullptr,
                                           Allocate, Free);
   if (decoder->png == nullptr) {
@@ -75,15 +75,17 @@ void Begin(Decoder* decoder) {
   png_read_info(decoder->png, decoder->info);
 }
 
-void Init(absl::Span<const uint8_t> file, Decoder* decoder) {
+void Init(absl::Span<const uint8_t> file, PngDecoder* decoder) {
   std::memset(decoder, 0, sizeof *decoder);
   decoder->next = file.data();
   decoder->left = file.size();
 }
 
-void Destroy(Decoder* decoder) { png_destroy_read_struct(&decoder->png, &decoder->info, nullptr); }
+void Destroy(PngDecoder* decoder) {
+  png_destroy_read_struct(&decoder->png, &decoder->info, nullptr);
+}
 
-absl::Status Failure(Decoder* decoder) {
+absl::Status Failure(PngDecoder* decoder) {
   const std::string why = decoder->message;
   Destroy(decoder);
   return absl::InvalidArgumentError(absl::StrCat("is a PNG picture that does not decode: ", why));
@@ -97,7 +99,7 @@ bool IsPng(absl::Span<const uint8_t> file) {
 }
 
 absl::StatusOr<PictureHeader> ReadPngHeader(absl::Span<const uint8_t> file) {
-  Decoder decoder;
+  PngDecoder decoder;
   Init(file, &decoder);
   if (setjmp(decoder.failed) != 0) return Failure(&decoder);
   Begin(&decoder);
@@ -115,7 +117,7 @@ absl::StatusOr<PictureHeader> ReadPngHeader(absl::Span<const uint8_t> file) {
 }
 
 absl::Status DecodePng(absl::Span<const uint8_t> file, Picture* out) {
-  Decoder decoder;
+  PngDecoder decoder;
   Init(file, &decoder);
   if (setjmp(decoder.failed) != 0) return Failure(&decoder);
   Begin(&decoder);
