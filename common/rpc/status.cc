@@ -1,5 +1,7 @@
 #include "common/rpc/status.h"
 
+#include <string>
+
 #include "absl/strings/string_view.h"
 #include "common/base/utf8.h"
 
@@ -40,12 +42,15 @@ absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const int code = static_cast<int>(status.error_code());
   const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  // What gRPC says of a ping without an answer is no sentence for a person.
-  const bool is_silent = status.error_message() == "keepalive watchdog timeout";
-  return absl::Status(
-      known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-      is_silent ? "no answer to a ping: it is down, or the link to it is, or carries too little"
-                : status.error_message());
+  std::string message = status.error_message();
+  // What gRPC says of a ping without an answer is no sentence for a person, and of a service that is not there nothing.
+  if (message == "keepalive watchdog timeout") {
+    message = "no answer to a ping: it is down, or the link to it is, or carries too little";
+  } else if (message.empty() && status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    message = "another program listens there";
+  }
+  return absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+                      message);
 }
 
 }  // namespace tessera

@@ -145,9 +145,10 @@ class ActivationCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, gr
     // From here on the call counts for its sender, not for its host.
     service_.half_open().Remove(host_, this);
     if (header.job_digest() != service_.job_digest()) {
-      return absl::InvalidArgumentError(absl::StrCat("activations: job digest is \"",
-                                                     header.job_digest().substr(0, kDigestQuoted),
-                                                     "\", want \"", service_.job_digest(), "\""));
+      // The sender's own may be gone, and this one have its port.
+      return absl::FailedPreconditionError(absl::StrCat(
+          "activations: job digest is \"", header.job_digest().substr(0, kDigestQuoted),
+          "\", want \"", service_.job_digest(), "\""));
     }
     if (inbox_ == nullptr) {
       // The sender tries again: it may have been told of this worker's membership sooner than this worker.

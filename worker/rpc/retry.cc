@@ -14,15 +14,17 @@ constexpr int kDoublingsMax = 10;
 constexpr double kPauseShareMin = 0.5;
 
 bool ServerMayAnswer(absl::StatusCode code) {
-  // A server that restarts, or is behind, answers so for a while.
+  // A server that restarts, or is behind, answers so for a while; UNIMPLEMENTED another program, which has the port of
+  // one that is gone.
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
-         code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kCancelled;
+         code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kCancelled ||
+         code == absl::StatusCode::kUnimplemented;
 }
 
 bool LayerWorkerMayAnswer(absl::StatusCode code) {
-  // Some must be set right by people. All others may pass.
-  return code != absl::StatusCode::kInvalidArgument && code != absl::StatusCode::kUnauthenticated &&
-         code != absl::StatusCode::kPermissionDenied && code != absl::StatusCode::kUnimplemented;
+  // What the worker itself says of the batch. Whatever else comes may be from a program, or a worker of another job,
+  // that has the port of one that is gone, until the coordinator says who has taken its place.
+  return code != absl::StatusCode::kInvalidArgument;
 }
 
 bool CoordinatorMayAnswer(absl::StatusCode code) {

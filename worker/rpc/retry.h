@@ -29,9 +29,11 @@ struct RetryPolicy {
 };
 
 // The policy of calls to a server, which refuses for the moment with ABORTED and RESOURCE_EXHAUSTED, and cuts off a
-// reader whose network stands still with CANCELLED.
+// reader whose network stands still with CANCELLED. Another program that has the port of a lost server answers with
+// UNIMPLEMENTED.
 RetryPolicy ServerRetry(absl::Duration time);
 // The policy of calls to a worker that trains other layers, which does not answer before it has all that it waits for.
+// Only what it says of the batch itself is final: the port of a lost one may be another program's.
 RetryPolicy LayerWorkerRetry(absl::Duration time);
 // The policy of calls to the coordinator, which are short: it is looked for often.
 RetryPolicy CoordinatorRetry(absl::Duration time);

@@ -109,11 +109,13 @@ TEST_CASE("what no other attempt can change is not tried again", "[retry]") {
   using Code = absl::StatusCode;
   const Case cases[] = {
       {ServerRetry(absl::Seconds(1)),
-       {Code::kUnavailable, Code::kAborted, Code::kResourceExhausted, Code::kCancelled}},
+       {Code::kUnavailable, Code::kAborted, Code::kResourceExhausted, Code::kCancelled,
+        Code::kUnimplemented}},
       {LayerWorkerRetry(absl::Seconds(1)),
        {Code::kCancelled, Code::kUnknown, Code::kDeadlineExceeded, Code::kNotFound,
-        Code::kAlreadyExists, Code::kResourceExhausted, Code::kFailedPrecondition, Code::kAborted,
-        Code::kOutOfRange, Code::kInternal, Code::kUnavailable, Code::kDataLoss}},
+        Code::kAlreadyExists, Code::kPermissionDenied, Code::kResourceExhausted,
+        Code::kFailedPrecondition, Code::kAborted, Code::kOutOfRange, Code::kUnimplemented,
+        Code::kInternal, Code::kUnavailable, Code::kDataLoss, Code::kUnauthenticated}},
       {CoordinatorRetry(absl::Seconds(1)),
        {Code::kUnavailable, Code::kDeadlineExceeded, Code::kAborted}},
   };
