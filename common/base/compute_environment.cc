@@ -46,6 +46,12 @@ bool ChangesResults(absl::string_view name) {
   return std::find(std::begin(kNvidia), std::end(kNvidia), name) != std::end(kNvidia);
 }
 
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> own;
+  for (char** variable = environ; *variable != nullptr; ++variable) own.push_back(*variable);
+  return own;
+}
+
 }  // namespace
 
 std::vector<std::string> ComputeEnvironment(const std::vector<std::string>& given) {
@@ -62,9 +68,18 @@ std::vector<std::string> ComputeEnvironment(const std::vector<std::string>& give
   return wanted;
 }
 
+std::vector<std::string> AddedComputeVariables() {
+  const std::vector<std::string> own = OwnEnvironment();
+  std::vector<std::string> added = ComputeEnvironment(own);
+  const auto is_own = [&own](const std::string& variable) {
+    return std::find(own.begin(), own.end(), variable) != own.end();
+  };
+  added.erase(std::remove_if(added.begin(), added.end(), is_own), added.end());
+  return added;
+}
+
 void StartInComputeEnvironment(char** argv) {
-  std::vector<std::string> given;
-  for (char** variable = environ; *variable != nullptr; ++variable) given.push_back(*variable);
+  const std::vector<std::string> given = OwnEnvironment();
   std::vector<std::string> wanted = ComputeEnvironment(given);
   if (wanted == given) return;
   // execve keeps the process's id, so the mark names this process; a child that inherits it has another id.

@@ -17,6 +17,9 @@ namespace tessera {
 // that could be measured where every thread has a core.
 std::vector<std::string> ComputeEnvironment(const std::vector<std::string>& given);
 
+// What ComputeEnvironment adds to this process's: for a child that computes, which then need not start itself anew.
+std::vector<std::string> AddedComputeVariables();
+
 // The libraries read their variables when a program is loaded: this one is started anew, as the same process, where its
 // environment is not ComputeEnvironment of itself. To be called before anything else. Returns where it is, and where
 // that cannot be done, as without /proc: who needs a team measures it (kernels/cpu/threads.h). (valgrind and the like

@@ -44,6 +44,9 @@ SOON = 30
 TEST_MAX = 120
 # All limits are so many times as long: programs that are built with a sanitizer take their time (.bazelrc).
 PATIENCE = int(os.environ.get("TESSERA_TEST_PATIENCE", "1"))
+# What a worker adds to its environment where it is absent: it starts itself anew for that, which is half the time of
+# its start, and workers are half of all that tests start.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 # What a timer may miss of a thread's start and end on a busy machine.
 SLACK_SECONDS = 0.15
 # Signals closer together are one.

@@ -1,4 +1,5 @@
 """Daemons started by hand: who waits for whom, and what is refused before anybody is told of it."""
+import os
 import signal
 import socket
 import unittest
@@ -54,8 +55,8 @@ class ByHand(Test):
             cluster.start_worker(rank)
         cluster.finish()
 
-
     def test_threads_without_work_sleep_soon_unless_the_user_says_otherwise(self):
+        self.addCleanup(os.environ.update, {"GOMP_SPINCOUNT": os.environ.pop("GOMP_SPINCOUNT")})
         port = free_ports(1)[0]
         job = digits(servers=1, cluster={"threads": 2})
         for given in ({}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "5"}):

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/compute_environment.h"
 #include "common/base/steady_clock.h"
 #include "common/method/recipe.h"
 #include "deploy/cli/report_status.h"
@@ -112,6 +113,8 @@ absl::Status JobChildren::StartWorker() {
     child.environment = {absl::StrCat("TESSERA_JOB=", job_path_),
                          absl::StrCat("TESSERA_RANK=", rank),
                          absl::StrCat("TESSERA_COORDINATOR=", coordinator_)};
+  } else if (place_ == nullptr) {
+    child.environment = AddedComputeVariables();
   }
   TESSERA_ASSIGN_OR_RETURN(ChildProcess started, Start("worker", rank, std::move(child)));
   workers_.push_back(std::move(started));

@@ -1,5 +1,7 @@
 #include "common/base/compute_environment.h"
 
+#include <stdlib.h>
+
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -35,6 +37,15 @@ TEST_CASE("threads wait for microseconds unless the user says how they wait", "[
   CHECK(ComputeEnvironment({"A=1"}) == Variables{"A=1", "GOMP_SPINCOUNT=1000"});
   CHECK(ComputeEnvironment({"OMP_WAIT_POLICY=active", "OMP_DYNAMIC=1"}) ==
         Variables{"OMP_WAIT_POLICY=active"});
+}
+
+TEST_CASE("a child is given what it would otherwise start itself anew for", "[base]") {
+  unsetenv("OMP_WAIT_POLICY");
+  unsetenv("GOMP_SPINCOUNT");
+  CHECK(AddedComputeVariables() == Variables{"GOMP_SPINCOUNT=1000"});
+  setenv("GOMP_SPINCOUNT", "5", /*overwrite=*/1);
+  CHECK(AddedComputeVariables().empty());
+  unsetenv("GOMP_SPINCOUNT");
 }
 
 }  // namespace
