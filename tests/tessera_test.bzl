@@ -3,14 +3,18 @@
 load("//:library.bzl", "grouped")
 
 # What is tested is optimized as it is shipped; a test's own lines need not be, and compile a fifth faster.
-COPTS = ["-O1"]
+TEST_COPTS = ["-O1"]
 
-def tessera_test(name, srcs, deps = [], data = [], size = "small", copts = [], **kwargs):
-    """A program for one concept: it changes its process (environment, limits, signals), wants data, or takes long."""
+def tessera_test(name, srcs = [], deps = [], data = [], size = "small", copts = [], **kwargs):
+    """A program for one concept: it changes its process (environment, limits, signals), wants data, or takes long.
+
+    Without sources of its own it has the tests of a library among `deps` that is always linked: where the same tests
+    are run on several devices they are compiled once.
+    """
     native.cc_test(
         name = name,
         srcs = srcs,
-        copts = COPTS + copts,
+        copts = TEST_COPTS + copts,
         data = data,
         size = size,
         deps = deps + ["//tests:catch_main"],
@@ -26,7 +30,7 @@ def tessera_tests(name, groups, deps, size = "medium", **kwargs):
     native.cc_test(
         name = name,
         srcs = grouped(name, groups, testonly = True),
-        copts = COPTS,
+        copts = TEST_COPTS,
         args = ["--filenames-as-tags"],
         size = size,
         deps = deps + ["//tests:catch_main"],
