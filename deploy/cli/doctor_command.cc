@@ -44,6 +44,7 @@
 #include "deploy/doctor/disk_check.h"
 #include "deploy/doctor/findings.h"
 #include "common/base/machine_memory.h"
+#include "deploy/doctor/kernel_network.h"
 #include "deploy/doctor/limits_check.h"
 #include "deploy/doctor/memory_check.h"
 #include "deploy/doctor/missing_server.h"
@@ -179,6 +180,11 @@ class Examination {
     Servers(&calls);
     if (is_secure) Add(CheckSecurity(FilesOf(job_.security()), hosts_here_, absl::Now()));
     Memory();
+    if (delay_) {
+      const int shards = ShardCount(recipe_.placement, servers);
+      Add(CheckKernelNetwork(ReadKernelNetwork(), *delay_,
+                             shape_.size * static_cast<int64_t>(sizeof(float)) / shards));
+    }
     const auto rows = data_ ? std::optional<int64_t>(data_->train.rows()) : std::nullopt;
     for (std::string& note : NotesOn(job_, recipe_, rows)) Note(std::move(note), "");
     // Reading a checkpoint takes as long as its bytes do.

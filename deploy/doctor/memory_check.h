@@ -4,13 +4,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
-#include "absl/time/time.h"
+#include "common/base/machine_memory.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
 #include "deploy/doctor/findings.h"
-#include "common/base/machine_memory.h"
+#include "deploy/doctor/measured_delay.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
 
@@ -22,12 +21,6 @@ namespace tessera {
 // server. Workers on a GPU are left out, as their host's memory is in no sum.
 Findings CheckMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
                      const Datasets* data, const std::optional<MachineMemory>& machine);
-
-// How long calls take to the job's server that is furthest away.
-struct MeasuredDelay {
-  std::string address;
-  absl::Duration round_trip;
-};
 
 // What cluster.memory_limit costs of the speed of connections over such a way: a note for each kind of process whose
 // windows the limit keeps narrow, with the limit that would let them follow the network. Nothing where there is no
