@@ -3,6 +3,7 @@ import os
 import signal
 import socket
 import unittest
+import unittest.mock
 
 from cluster import (SERVER, WORKER, Cluster, Process, Test, digits, free_ports, run_to_end, status_of, tessera,
                      write_job)
@@ -56,20 +57,21 @@ class ByHand(Test):
         cluster.finish()
 
     def test_threads_without_work_sleep_soon_unless_the_user_says_otherwise(self):
-        self.addCleanup(os.environ.update, {"GOMP_SPINCOUNT": os.environ.pop("GOMP_SPINCOUNT")})
         port = free_ports(1)[0]
         job = digits(servers=1, cluster={"threads": 2})
-        for given in ({}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "5"}):
-            with self.case(str(given)):
-                worker = Process(self, "worker", [WORKER, "--job", write_job(self, job), "--coordinator",
-                                                  "127.0.0.1:%d" % port], env=given)
-                worker.await_output("waiting for coordinator")
-                with open("/proc/%d/environ" % worker.pid) as file:
-                    environ = dict(entry.split("=", 1) for entry in file.read().split("\0") if "=" in entry)
-                self.assertEqual(environ.get("GOMP_SPINCOUNT"),
-                                 None if "OMP_WAIT_POLICY" in given else given.get("GOMP_SPINCOUNT", "1000"))
-                with open("/proc/%d/comm" % worker.pid) as file:
-                    self.assertEqual(file.read().strip(), "tessera-worker")
+        with unittest.mock.patch.dict(os.environ):
+            del os.environ["GOMP_SPINCOUNT"]
+            for given in ({}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "5"}):
+                with self.case(str(given)):
+                    worker = Process(self, "worker", [WORKER, "--job", write_job(self, job), "--coordinator",
+                                                      "127.0.0.1:%d" % port], env=given)
+                    worker.await_output("waiting for coordinator")
+                    with open("/proc/%d/environ" % worker.pid) as file:
+                        environ = dict(entry.split("=", 1) for entry in file.read().split("\0") if "=" in entry)
+                    self.assertEqual(environ.get("GOMP_SPINCOUNT"),
+                                     None if "OMP_WAIT_POLICY" in given else given.get("GOMP_SPINCOUNT", "1000"))
+                    with open("/proc/%d/comm" % worker.pid) as file:
+                        self.assertEqual(file.read().strip(), "tessera-worker")
 
     def test_many_servers_of_one_host_reach_the_first(self):
         # More than what is granted to strangers.

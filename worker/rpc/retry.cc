@@ -22,9 +22,10 @@ bool ServerMayAnswer(absl::StatusCode code) {
 }
 
 bool LayerWorkerMayAnswer(absl::StatusCode code) {
-  // What the worker itself says of the batch. Whatever else comes may be from a program, or a worker of another job,
-  // that has the port of one that is gone, until the coordinator says who has taken its place.
-  return code != absl::StatusCode::kInvalidArgument;
+  // What is wrong with the batch, or must be set right by people. Whatever else comes may pass, or be from a program that
+  // has the port of one that is gone, until the coordinator says who has taken its place.
+  return code != absl::StatusCode::kInvalidArgument && code != absl::StatusCode::kUnauthenticated &&
+         code != absl::StatusCode::kPermissionDenied;
 }
 
 bool CoordinatorMayAnswer(absl::StatusCode code) {

@@ -33,7 +33,7 @@ struct RetryPolicy {
 // UNIMPLEMENTED.
 RetryPolicy ServerRetry(absl::Duration time);
 // The policy of calls to a worker that trains other layers, which does not answer before it has all that it waits for.
-// Only what it says of the batch itself is final: the port of a lost one may be another program's.
+// What it says of the batch is final, and a refusal of who calls: the port of a lost one may be another program's.
 RetryPolicy LayerWorkerRetry(absl::Duration time);
 // The policy of calls to the coordinator, which are short: it is looked for often.
 RetryPolicy CoordinatorRetry(absl::Duration time);

@@ -113,9 +113,9 @@ TEST_CASE("what no other attempt can change is not tried again", "[retry]") {
         Code::kUnimplemented}},
       {LayerWorkerRetry(absl::Seconds(1)),
        {Code::kCancelled, Code::kUnknown, Code::kDeadlineExceeded, Code::kNotFound,
-        Code::kAlreadyExists, Code::kPermissionDenied, Code::kResourceExhausted,
-        Code::kFailedPrecondition, Code::kAborted, Code::kOutOfRange, Code::kUnimplemented,
-        Code::kInternal, Code::kUnavailable, Code::kDataLoss, Code::kUnauthenticated}},
+        Code::kAlreadyExists, Code::kResourceExhausted, Code::kFailedPrecondition, Code::kAborted,
+        Code::kOutOfRange, Code::kUnimplemented, Code::kInternal, Code::kUnavailable,
+        Code::kDataLoss}},
       {CoordinatorRetry(absl::Seconds(1)),
        {Code::kUnavailable, Code::kDeadlineExceeded, Code::kAborted}},
   };
