@@ -35,9 +35,9 @@ std::optional<int64_t> BufferMax(const std::string& path) {
 
 // The least power of two that keeps a link of a gigabit busy with half of it, as the kernel counts its own books, too.
 int64_t WantedBuffer(absl::Duration round_trip) {
+  const double in_flight = kWantedRate * absl::ToDoubleSeconds(round_trip);
   int64_t wanted = 1 << 20;
-  while (static_cast<double>(wanted) < 2 * kWantedRate * absl::ToDoubleSeconds(round_trip))
-    wanted *= 2;
+  while (static_cast<double>(wanted) < 2 * in_flight) wanted *= 2;
   return wanted;
 }
 

@@ -124,7 +124,7 @@ class OwnDisks(CheckpointTest):
         authority = Authority(self, "home")
         certificate, key = authority.sign("all")
         with open(self.path("tokens"), "w") as tokens:
-            tokens.write("".join("%s %s-token-0123456789\n" % (role, role) for role in ("worker", "operator", "viewer")))
+            tokens.writelines("%s %s-token-0123456789\n" % (role, role) for role in ("worker", "operator", "viewer"))
         job["security"] = {"certificate": certificate, "private_key": key, "authority": authority.certificate,
                            "token_file": tokens.name}
         with open(self.path("viewer"), "w") as viewer:

@@ -22,8 +22,8 @@ bool ServerMayAnswer(absl::StatusCode code) {
 }
 
 bool LayerWorkerMayAnswer(absl::StatusCode code) {
-  // What is wrong with the batch, or must be set right by people. Whatever else comes may pass, or be from a program that
-  // has the port of one that is gone, until the coordinator says who has taken its place.
+  // What is wrong with the batch, or must be set right by people. Whatever else comes may pass, or be from a program
+  // that has the port of one that is gone, until the coordinator says who has taken its place.
   return code != absl::StatusCode::kInvalidArgument && code != absl::StatusCode::kUnauthenticated &&
          code != absl::StatusCode::kPermissionDenied;
 }
