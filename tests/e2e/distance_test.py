@@ -81,6 +81,10 @@ class Limited(Test):
         self.assertIn("windows=follow_network", worker)
         self.contains(said, "a server has ", "a worker has ", " left for windows that follow the network; at ")
         self.assertLess(wide, 0.75 * narrow)
+        with open("/proc/sys/net/ipv4/tcp_slow_start_after_idle") as file:
+            if file.read().strip() == "1":
+                self.assertRegex(said, r"127\.0\.0\.1:\d+ is \d{3} ms away: a connection that was idle begins slowly "
+                                       r"anew, so that the 22\.\d MiB of an exchange take up to 11 round trips")
 
 
 class NarrowLinks(Test):
