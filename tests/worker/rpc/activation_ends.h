@@ -106,7 +106,8 @@ class Ends {
   // All hear who is left.
   void Tell() {
     v1::WorkerList left;
-    left.set_generation(list_.generation() + 1);
+    list_.set_generation(list_.generation() + 1);
+    left.set_generation(list_.generation());
     for (const v1::WorkerEntry& entry : list_.workers()) {
       if (lost_.count(static_cast<int>(entry.rank())) == 0) *left.add_workers() = entry;
     }

@@ -127,6 +127,7 @@ TEST_CASE("another program that has the port of a lost linear worker is no answe
     auto front = ends.Exchange(0, own);
     ends.AwaitTroubles(2);
     ends.Lead(2, own_address);
+    ends.AwaitBatches(2, 1);
     CHECK(ServeStep(ends[2].receiver(), 0) == std::vector<uint64_t>{0});
     CHECK(front.get().ok());
   }
