@@ -339,7 +339,8 @@ def children_of(pid):
         try:
             with open(path) as file:
                 fields = file.read().rsplit(")", 1)[1].split()
-            with open(os.path.join(os.path.dirname(path), "cmdline")) as file:
+            # While a process becomes another program, what is read here may be any bytes.
+            with open(os.path.join(os.path.dirname(path), "cmdline"), errors="replace") as file:
                 command = file.read().split("\0")
         except OSError:
             continue
