@@ -18,10 +18,12 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -55,11 +57,20 @@ ONE_SIGNAL_SECONDS = 0.3
 START_SECONDS = 1.0
 
 
+def cpu_seconds():
+    """Of this process and all its children that have ended."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
 class Test(unittest.TestCase):
     """Bounds each test in time."""
 
     # Longer where tests wait for leases and timers, which a quick machine does not shorten.
     test_max = TEST_MAX
+
+    def run(self, result=None):
+        self.begun = time.monotonic(), cpu_seconds()
+        return super().run(result)
 
     def setUp(self):
         def expired(number, frame):
@@ -73,6 +84,15 @@ class Test(unittest.TestCase):
 
     def tearDown(self):
         signal.alarm(0)
+
+    def doCleanups(self):
+        """Ends all processes of a test, or of a case of it, and tells the log what it has cost."""
+        done = super().doCleanups()
+        ended = time.monotonic(), cpu_seconds()
+        print("%.1f s, %.1f s of CPU time ... " % tuple(end - begin for begin, end in zip(self.begun, ended)),
+              end="", file=sys.stderr, flush=True)
+        self.begun = ended
+        return done
 
     @contextlib.contextmanager
     def case(self, name):
