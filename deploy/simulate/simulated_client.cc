@@ -177,9 +177,15 @@ void SimulatedClient::Arrive(uint32_t server, uint64_t call) {
     if (!options_.is_replicated() || options_.is_peer(server)) {
       traffic_.push_payload_bytes += to.sizes.push_payload_bytes;
       traffic_.push_wire_bytes += to.sizes.push_wire_bytes;
+      CountShared(to, to.sizes.push_payload_bytes);
     }
   }
   to.server->Take(std::move(request));
+}
+
+// Servers beside a worker pass it values in memory.
+void SimulatedClient::CountShared(const Server& server, int64_t payload_bytes) {
+  if (server.server->machine() == options_.machine) traffic_.shared_memory_bytes += payload_bytes;
 }
 
 void SimulatedClient::Fail(ShardId server, const absl::Status& why) {
@@ -251,6 +257,7 @@ int64_t SimulatedClient::Served(ShardId server, uint64_t call, absl::StatusOr<Re
 void SimulatedClient::OnValues(uint32_t server, uint64_t call) {
   if (call != call_) return;
   const Server& from = servers_[server];
+  CountShared(from, from.sizes.pull_payload_bytes);
   if (kind_ == Kind::kReadOutside) {
     traffic_.other_payload_bytes += from.sizes.pull_payload_bytes;
   } else {

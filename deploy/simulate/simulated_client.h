@@ -82,6 +82,7 @@ class SimulatedClient final : public ParameterClient {
   ExchangeSizes SizesAt(size_t server) const;
   void SetPushBytes(size_t server, int64_t payload_bytes);
   // A server refuses; the first one's reason counts.
+  void CountShared(const Server& server, int64_t payload_bytes);
   void Fail(ShardId server, const absl::Status& why);
   // A request is at its server.
   void Arrive(uint32_t server, uint64_t call);

@@ -96,6 +96,7 @@ OrderedJson TrafficEntry(const v1::Traffic& traffic) {
           {"pull_wire_bytes", traffic.pull_wire_bytes()},
           {"push_wire_bytes", traffic.push_wire_bytes()},
           {"other_payload_bytes", traffic.other_payload_bytes()},
+          {"shared_memory_bytes", traffic.shared_memory_bytes()},
           {"exchanges", traffic.exchanges()}};
 }
 

@@ -6,7 +6,7 @@
 //     label each
 //   history [{seconds, step, epoch, round, train_loss, test_loss, test_accuracy}],
 //   traffic {pull_payload_bytes, push_payload_bytes, pull_wire_bytes, push_wire_bytes,
-//            other_payload_bytes, exchanges, by_worker [{worker, the same of one process}]},
+//            other_payload_bytes, shared_memory_bytes, exchanges, by_worker [{worker, the same of one process}]},
 //   staleness {mean, max, histogram},
 //   memory {server_peak_rss_bytes [...], worker_peak_rss_bytes [...], parameter_bytes},
 //     each by rank, the most that any process of the rank had,

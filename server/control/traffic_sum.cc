@@ -9,6 +9,7 @@ void AddTraffic(const v1::Traffic& traffic, v1::Traffic* sum) {
   sum->set_pull_wire_bytes(sum->pull_wire_bytes() + traffic.pull_wire_bytes());
   sum->set_push_wire_bytes(sum->push_wire_bytes() + traffic.push_wire_bytes());
   sum->set_other_payload_bytes(sum->other_payload_bytes() + traffic.other_payload_bytes());
+  sum->set_shared_memory_bytes(sum->shared_memory_bytes() + traffic.shared_memory_bytes());
 }
 
 v1::Traffic TrafficOf(const v1::WorkerReport& report) {
@@ -19,6 +20,7 @@ v1::Traffic TrafficOf(const v1::WorkerReport& report) {
   traffic.set_pull_wire_bytes(report.pull_wire_bytes());
   traffic.set_push_wire_bytes(report.push_wire_bytes());
   traffic.set_other_payload_bytes(report.other_payload_bytes());
+  traffic.set_shared_memory_bytes(report.shared_memory_bytes());
   return traffic;
 }
 

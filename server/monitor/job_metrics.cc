@@ -47,6 +47,10 @@ void AddTraffic(const v1::JobStatus& status, MetricSet* set) {
   payload("push", sum.push_payload_bytes());
   payload("other", sum.other_payload_bytes());
   payload("replication", status.replication_payload_bytes());
+  set->Counter("tessera_job_shared_memory_bytes_total",
+               "Bytes of values, of those that were moved, that workers exchanged with servers on "
+               "their machine, which share memory with them: they crossed no link.",
+               sum.shared_memory_bytes());
   set->Counter("tessera_job_wire_bytes_total", kWire, sum.pull_wire_bytes(),
                {{"direction", "pull"}});
   set->Counter("tessera_job_wire_bytes_total", kWire, sum.push_wire_bytes(),

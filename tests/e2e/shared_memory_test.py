@@ -44,6 +44,10 @@ def wide(transport="auto", **keys):
     return digits(units=2048, norm=False, cluster={"transport": transport}, **keys)
 
 
+def moved(traffic):
+    return sum(traffic[key] for key in ("pull_payload_bytes", "push_payload_bytes", "other_payload_bytes"))
+
+
 def arenas(process):
     """How often the process maps memory that is shared."""
     with open("/proc/%d/maps" % process.pid) as maps:
@@ -83,6 +87,11 @@ class SharedMemory(Test):
                 if name != "decentralized":
                     self.assertEqual(reports["auto"]["parameters_hash"], reports["tcp"]["parameters_hash"])
                 self.assertEqual(reports["auto"]["steps"], reports["tcp"]["steps"])
+                self.assertEqual(reports["tcp"]["traffic"]["shared_memory_bytes"], 0)
+                traffic = reports["auto"]["traffic"]
+                self.assertLessEqual(traffic["shared_memory_bytes"], moved(traffic))
+                # What is moved before there is memory to share is not in it, nor are the keys of cores.
+                self.assertGreater(traffic["shared_memory_bytes"], 0.9 * moved(traffic))
 
     def test_status_and_log_say_how_payloads_go(self):
         for transport, word in (("auto", "shared_memory"), ("tcp", "tcp")):

@@ -6,7 +6,7 @@ import unittest
 from cluster import DIGITS_ROWS, JOBS, Test, digits, job_size, run_to_end, tessera, write_job
 
 TRAFFIC = {"pull_payload_bytes", "push_payload_bytes", "pull_wire_bytes", "push_wire_bytes",
-           "other_payload_bytes", "exchanges"}
+           "other_payload_bytes", "shared_memory_bytes", "exchanges"}
 KEYS = {"job", "method", "seed", "wall_seconds", "train_seconds", "steps", "rounds", "examples",
         "examples_per_second", "final", "history", "traffic", "staleness", "memory", "phases", "members", "build"}
 

@@ -385,6 +385,7 @@ void ParameterClientGrpc::StartPush(Task* task) {
   links_.Name(server, header.mutable_caller());
   std::shared_ptr<MemoryLink> link = links_.memory(server);
   header.mutable_caller()->set_link(link == nullptr ? 0 : link->number());
+  task->is_local = link != nullptr;
   task->push = std::make_unique<PushToServer>(&board_, header, payload, std::move(link));
   task->call = task->push.get();
   task->push->Start(links_.pushes(server));
@@ -399,6 +400,7 @@ void ParameterClientGrpc::StartPull(Task* task) {
   }
   std::shared_ptr<MemoryLink> link = links_.memory(server);
   const uint64_t number = link == nullptr ? 0 : link->number();
+  task->is_local = link != nullptr;
   if (requests_.subnet().has_value()) {
     links_.Name(server, requests_.fetch()->mutable_caller());
     requests_.fetch()->mutable_caller()->set_link(number);
@@ -430,9 +432,11 @@ void ParameterClientGrpc::TellValues() {
 
 void ParameterClientGrpc::Count(const Task& task, const ServerCall& call) {
   shared_bytes_ += call.shared_bytes();
+  // What goes to a replica's own server is no part of the traffic.
+  if (task.is_push && links_.is_replicated() && !links_.is_peer(task.server)) return;
+  // Small payloads go in messages there, too.
+  if (task.is_local) traffic_.shared_memory_bytes += call.payload_bytes();
   if (task.is_push) {
-    // What goes to the server beside this worker leaves no machine.
-    if (links_.is_replicated() && !links_.is_peer(task.server)) return;
     traffic_.push_payload_bytes += call.payload_bytes();
     traffic_.push_wire_bytes += call.wire_bytes();
   } else if (requests_.is_outside()) {

@@ -130,6 +130,7 @@ class ParameterClientGrpc final : public ParameterClient {
     std::unique_ptr<PushToServer> push = nullptr;
     std::unique_ptr<PullFromServer> pull = nullptr;
     ServerCall* call = nullptr;  // the attempt under way
+    bool is_local = false;       // the server of the attempt shares memory with this process
     bool done = false;
     bool given_up = false;  // its server has gone
   };

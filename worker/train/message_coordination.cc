@@ -49,6 +49,7 @@ v1::Progress ToProto(const TrainProgress& progress) {
   traffic.set_pull_wire_bytes(progress.traffic.pull_wire_bytes);
   traffic.set_push_wire_bytes(progress.traffic.push_wire_bytes);
   traffic.set_other_payload_bytes(progress.traffic.other_payload_bytes);
+  traffic.set_shared_memory_bytes(progress.traffic.shared_memory_bytes);
   const auto seconds = [&progress](Phase phase) {
     return progress.phases[static_cast<size_t>(phase)];
   };

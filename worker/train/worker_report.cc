@@ -16,6 +16,7 @@ v1::WorkerReport ReportOf(const TrainLoop& loop) {
   report.set_pull_wire_bytes(traffic.pull_wire_bytes);
   report.set_push_wire_bytes(traffic.push_wire_bytes);
   report.set_other_payload_bytes(traffic.other_payload_bytes);
+  report.set_shared_memory_bytes(traffic.shared_memory_bytes);
   report.set_compute_seconds(phases.seconds(Phase::kCompute));
   report.set_pull_seconds(phases.seconds(Phase::kPull));
   report.set_push_seconds(phases.seconds(Phase::kPush));

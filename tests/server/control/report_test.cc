@@ -215,6 +215,8 @@ TEST_CASE("what went to standbys is other traffic, and takeovers are told", "[co
   v1::JobStatus status;
   CHECK(nlohmann::json::parse(ReportJson(status))["standbys"].is_null());
   status.add_worker_reports()->set_other_payload_bytes(7);
+  status.mutable_worker_reports(0)->set_shared_memory_bytes(6);
+  status.mutable_unreported()->set_shared_memory_bytes(30);
   status.set_replication_payload_bytes(100);
   status.add_owners()->set_in_sync(true);
   status.add_owners();
@@ -223,6 +225,8 @@ TEST_CASE("what went to standbys is other traffic, and takeovers are told", "[co
   const nlohmann::json report = nlohmann::json::parse(ReportJson(status));
   CHECK(report["traffic"]["other_payload_bytes"] == 107);
   CHECK(report["traffic"]["by_worker"][0]["other_payload_bytes"] == 7);
+  CHECK(report["traffic"]["shared_memory_bytes"] == 36);
+  CHECK(report["traffic"]["by_worker"][0]["shared_memory_bytes"] == 6);
   CHECK(report["standbys"] == nlohmann::json::parse(R"({"shards": 2, "in_sync": 1,
     "takeovers": 1, "takeover_seconds": [0.5], "payload_bytes": 100})"));
 }

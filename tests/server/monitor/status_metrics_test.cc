@@ -100,6 +100,7 @@ TEST_CASE("traffic is what workers have reported and what the others told last, 
   CHECK(text.samples.at(R"(tessera_job_payload_bytes_total{direction="other"})") == 15);
   CHECK(text.samples.at(R"(tessera_job_payload_bytes_total{direction="replication"})") == 600);
   CHECK(text.samples.at(R"(tessera_job_wire_bytes_total{direction="push"})") == 2100);
+  CHECK(text.samples.at("tessera_job_shared_memory_bytes_total") == 500);
   CHECK(text.samples.at(R"(tessera_job_wire_bytes_total{direction="pull"})") == 2100);
 }
 

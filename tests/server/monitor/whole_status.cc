@@ -107,6 +107,7 @@ v1::JobStatus WholeStatus() {
   report.set_push_wire_bytes(710);
   report.set_pull_wire_bytes(610);
   report.set_other_payload_bytes(5);
+  report.set_shared_memory_bytes(200);
   v1::Traffic& others = *status.mutable_unreported();
   others.set_exchanges(22);
   others.set_push_payload_bytes(1300);
@@ -114,6 +115,7 @@ v1::JobStatus WholeStatus() {
   others.set_push_wire_bytes(1390);
   others.set_pull_wire_bytes(1490);
   others.set_other_payload_bytes(10);
+  others.set_shared_memory_bytes(300);
   status.set_refused_pushes(6);
   status.set_parameter_examples(900);
   status.set_examples(1000);

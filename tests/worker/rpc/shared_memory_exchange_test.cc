@@ -131,6 +131,11 @@ TEST_CASE("exchanges by memory have the bits of those by TCP, in every codec", "
         CHECK(memory.traffic.pull_payload_bytes == tcp.traffic.pull_payload_bytes);
         CHECK(memory.traffic.other_payload_bytes == tcp.traffic.other_payload_bytes);
         CHECK(tcp.shared_bytes == 0);
+        CHECK(tcp.traffic.shared_memory_bytes == 0);
+        // All of it, also what is small and goes in messages.
+        CHECK(memory.traffic.shared_memory_bytes == memory.traffic.push_payload_bytes +
+                                                        memory.traffic.pull_payload_bytes +
+                                                        memory.traffic.other_payload_bytes);
         if (codecs.push != f32 || codecs.pull != f32) continue;
         // Nothing that is large goes in a message.
         const int64_t all = memory.traffic.push_payload_bytes + memory.traffic.pull_payload_bytes +
@@ -354,8 +359,10 @@ TEST_CASE("values that are lent stay as they are, or say that they do not", "[rp
     read(lent[0], &status);
     return absl::IsAborted(status);
   }));
-  CHECK(At(read(lent.back(), &status), 0) == At(first, 0) + 5.0f);
+  const std::string newest = read(lent.back(), &status);
+  INFO(status);
   CHECK(status.ok());
+  CHECK(At(newest, 0) == At(first, 0) + 5.0f);
 }
 
 }  // namespace
