@@ -30,8 +30,7 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
   ShardNeeds needs;
   needs.shape = &shape;
   const auto servers = static_cast<int>(job.cluster().servers().count());
-  needs.slices =
-      SlicesOf(shape, ShardAt(recipe.placement, rank), ShardCount(recipe.placement, servers));
+  needs.slices = SlicesOf(shape, ShardAt(recipe.placement, rank), ShardingOf(recipe, servers));
   needs.state_count = recipe.make_rule()->state_count();
   // What pushes of all entries have changed, once to add to and once for a selection to read; and a bit
   // for each entry of every worker's exchange, of the cores and the selection.
@@ -61,7 +60,8 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
   // A standby of another shard: parameters, states, and an update on its way, whole and in the message that brings
   // it; and here the sum of an update that the own standby has yet to have.
   if (job.cluster().replicas() > 0) {
-    const ShardSlices other = SlicesOf(shape, ShardId((rank + servers - 1) % servers), servers);
+    const ShardSlices other =
+        SlicesOf(shape, ShardId((rank + servers - 1) % servers), ShardingOf(recipe, servers));
     memory.program +=
         other.bytes() * (3 + needs.state_count) + other.bytes() / 8 + needs.slices.bytes();
     memory.windows_wanted += WideConnectionBytes(other.bytes());

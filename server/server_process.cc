@@ -278,8 +278,7 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
   Shard::Options shard;
   shard.shape = shape_;
   shard.shard = ShardAt(recipe_.placement, rank);
-  shard.shard_count =
-      ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
+  shard.sharding = ShardingOf(recipe_, static_cast<int>(job_.cluster().servers().count()));
   shard.placement = recipe_.placement;
   shard.seed = job_.seed();
   shard.initial_file = initial_file_;
@@ -299,8 +298,7 @@ Shard::Options ServerProcess::ShardOptions(int rank) const {
 
 int64_t ServerProcess::SliceBytes() const {
   const auto servers = static_cast<int>(job_.cluster().servers().count());
-  return SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank),
-                  ShardCount(recipe_.placement, servers))
+  return SlicesOf(shape_, ShardAt(recipe_.placement, options_.rank), ShardingOf(recipe_, servers))
       .bytes();
 }
 

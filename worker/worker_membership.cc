@@ -44,9 +44,8 @@ constexpr absl::Duration kPausePoll = absl::Milliseconds(50);
 // For a train loop that has been told to end, at least; a minibatch may be under way.
 constexpr absl::Duration kLoopPatience = absl::Seconds(2);
 
-int ShardsOf(const PreparedWorker& worker) {
-  return ShardCount(worker.recipe.placement,
-                    static_cast<int>(worker.job.cluster().servers().count()));
+Sharding ShardingOf(const PreparedWorker& worker) {
+  return ShardingOf(worker.recipe, static_cast<int>(worker.job.cluster().servers().count()));
 }
 
 absl::Duration LeaseOf(const v1::JoinReply& admission) {
@@ -66,7 +65,7 @@ absl::Status WorkerMembership::Join() {
   }
   control.job_digest = worker_.digest;
   control.job_text = JobTextToSend(job);
-  control.layout_hash = LayoutHash(worker_.shape, ShardsOf(worker_));
+  control.layout_hash = LayoutHash(worker_.shape, ShardingOf(worker_));
   if (options_.rank >= 0) control.rank = Rank(options_.rank);
   if (admission_.admitted()) {  // it was admitted before
     control.rank = Rank(admission_.rank());
@@ -140,17 +139,17 @@ bool WorkerMembership::SharesMemory() const {
 absl::Status WorkerMembership::Connect() {
   const Recipe& recipe = worker_.recipe;
   const Rank rank(admission_.rank());
-  const int shards = ShardsOf(worker_);
+  const Sharding sharding = ShardingOf(worker_);
   ParameterClientGrpc::Options data;
   data.placement = recipe.placement;
   data.home = admission_.rank();
   if (recipe.placement == Placement::kSharded) {
     data.servers.assign(admission_.servers().begin(), admission_.servers().end());
   }
-  for (int shard = 0; shard < shards; ++shard) {
-    data.slices.push_back(SlicesOf(worker_.shape, ShardId(shard), shards));
+  for (int shard = 0; shard < sharding.count; ++shard) {
+    data.slices.push_back(SlicesOf(worker_.shape, ShardId(shard), sharding));
   }
-  data.layout_hash = LayoutHash(worker_.shape, shards);
+  data.layout_hash = LayoutHash(worker_.shape, sharding);
   data.member = MemberId(admission_.member());
   data.generation = Generation(admission_.generation());
   data.job_digest = worker_.digest;

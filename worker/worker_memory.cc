@@ -81,8 +81,8 @@ absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& 
                                               int64_t bytes_max) {
   WorkerMemory memory;
   const int64_t servers = job.cluster().servers().count();
-  const int64_t shards = ShardCount(recipe.placement, static_cast<int>(servers));
-  const int64_t shard_bytes = shape.size * static_cast<int64_t>(sizeof(float)) / shards;
+  const int64_t shard_bytes =
+      LargestShardBytes(shape, ShardingOf(recipe, static_cast<int>(servers)));
   memory.program = kProgramBytes + servers * LimitedConnectionBytes(shard_bytes);
   memory.data =
       data.train.bytes() + data.test.bytes() + EpochOrder::MemoryNeeded(data.train.rows());

@@ -86,7 +86,7 @@ int Serve(int64_t entries, const Setting& setting) {
   Shard::Options options;
   options.shape = OneParameter(entries);
   options.shard = ShardId(setting.rank);
-  options.shard_count = setting.servers;
+  options.sharding = setting.servers;
   options.policy = setting.workers > 1 ? MakeBarrier() : MakeNone(1);
   options.rule = MakeAdd();
   ShardThread shard(std::make_unique<Shard>(std::move(options)));

@@ -30,7 +30,7 @@ std::vector<TensorSpec> ShardTensors(const Manifest& manifest, int64_t shard) {
   // Parameters come before their states (-1), each in the order of the manifest: a writer appends values in this order.
   for (int64_t state = -1; state < manifest.states; ++state) {
     for (const CheckpointParameter& parameter : manifest.parameters) {
-      const ShardRows rows = ShardRowsOf(parameter.rows, shard, shards);
+      const ShardRows rows = RowsOf(parameter.rows, shard, parameter.OwnersOf(shards));
       // A shard that owns no values of a parameter has no tensor of it.
       if ((rows.end - rows.begin) * parameter.columns == 0) continue;
       TensorSpec tensor;
@@ -128,7 +128,8 @@ absl::Status Checkpoint::VerifyRows(const std::vector<Rows>& rows,
   std::set<int64_t> shards;
   for (const Rows& wanted : rows) {
     const CheckpointParameter& spec = manifest_.parameters[static_cast<size_t>(wanted.parameter)];
-    for (const SavedRows& run : SavedRowsOf(spec.rows, count, wanted.begin, wanted.end)) {
+    const Owners owners = spec.OwnersOf(count);
+    for (const SavedRows& run : SavedRowsOf(spec.rows, owners, wanted.begin, wanted.end)) {
       shards.insert(run.shard);
     }
   }
@@ -147,7 +148,8 @@ absl::Status Checkpoint::ReadRows(int64_t parameter, int64_t state, int64_t row_
   if (spec.columns == 0) return absl::OkStatus();
   const std::string name = state < 0 ? spec.name : StateName(state, spec.name);
   const int64_t shard_count = static_cast<int64_t>(manifest_.shards.size());
-  for (const SavedRows& run : SavedRowsOf(spec.rows, shard_count, row_begin, row_end)) {
+  const Owners owners = spec.OwnersOf(shard_count);
+  for (const SavedRows& run : SavedRowsOf(spec.rows, owners, row_begin, row_end)) {
     TESSERA_ASSIGN_OR_RETURN(const SafetensorsReader* const file, Shard(run.shard));
     const TensorSpec* tensor = file->Find(name);
     // OpenShard compared every tensor, so one that is missing now is a fault of this code.

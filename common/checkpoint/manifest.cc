@@ -40,6 +40,7 @@ OrderedJson ToJson(const CheckpointParameter& parameter) {
   json["export_factor"] = parameter.export_factor;
   if (!parameter.columns_are.empty()) json["columns_are"] = parameter.columns_are;
   if (parameter.is_scalar) json["is_scalar"] = 1;
+  if (parameter.owners.end > 0) json["servers"] = {parameter.owners.begin, parameter.owners.end};
   return json;
 }
 
@@ -92,6 +93,18 @@ absl::Status Wrong(const std::string& where, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
 }
 
+// Fills `owners`. That there are as many servers is checked when all of the manifest is read.
+absl::Status OwnersFromJson(const std::string& where, const Json& json, Owners* owners) {
+  const auto is_server = [](const Json& item) {
+    return item.is_number_unsigned() && item.get<uint64_t>() <= static_cast<uint64_t>(kServersMax);
+  };
+  if (json.size() != 2 || !is_server(json[0]) || !is_server(json[1]) || json[0] >= json[1]) {
+    return Wrong(where, "servers is no range of servers");
+  }
+  *owners = {json[0].get<int>(), json[1].get<int>()};
+  return absl::OkStatus();
+}
+
 // Fills `parameter` from one entry of the manifest's list. Nothing is believed unchecked: sizes multiply to
 // numbers of bytes later, which must not overflow.
 absl::Status FromJson(const std::string& where, const Json& json, CheckpointParameter* parameter) {
@@ -106,7 +119,11 @@ absl::Status FromJson(const std::string& where, const Json& json, CheckpointPara
       fields.Has("columns_are") ? fields.GetArray("columns_are") : nullptr;
   uint64_t is_scalar = 0;
   if (fields.Has("is_scalar")) fields.Get("is_scalar", &is_scalar);
+  const Json* const servers = fields.Has("servers") ? fields.GetArray("servers") : nullptr;
   TESSERA_RETURN_IF_ERROR(fields.Finish());
+  if (servers != nullptr) {
+    TESSERA_RETURN_IF_ERROR(OwnersFromJson(where, *servers, &parameter->owners));
+  }
   parameter->is_vector = is_vector == 1;
   parameter->is_scalar = is_scalar == 1;
   if (is_scalar > 1 || (is_scalar == 1 && (is_vector == 0 || parameter->rows != 1))) {
@@ -219,13 +236,18 @@ absl::Status CheckFiles(const std::string& where, const Manifest& manifest) {
   return Wrong(where, absl::StrCat("\"", *missing.begin(), "\" is missing"));
 }
 
-// Refuses a manifest in which two parameters have one name.
+// Refuses a manifest in which two parameters have one name, or one is on servers that there are not.
 absl::Status CheckParameters(const std::string& where, const Manifest& manifest) {
   // A parameter is found by its name when a job goes on, and two of one name would make the first hide the second.
   std::set<std::string> names;
   for (const CheckpointParameter& parameter : manifest.parameters) {
     if (!names.insert(parameter.name).second) {
       return Wrong(where, absl::StrCat("\"", parameter.name, "\" is there twice"));
+    }
+    if (parameter.owners.end > static_cast<int>(manifest.shards.size())) {
+      return Wrong(where,
+                   absl::StrCat("\"", parameter.name, "\" is on servers before ",
+                                parameter.owners.end, ", but there are ", manifest.shards.size()));
     }
   }
   return absl::OkStatus();

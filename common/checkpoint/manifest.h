@@ -21,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/layout/shard_map.h"
 
 namespace tessera {
 
@@ -55,7 +56,12 @@ struct CheckpointParameter {
   std::vector<int64_t> columns_are = {};
   // A vector of one entry whose tensor has no extents.
   bool is_scalar = false;
+  // The servers that share its rows, of all that wrote the checkpoint; without `end`: all of them.
+  Owners owners = {0, 0};
 
+  Owners OwnersOf(int64_t shards) const {
+    return owners.end == 0 ? Owners{0, static_cast<int>(shards)} : owners;
+  }
   // The shape of a tensor that has so many of its rows.
   std::vector<int64_t> Shape(int64_t row_count) const;
   // The shape of a tensor that has all of them.

@@ -4,18 +4,12 @@
 
 namespace tessera {
 
-ShardRows ShardRowsOf(int64_t rows, int64_t shard, int64_t shard_count) {
-  // One rule for all servers: consecutive rows, as evenly as whole rows allow. Products of 2^44 rows and 256 servers
-  // fit 64 bits.
-  return {rows * shard / shard_count, rows * (shard + 1) / shard_count};
-}
-
-std::vector<SavedRows> SavedRowsOf(int64_t rows, int64_t shard_count, int64_t row_begin,
+std::vector<SavedRows> SavedRowsOf(int64_t rows, const Owners& owners, int64_t row_begin,
                                    int64_t row_end) {
   std::vector<SavedRows> runs;
   // Rows that one server owns today may lie in the files of several that were saved, and a run ends with its file.
-  for (int64_t shard = 0; shard < shard_count && row_begin < row_end; ++shard) {
-    const ShardRows owned = ShardRowsOf(rows, shard, shard_count);
+  for (int64_t shard = owners.begin; shard < owners.end && row_begin < row_end; ++shard) {
+    const ShardRows owned = RowsOf(rows, shard, owners);
     const int64_t end = std::min(row_end, owned.end);
     if (row_begin < owned.begin || row_begin >= end) continue;
     runs.push_back({shard, row_begin - owned.begin, end - row_begin});

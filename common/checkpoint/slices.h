@@ -17,18 +17,11 @@ struct SavedRows {
   int64_t row_count = 0;
 };
 
-// Rows [row_begin, row_end) of a parameter of `rows` rows that was saved by `shard_count` servers, in
-// order. Servers own rows as common/layout/shard_map.h says, so that any number of servers can be
-// served from any other's files.
-std::vector<SavedRows> SavedRowsOf(int64_t rows, int64_t shard_count, int64_t row_begin,
+// Rows [row_begin, row_end) of a parameter of `rows` rows that was saved by these servers, in order.
+// Servers own rows as common/layout/shard_map.h says, so that any number of servers can be served
+// from any other's files.
+std::vector<SavedRows> SavedRowsOf(int64_t rows, const Owners& owners, int64_t row_begin,
                                    int64_t row_end);
-
-// The rows of a parameter that one of `shard_count` servers owns.
-struct ShardRows {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-ShardRows ShardRowsOf(int64_t rows, int64_t shard, int64_t shard_count);
 
 // What server `shard` of `shard_count` takes over of the saved servers' counters. Where these were as many, all of its
 // own: its rule's state fits that version alone. Elsewhere the sums of its share of them, the furthest version, and the

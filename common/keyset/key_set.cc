@@ -10,15 +10,17 @@ NamedKeys KeySet::On(size_t server) const {
   return AllEntries();
 }
 
-KeySet DenseKeys(const ModelShape& shape, int servers) {
+KeySet DenseKeys(const ModelShape& shape, const Sharding& sharding) {
   // Every server's own rows, all of them.
   KeySet keys;
-  for (int s = 0; s < servers; ++s) keys.slices.push_back(SlicesOf(shape, ShardId(s), servers));
+  for (int s = 0; s < sharding.count; ++s) {
+    keys.slices.push_back(SlicesOf(shape, ShardId(s), sharding));
+  }
   return keys;
 }
 
-KeySet LayerKeys(const ModelShape& shape, int servers, const ParameterRange& range) {
-  KeySet keys = DenseKeys(shape, servers);
+KeySet LayerKeys(const ModelShape& shape, const Sharding& sharding, const ParameterRange& range) {
+  KeySet keys = DenseKeys(shape, sharding);
   keys.layers = range;
   for (ShardSlices& slices : keys.slices) slices = SlicesOfLayers(slices, range);
   return keys;

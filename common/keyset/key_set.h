@@ -40,10 +40,10 @@ struct KeySet {
 };
 
 // All entries of `shape` on so many servers.
-KeySet DenseKeys(const ModelShape& shape, int servers);
+KeySet DenseKeys(const ModelShape& shape, const Sharding& sharding);
 
 // The keys of these parameters. An empty range has no entries, on any server.
-KeySet LayerKeys(const ModelShape& shape, int servers, const ParameterRange& range);
+KeySet LayerKeys(const ModelShape& shape, const Sharding& sharding, const ParameterRange& range);
 
 // The keys of one fragment, on servers of which some may have nothing of it.
 KeySet KeysOfFragment(const ModelShape& shape, int servers, const Fragment& fragment);

@@ -16,18 +16,33 @@ ShardId ShardAt(Placement placement, int server) {
   return ShardId(placement == Placement::kReplicated ? 0 : server);
 }
 
-ShardSlices SlicesOf(const ModelShape& shape, ShardId shard, int shard_count) {
-  TESSERA_CHECK(shard_count >= 1 && shard.value() < static_cast<uint64_t>(shard_count));
+Owners Sharding::OwnersOf(int parameter) const {
+  if (last == 0) return {0, count};
+  return parameter < cut ? Owners{0, count - last} : Owners{count - last, count};
+}
+
+ShardRows RowsOf(int64_t rows, int64_t shard, const Owners& owners) {
+  if (shard < owners.begin || shard >= owners.end) return {};
+  // One rule for all servers: consecutive rows, as evenly as whole rows allow. Products of 2^44 rows and 256 servers
+  // fit 64 bits.
+  const int64_t place = shard - owners.begin;
+  return {rows * place / owners.count(), rows * (place + 1) / owners.count()};
+}
+
+ShardSlices SlicesOf(const ModelShape& shape, ShardId shard, const Sharding& sharding) {
+  TESSERA_CHECK(sharding.count >= 1 && shard.value() < static_cast<uint64_t>(sharding.count));
+  TESSERA_CHECK(0 <= sharding.last && sharding.last < sharding.count);
   ShardSlices result;
   result.shard = shard;
-  result.shard_count = shard_count;
+  result.shard_count = sharding.count;
   const int64_t s = static_cast<int64_t>(shard.value());
   for (int i = 0; i < static_cast<int>(shape.parameters.size()); ++i) {
     const ParameterSpec& spec = shape.parameters[i];
     Slice slice;
     slice.parameter = i;
-    slice.row_begin = spec.rows * s / shard_count;
-    slice.row_end = spec.rows * (s + 1) / shard_count;
+    const ShardRows rows = RowsOf(spec.rows, s, sharding.OwnersOf(i));
+    slice.row_begin = rows.begin;
+    slice.row_end = rows.end;
     slice.columns = spec.columns;
     slice.offset = result.size;
     if (slice.size() == 0) continue;
@@ -35,6 +50,17 @@ ShardSlices SlicesOf(const ModelShape& shape, ShardId shard, int shard_count) {
     result.slices.push_back(slice);
   }
   return result;
+}
+
+int64_t LargestShardBytes(const ModelShape& shape, const Sharding& sharding) {
+  int64_t front = 0;
+  for (int i = 0; sharding.last > 0 && i < sharding.cut; ++i) {
+    front += shape.parameters[static_cast<size_t>(i)].size();
+  }
+  const int64_t bytes = static_cast<int64_t>(sizeof(float));
+  if (sharding.last == 0) return shape.size * bytes / sharding.count;
+  return std::max(front * bytes / (sharding.count - sharding.last),
+                  (shape.size - front) * bytes / sharding.last);
 }
 
 std::string DescribeEntry(const ModelShape& shape, const ShardSlices& slices, int64_t entry) {
@@ -46,8 +72,11 @@ std::string DescribeEntry(const ModelShape& shape, const ShardSlices& slices, in
                       "]");
 }
 
-uint64_t LayoutHash(const ModelShape& shape, int shard_count) {
-  std::string text = absl::StrCat("servers=", shard_count, "\n");
+uint64_t LayoutHash(const ModelShape& shape, const Sharding& sharding) {
+  std::string text = absl::StrCat("servers=", sharding.count, "\n");
+  if (sharding.last > 0) {
+    absl::StrAppend(&text, "last=", sharding.last, " from ", sharding.cut, "\n");
+  }
   for (const ParameterSpec& spec : shape.parameters) {
     absl::StrAppend(&text, spec.name, "=", spec.rows, "x", spec.columns, "\n");
   }

@@ -34,7 +34,8 @@ absl::StatusOr<Recipe> LayerSeparationRecipe(const v1::Job& job) {
   TESSERA_ASSIGN_OR_RETURN(const LayerCut cut,
                            CutBeforeLinear(job.model(), job.method().layer_separation().cut()));
   const auto linear = static_cast<int>(job.method().layer_separation().linear_workers());
-  recipe.split = LayerSplit{cut, static_cast<int>(job.cluster().workers()) - linear, linear};
+  recipe.split = LayerSplit{cut, static_cast<int>(job.cluster().workers()) - linear, linear,
+                            static_cast<int>(job.method().layer_separation().linear_servers())};
   // One minibatch of each worker with data is one push on either side of the cut.
   recipe.make_policy = MakeBarrier;
   ApplyOptimizer(job, &recipe);
@@ -51,6 +52,16 @@ void CheckLayerSeparation(const v1::Job& job, KeyErrors* errors) {
                                   workers, " workers (cluster.workers)",
                                   workers < 2 ? ", which must be 2 or more" : "",
                                   ": each of the others sends its activations to one of them"));
+  }
+  const auto servers = static_cast<int64_t>(job.cluster().servers().count());
+  const int64_t linear_servers = job.method().layer_separation().linear_servers();
+  const std::string servers_key = "method.layer_separation.linear_servers";
+  if (errors->Sound(servers_key) && errors->Sound("cluster.servers") && linear_servers >= servers &&
+      linear_servers > 0) {
+    errors->Add(
+        servers_key,
+        absl::StrCat("got ", linear_servers, ", want at most ", servers - 1, " of the ", servers,
+                     " servers (cluster.servers): the layers in front of the cut need one, too"));
   }
   const int64_t piece = job.train().micro_batch();
   if (errors->Sound("train") && piece > 0 && piece < job.train().batch_size()) {

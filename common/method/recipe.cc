@@ -124,4 +124,17 @@ absl::StatusOr<ModelShape> ExchangedShape(const v1::Model& model, const Recipe& 
   return shape;
 }
 
+Sharding ShardingOf(const LayerSplit& split, int servers) {
+  Sharding sharding(servers);
+  if (split.linear_servers == 0) return sharding;
+  sharding.cut = split.cut.parameter;
+  sharding.last = split.linear_servers;
+  return sharding;
+}
+
+Sharding ShardingOf(const Recipe& recipe, int servers) {
+  if (recipe.split) return ShardingOf(*recipe.split, servers);
+  return ShardCount(recipe.placement, servers);
+}
+
 }  // namespace tessera

@@ -38,6 +38,8 @@ struct LayerSplit {
   LayerCut cut;
   int front_workers = 0;
   int linear_workers = 0;
+  // The last so many servers have the parameters behind the cut, and nothing else; 0: every server has a share of all.
+  int linear_servers = 0;
 
   bool is_linear(Rank rank) const { return rank.value() >= static_cast<uint64_t>(front_workers); }
   ParameterRange range(Rank rank) const { return is_linear(rank) ? cut.back() : cut.front(); }
@@ -123,6 +125,10 @@ struct Recipe {
 //   kUnimplemented    the method is not in this build
 //   kInvalidArgument  it cuts the model in two, and this one cannot be (CutBeforeLinear)
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job);
+
+// Who of so many servers has which parameters.
+Sharding ShardingOf(const LayerSplit& split, int servers);
+Sharding ShardingOf(const Recipe& recipe, int servers);
 
 // What a job begins with the values of a file of the whole model multiplied by, one factor for each parameter of
 // `shape`, the model's; empty: they stay as they are (common/keyset/mean_share.h).

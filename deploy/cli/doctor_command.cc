@@ -181,9 +181,8 @@ class Examination {
     if (is_secure) Add(CheckSecurity(FilesOf(job_.security()), hosts_here_, absl::Now()));
     Memory();
     if (delay_) {
-      const int shards = ShardCount(recipe_.placement, servers);
       Add(CheckKernelNetwork(ReadKernelNetwork(), *delay_,
-                             shape_.size * static_cast<int64_t>(sizeof(float)) / shards));
+                             LargestShardBytes(shape_, ShardingOf(recipe_, servers))));
     }
     const auto rows = data_ ? std::optional<int64_t>(data_->train.rows()) : std::nullopt;
     for (std::string& note : NotesOn(job_, recipe_, rows)) Note(std::move(note), "");
@@ -335,13 +334,14 @@ class Examination {
     want.rank = rank;
     want.address = address;
     want.job_digest = JobDigest(job_);
-    const int shards =
-        ShardCount(recipe_.placement, static_cast<int>(job_.cluster().servers().count()));
-    want.layout_hash = LayoutHash(shape_, shards);
+    const Sharding sharding =
+        ShardingOf(recipe_, static_cast<int>(job_.cluster().servers().count()));
+    want.layout_hash = LayoutHash(shape_, sharding);
     const absl::StatusOr<uint64_t> hash =
-        initial_file_.ok() ? InitialHash({shape_, job_.seed(), initial_file_->get()},
-                                         SlicesOf(shape_, ShardAt(recipe_.placement, rank), shards))
-                           : initial_file_.status();
+        initial_file_.ok()
+            ? InitialHash({shape_, job_.seed(), initial_file_->get()},
+                          SlicesOf(shape_, ShardAt(recipe_.placement, rank), sharding))
+            : initial_file_.status();
     want.initial_hash = hash.value_or(0);
     want.version = kVersion;
     const v1::JobStatus& status = call.status;

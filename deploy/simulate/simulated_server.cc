@@ -37,7 +37,7 @@ SimulatedServer::SimulatedServer(Options options, SimulatedWorld* world,
       machine_(options.machine),
       rate_(options.rate),
       work_time_(TransferNanos(
-          SlicesOf(options.shard.shape, options.shard.shard, options.shard.shard_count).bytes(),
+          SlicesOf(options.shard.shape, options.shard.shard, options.shard.sharding).bytes(),
           options.rate)),
       counters_interval_(options.counters_interval),
       world_(*world),

@@ -244,7 +244,7 @@ absl::StatusOr<std::unique_ptr<Learner>> Simulation::MakeLearner(Rank rank, Exch
 
 absl::Status Simulation::BuildServers(const ModelShape& shape) {
   const int count = static_cast<int>(job_.cluster().servers().count());
-  const int shards = ShardCount(recipe_.placement, count);
+  const Sharding sharding = ShardingOf(recipe_, count);
   TESSERA_ASSIGN_OR_RETURN(const std::shared_ptr<const InitialFile> initial_file,
                            OpenInitialFile(job_.model(), InitialFactors(job_, recipe_, shape)));
   for (int rank = 0; rank < count; ++rank) {
@@ -252,8 +252,8 @@ absl::Status Simulation::BuildServers(const ModelShape& shape) {
     options.shard.shape = shape;
     options.rank = ShardId(rank);
     // Where placement is replicated all servers hold shard 0.
-    options.shard.shard = ShardId(shards > 1 ? rank : 0);
-    options.shard.shard_count = shards;
+    options.shard.shard = ShardId(sharding.count > 1 ? rank : 0);
+    options.shard.sharding = sharding;
     options.shard.placement = recipe_.placement;
     options.shard.seed = job_.seed();
     options.shard.initial_file = initial_file;

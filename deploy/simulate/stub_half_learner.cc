@@ -10,9 +10,9 @@ StubHalfLearner::Surroundings::Surroundings(const ModelShape& shape, const Layer
                                             const StubArrays* of_parameters)
     : split(layers),
       arrays(of_parameters),
-      front(LayerKeys(shape, servers, split.cut.front())),
-      back(LayerKeys(shape, servers, split.cut.back())),
-      nothing(LayerKeys(shape, servers, {})),
+      front(LayerKeys(shape, ShardingOf(split, servers), split.cut.front())),
+      back(LayerKeys(shape, ShardingOf(split, servers), split.cut.back())),
+      nothing(LayerKeys(shape, ShardingOf(split, servers), {})),
       activations(
           static_cast<size_t>(batch_size * shape.widths[static_cast<size_t>(split.cut.layer)])) {
   if (has_classes) {

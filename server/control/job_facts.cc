@@ -37,9 +37,13 @@ Manifest ModelManifest(const v1::Job& job, const Recipe& recipe, const ModelShap
   manifest.version = facts.version;
   manifest.layout_hash = facts.layout_hash;
   manifest.states = static_cast<int64_t>(ServerStates(recipe).size());
+  const Sharding sharding = ShardingOf(recipe, facts.servers);
   for (const ParameterSpec& spec : shape.parameters) {
     manifest.parameters.push_back(
         {spec.name, spec.rows, spec.columns, spec.is_vector, 1, spec.columns_are, spec.is_scalar});
+    if (sharding.last == 0) continue;
+    manifest.parameters.back().owners =
+        sharding.OwnersOf(static_cast<int>(manifest.parameters.size()) - 1);
   }
   // Averaged states come after the model's own.
   manifest.model_parameters =
@@ -86,7 +90,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.job_text = JobTextToSend(job);
   facts.version = kVersion;
   facts.layout_hash =
-      LayoutHash(shape, ShardCount(recipe.placement, static_cast<int>(cluster.servers().count())));
+      LayoutHash(shape, ShardingOf(recipe, static_cast<int>(cluster.servers().count())));
   facts.seed = job.seed();
   facts.servers = cluster.servers().count();
   facts.workers = cluster.workers();

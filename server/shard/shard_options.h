@@ -23,7 +23,7 @@ namespace tessera {
 struct ShardOptions {
   ModelShape shape;
   ShardId shard;
-  int shard_count = 1;
+  Sharding sharding;
   uint64_t seed = 0;
   // The values that the shard begins with, in place of those that follow from the seed; nullptr: those.
   std::shared_ptr<const InitialFile> initial_file;

@@ -1,4 +1,5 @@
 """Layer separation: workers that train the convolutions, and others that train the linear layers behind them."""
+import copy
 import json
 import os
 import signal
@@ -26,6 +27,13 @@ def separated(front, linear, layers=None, optimizer=MOMENTUM, **keys):
     job = digits(workers=front + linear, method={"layer_separation": {"linear_workers": linear}}, **keys)
     job["model"] = {"input": [1, 8, 8], "layers": layers or FRONT + BEHIND}
     job["train"]["optimizer"] = optimizer
+    return job
+
+
+def on_own_servers(job, linear_servers):
+    """The job with the linear layers on the last servers alone."""
+    job = copy.deepcopy(job)
+    job["method"]["layer_separation"]["linear_servers"] = linear_servers
     return job
 
 
@@ -64,6 +72,17 @@ class Equalities(CheckpointTest):
                     for a, b in zip(got["history"], want["history"]):
                         self.assertEqual((a["train_loss"], a["test_accuracy"]), (b["train_loss"], b["test_accuracy"]))
                         self.assertAlmostEqual(a["test_loss"], b["test_loss"], delta=1e-7)
+
+    def test_servers_with_one_half_each_make_the_same_updates(self):
+        keys = {"batch": 16, "epochs": 3, "evaluate_every": 1}
+        want = run_to_end(self, together(2, servers=1, **keys))
+        for servers, linear_servers in ((2, 1), (5, 2)):
+            with self.case("%d of %d" % (linear_servers, servers)):
+                job = on_own_servers(separated(2, 1, servers=servers, **keys), linear_servers)
+                got = run_to_end(self, job)
+                self.assertEqual(got["parameters_hash"], want["parameters_hash"])
+                pushed = got["steps"] * 4 * (2 * FRONT_SIZE + BEHIND_SIZE)
+                self.assertEqual(got["traffic"]["push_payload_bytes"], pushed)
 
     def test_codecs_code_what_they_code_in_data_parallel(self):
         # Coded each by itself and then summed, or summed and then coded: with one worker the same.
@@ -113,6 +132,17 @@ class Checkpoints(CheckpointTest):
         code, out, error = tessera("eval", step_folder(folder, steps_in(folder)[-1]), write_job(self, job))
         self.assertEqual((code, error), (0, ""))
         self.assertIn("%.4f" % whole["final"]["test_accuracy"], out)
+
+    def test_a_job_goes_on_with_the_halves_on_other_servers(self):
+        job = separated(2, 1, servers=3, epochs=2)
+        folder = self.path("checkpoints")
+        whole, saved = save_on_the_way(self, on_own_servers(job, 1), folder, 15)
+        for linear_servers in (1, 2, 0):
+            with self.case("%d with the linear layers" % linear_servers):
+                again = restoring(on_own_servers(job, linear_servers), step_folder(folder, saved))
+                report = run_to_end(self, again)
+                self.assertEqual(report["parameters_hash"], whole["parameters_hash"])
+                self.assertEqual(sameness(report), sameness(whole))
 
     def test_eval_calibrates_with_the_rows_of_those_that_have_data(self):
         # Three of four: a quarter of the rows are others than a third.
@@ -169,6 +199,22 @@ class Checkpoints(CheckpointTest):
         cluster.drain()
         report = cluster.finish(victim)
         self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 0))
+
+
+    def test_a_linear_worker_is_lost_with_the_server_of_its_layers(self):
+        job = on_own_servers(endless(3, 2, servers=3, cluster={"replicas": 1}, lease="3s"), 1)
+        cluster = Cluster(self, job)
+        cluster.await_status("all have standbys", lambda status: all(o["in_sync"] for o in status["owners"]))
+        cluster.await_step(30)
+        victims = cluster.workers[4], cluster.servers[2]
+        for victim in victims:
+            victim.kill()
+        cluster.await_status("the standby leads", lambda status: int(status["takeovers"]) >= 1 and lost(status) == 1)
+        cluster.await_further(50)
+        cluster.drain()
+        report = cluster.finish(*victims)
+        self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 1))
+        self.assertGreater(report["final"]["test_accuracy"], 0.8)
 
 
 class Faults(CheckpointTest):

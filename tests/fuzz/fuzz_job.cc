@@ -96,8 +96,7 @@ std::unique_ptr<Shard> FuzzJob::MakeShard() const {
   Shard::Options options;
   options.shape = shape;
   options.shard = ShardAt(recipe.placement, 0);
-  options.shard_count =
-      ShardCount(recipe.placement, static_cast<int>(job.cluster().servers().count()));
+  options.sharding = ShardingOf(recipe, static_cast<int>(job.cluster().servers().count()));
   options.placement = recipe.placement;
   options.seed = job.seed();
   options.kind = static_cast<int>(recipe.payload);

@@ -167,7 +167,7 @@ SimHost::SimHost(FaultyNetwork* network, SimCoordinator* coordinator, Checker* c
 
 std::unique_ptr<Shard> SimHost::MakeShard(ShardId shard, uint64_t term) {
   Shard::Options made = options_.shard_options(shard);
-  const ShardSlices slices = SlicesOf(made.shape, made.shard, made.shard_count);
+  const ShardSlices slices = SlicesOf(made.shape, made.shard, made.sharding);
   const CopyId copy = checker_->AddCopy(shard, slices, term);
   made.policy = checker_->Recorded(copy, Mutated(std::move(made.policy), options_.mutation));
   auto result = std::make_unique<Shard>(std::move(made));

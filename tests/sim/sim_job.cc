@@ -226,7 +226,7 @@ Shard::Options SimJob::ShardOptions(ShardId shard) {
   Shard::Options options;
   options.shape = shape_;
   options.shard = shard;
-  options.shard_count = servers_count_;
+  options.sharding = servers_count_;
   options.kind = static_cast<int>(recipe_.payload);
   options.codecs = recipe_.codecs;
   options.policy = recipe_.make_policy();

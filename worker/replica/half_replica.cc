@@ -147,10 +147,10 @@ absl::Status HalfReplica::Init(const Recipe& recipe) {
   evaluation.evaluates_only = true;
   // A network of its own for evaluations, which only needs memory for one direction.
   TESSERA_ASSIGN_OR_RETURN(whole_, Network::Create(job_.model(), evaluation, backend_));
-  const int servers = static_cast<int>(job_.cluster().servers().count());
-  keys_ = LayerKeys(whole_->shape(), servers, range);
+  const Sharding sharding = ShardingOf(split, static_cast<int>(job_.cluster().servers().count()));
+  keys_ = LayerKeys(whole_->shape(), sharding, range);
   // A worker whose step had no batch pushes no entries.
-  no_keys_ = LayerKeys(whole_->shape(), servers, {});
+  no_keys_ = LayerKeys(whole_->shape(), sharding, {});
   for (int i = 0; i < split.cut.parameters; ++i) {
     whole_values_.push_back(whole_->arrays().parameter(i));
     const bool is_own = i >= range.begin && i < range.end;

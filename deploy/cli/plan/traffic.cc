@@ -174,8 +174,8 @@ HalfForecast ForecastOfHalf(const v1::Job& job, const Recipe& recipe, const Mode
                             bool is_linear) {
   const LayerCut& cut = recipe.split->cut;
   HalfForecast half;
-  half.keys = LayerKeys(shape, static_cast<int>(job.cluster().servers().count()),
-                        is_linear ? cut.back() : cut.front());
+  const auto servers = static_cast<int>(job.cluster().servers().count());
+  half.keys = LayerKeys(shape, ShardingOf(recipe, servers), is_linear ? cut.back() : cut.front());
   half.push = PushOf(recipe, half.keys, shape);
   half.pull = PullOf(recipe, half.keys, shape);
   return half;

@@ -26,8 +26,8 @@ const FormEntry& FormOf(const ShardOptions& options) {
 }  // namespace
 
 ShardTraits TraitsOf(const ShardOptions& options) {
-  const ShardSlices slices = SlicesOf(options.shape, options.shard, options.shard_count);
-  return {options.shape, slices,         LayoutHash(options.shape, options.shard_count),
+  const ShardSlices slices = SlicesOf(options.shape, options.shard, options.sharding);
+  return {options.shape, slices,         LayoutHash(options.shape, options.sharding),
           options.seed,  options.codecs, FormOf(options).make_keys(options, slices)};
 }
 

@@ -29,8 +29,8 @@ TEST_CASE("the rows of a shard are those of the layout", "[checkpoint]") {
   for (const int shards : {1, 2, 3, 7, 256}) {
     for (int s = 0; s < shards; ++s) {
       for (const Slice& slice : SlicesOf(shape, ShardId(static_cast<uint64_t>(s)), shards).slices) {
-        const ShardRows rows =
-            ShardRowsOf(shape.parameters[static_cast<size_t>(slice.parameter)].rows, s, shards);
+        const ShardRows rows = RowsOf(shape.parameters[static_cast<size_t>(slice.parameter)].rows,
+                                      s, Owners{0, shards});
         CHECK(rows.begin == slice.row_begin);
         CHECK(rows.end == slice.row_end);
       }
@@ -40,12 +40,13 @@ TEST_CASE("the rows of a shard are those of the layout", "[checkpoint]") {
 
 TEST_CASE("any rows are found in the files of any number of servers, each once", "[checkpoint]") {
   for (const int64_t rows : {0, 1, 2, 5, 17}) {
-    for (const int64_t shards : {1, 2, 3, 5, 20}) {
+    for (const Owners& owners :
+         {Owners{0, 1}, Owners{0, 2}, Owners{1, 2}, Owners{3, 8}, Owners{0, 20}}) {
       for (int64_t begin = 0; begin <= rows; ++begin) {
         for (int64_t end = begin; end <= rows; ++end) {
           int64_t next = begin;
-          for (const SavedRows& run : SavedRowsOf(rows, shards, begin, end)) {
-            const ShardRows owned = ShardRowsOf(rows, run.shard, shards);
+          for (const SavedRows& run : SavedRowsOf(rows, owners, begin, end)) {
+            const ShardRows owned = RowsOf(rows, run.shard, owners);
             CHECK(run.row_count > 0);
             CHECK(owned.begin + run.row_begin == next);
             next += run.row_count;
@@ -103,6 +104,22 @@ TEST_CASE("a checkpoint of any number of servers reads the same", "[checkpoint]"
     REQUIRE((*checkpoint)->OpenWorker(0).ok());
     CHECK(*(*checkpoint)->OpenWorker(0) == nullptr);
   }
+}
+
+TEST_CASE("a checkpoint whose servers share some of the parameters reads the same",
+          "[checkpoint]") {
+  const std::string folder = EmptyFolder();
+  Manifest manifest = ManifestOf(5);
+  manifest.parameters[0].owners = {0, 3};
+  manifest.parameters[1].owners = manifest.parameters[2].owners = {3, 5};
+  REQUIRE(SaveShards(folder, &manifest).ok());
+  WriteManifest(folder, manifest);
+  CHECK(ShardTensors(manifest, 0).size() == 3);  // It, and two states.
+  CHECK(ShardTensors(manifest, 4).size() == 6);
+  const auto checkpoint = Checkpoint::Open(folder);
+  INFO(checkpoint.status());
+  REQUIRE(checkpoint.ok());
+  CHECK(HasSavedValues(**checkpoint));
 }
 
 TEST_CASE("a shard's file that is another's, gone or short is named", "[checkpoint]") {

@@ -76,6 +76,29 @@ TEST_CASE("a tensor without extents is a vector of one row, and shown as it is",
              Catch::Contains("is_scalar wants a vector of 1 row"));
 }
 
+TEST_CASE("the servers that share a parameter are kept, and are among those there are",
+          "[checkpoint]") {
+  Manifest manifest = Full();
+  REQUIRE(manifest.shards.size() == 2);
+  manifest.parameters[0].owners = {0, 1};
+  manifest.parameters[1].owners = {1, 2};
+  const auto parsed = ParseManifest("m.json", FormatManifest(manifest));
+  INFO(parsed.status());
+  REQUIRE(parsed.ok());
+  CHECK(parsed->parameters[0].OwnersOf(2) == Owners{0, 1});
+  CHECK(parsed->parameters[1].OwnersOf(2) == Owners{1, 2});
+  CHECK(Full().parameters[0].OwnersOf(2) == Owners{0, 2});
+  CHECK(FormatManifest(*parsed) == FormatManifest(manifest));
+  for (const Owners& wrong : {Owners{1, 1}, Owners{2, 1}, Owners{-1, 1}, Owners{0, 100000}}) {
+    manifest.parameters[1].owners = wrong;
+    CHECK_THAT(ErrorOf(FormatManifest(manifest)),
+               Catch::Contains("parameters[1]: servers is no range of servers"));
+  }
+  manifest.parameters[1].owners = {1, 3};
+  CHECK_THAT(ErrorOf(FormatManifest(manifest)),
+             Catch::Contains("is on servers before 3, but there are 2"));
+}
+
 TEST_CASE("every field of a manifest is wanted, and no other", "[checkpoint]") {
   const nlohmann::json whole = nlohmann::json::parse(FormatManifest(Full()));
   for (const auto& [key, value] : whole.items()) {

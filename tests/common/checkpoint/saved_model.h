@@ -83,7 +83,7 @@ inline absl::Status SaveShard(const std::string& folder, int64_t shard, Manifest
   for (int64_t state = -1; state < manifest->states; ++state) {
     for (size_t p = 0; p < manifest->parameters.size(); ++p) {
       const CheckpointParameter& parameter = manifest->parameters[p];
-      const ShardRows rows = ShardRowsOf(parameter.rows, shard, shards);
+      const ShardRows rows = RowsOf(parameter.rows, shard, parameter.OwnersOf(shards));
       for (int64_t row = rows.begin; row < rows.end; ++row) {
         for (int64_t column = 0; column < parameter.columns; ++column) {
           const float value = SavedValue(*manifest, p, state, row, column);

@@ -34,6 +34,9 @@ TEST_CASE("a bad job of layer separation gets its message", "[job_layers]") {
       {{kImage, kLayers, "method={layer_separation: {linear_workers: 0}}"},
        "--set method: method.layer_separation.linear_workers: got \"0\", want an integer in [1, "
        "1024]\n"},
+      {{kImage, kLayers, "method={layer_separation: {linear_servers: 2}}", "cluster.servers=2"},
+       "--set method: method.layer_separation.linear_servers: got 2, want at most 1 of the 2 "
+       "servers (cluster.servers): the layers in front of the cut need one, too\n"},
       {{kImage, "model.layers=[{conv2d: {channels: 4, kernel: 3}}, relu]",
         "method=layer_separation"},
        "--set model.layers: there is no linear layer behind the convolutions, want both: the "

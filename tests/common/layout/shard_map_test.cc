@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace tessera {
@@ -46,6 +48,41 @@ TEST_CASE("the shards cover every row once", "[layout][shard_map]") {
   }
 }
 
+TEST_CASE("the last servers own the last parameters alone", "[layout][shard_map]") {
+  const ModelShape shape = ThreeParameters();
+  const int cut = GENERATE(1, 2);
+  for (const auto& [count, last] :
+       {std::pair(2, 1), std::pair(5, 1), std::pair(5, 3), std::pair(200, 99)}) {
+    CAPTURE(cut, count, last);
+    Sharding sharding(count);
+    sharding.cut = cut;
+    sharding.last = last;
+    int64_t largest = 0;
+    std::vector<std::vector<int>> owners;
+    for (const ParameterSpec& p : shape.parameters) owners.emplace_back(p.rows, 0);
+    for (int s = 0; s < count; ++s) {
+      const ShardSlices slices = SlicesOf(shape, ShardId(s), sharding);
+      CHECK(slices.shard_count == count);
+      largest = std::max(largest, slices.bytes());
+      for (const Slice& slice : slices.slices) {
+        CHECK((slice.parameter >= cut) == (s >= count - last));
+        // As among servers that are so many.
+        const int among = s < count - last ? count - last : last;
+        const int place = s < count - last ? s : s - (count - last);
+        CHECK(slice.row_begin == shape.parameters[slice.parameter].rows * place / among);
+        for (int64_t row = slice.row_begin; row < slice.row_end; ++row) {
+          ++owners[slice.parameter][row];
+        }
+      }
+    }
+    for (const std::vector<int>& rows : owners) {
+      CHECK(std::all_of(rows.begin(), rows.end(), [](int n) { return n == 1; }));
+    }
+    // To within a row of each parameter.
+    CHECK(std::abs(LargestShardBytes(shape, sharding) - largest) <= 4 * (3 + 1 + 5));
+  }
+}
+
 TEST_CASE("shards differ by at most one row of each parameter", "[layout][shard_map]") {
   const ModelShape shape = ThreeParameters();
   for (const int shards : {2, 3, 7, 40}) {
@@ -83,7 +120,13 @@ TEST_CASE("the layout hash names names, shapes and the number of servers", "[lay
   other = shape;
   std::swap(other.parameters[0], other.parameters[1]);
   hashes.insert(LayoutHash(other, 2));
-  CHECK(hashes.size() == 5);
+  Sharding apart(2);
+  apart.last = 1;
+  for (const int cut : {1, 2}) {
+    apart.cut = cut;
+    hashes.insert(LayoutHash(shape, apart));
+  }
+  CHECK(hashes.size() == 7);
 }
 
 }  // namespace

@@ -101,6 +101,40 @@ TEST_CASE("with the servers beside the linear worker no parameter of its half cr
   CHECK(static_cast<double>(link_bytes(40) - link_bytes(20)) / 20 > 2 * 4 * kBack);
 }
 
+TEST_CASE(
+    "with the linear layers on a server beside their worker only activations and the front cross "
+    "links",
+    "[simulation][layers]") {
+  // Three with data, each with a server of the front beside it, and one linear worker with a server of its own.
+  SimulationOptions options = Cluster();
+  options.machines = 4;
+  options.server_machines = {0, 1, 2, 3};
+  const auto run = [&options](int steps, int linear_servers) {
+    const v1::Job job =
+        ReadDigits("digits_layers",
+                   {"cluster.workers=4", "cluster.servers=4", "train.epochs=0",
+                    "train.steps=" + std::to_string(steps), "train.evaluate_every=0",
+                    "method.layer_separation.linear_servers=" + std::to_string(linear_servers)});
+    return Simulate(job, options).report;
+  };
+  const Json few = run(20, 1), many = run(40, 1);
+  CHECK(many["parameters_hash"] == run(40, 0)["parameters_hash"]);
+  const auto per_step = [&](const Json& a, const Json& b, const char* key) {
+    return (b[key].get<double>() - a[key].get<double>()) / 20;
+  };
+  // Each worker with data has a third of the front on its own machine, and pulls and pushes the others.
+  const double activations = 3 * 32 * 4 * (2 * kCut + 1);
+  const double crossing = per_step(few["simulation"], many["simulation"], "link_bytes");
+  CHECK(crossing >= activations + 2 * 2 * 4 * kFront);
+  // Frames of messages, of which there is one for each worker and server, are beside it.
+  CHECK(crossing < activations + 2 * 2 * 4 * kFront + 16 * 400);
+  const double shared = per_step(few["traffic"], many["traffic"], "shared_memory_bytes");
+  CHECK(shared == 2 * 4 * (kFront + kBack));
+  const Json& linear = many["traffic"]["by_worker"][3];
+  // All that it pulls and pushes; what evaluations read of the front is not.
+  CHECK(linear["shared_memory_bytes"] == 4 * kBack * (40 + 41 + 1));
+}
+
 TEST_CASE("servers are on machines that there are, each on one of them", "[simulation]") {
   const auto refusal = [](const std::vector<std::string>& overrides, int machines,
                           std::vector<int> servers) {

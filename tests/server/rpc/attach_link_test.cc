@@ -39,7 +39,7 @@ std::unique_ptr<Shard> TinyShard() {
   shard.shape.widths = {2, 4};
   shard.shape.size = weight.size();
   shard.shard = ShardId(0);
-  shard.shard_count = 1;
+  shard.sharding = 1;
   shard.policy = MakeBarrier();
   shard.rule = MakeAdd();
   return std::make_unique<Shard>(std::move(shard));

@@ -122,7 +122,7 @@ class Job {
     Shard::Options shard;
     shard.shape = TinyShape();
     shard.shard = ShardId(rank);
-    shard.shard_count = servers_;
+    shard.sharding = servers_;
     shard.policy = MakeBarrier();
     shard.rule = MakeAdd();
     process.shard = std::make_unique<ShardThread>(std::make_unique<Shard>(std::move(shard)));

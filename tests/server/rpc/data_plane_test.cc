@@ -23,7 +23,7 @@ std::unique_ptr<Shard> ShardOf(int number) {
   Shard::Options options;
   options.shape = TinyShape();
   options.shard = ShardId(number);
-  options.shard_count = 2;
+  options.sharding = 2;
   options.policy = MakeBarrier();
   options.rule = MakeAdd();
   return std::make_unique<Shard>(std::move(options));

@@ -70,7 +70,7 @@ class RunningServers {
       Shard::Options options;
       options.shape = shape;
       options.shard = ShardId(s);
-      options.shard_count = shard_count;
+      options.sharding = shard_count;
       options.seed = 7;
       options.policy = policy();
       options.rule = MakeAdd();

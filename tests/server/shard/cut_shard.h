@@ -43,12 +43,12 @@ inline LayerCut MiddleOfCutShape() {
 }
 
 // With momentum and decay, as both halves of a cut model are trained.
-inline Shard::Options CutOptions(int shard = 0, int shard_count = 1,
+inline Shard::Options CutOptions(int shard = 0, const Sharding& sharding = 1,
                                  const CodecChoice& codecs = {}) {
   Shard::Options options;
   options.shape = CutShape();
   options.shard = ShardId(shard);
-  options.shard_count = shard_count;
+  options.sharding = sharding;
   options.seed = 42;
   options.codecs = codecs;
   options.policy = MakeBarrier();

@@ -79,7 +79,7 @@ TEST_CASE(
   for (uint64_t s = 0; s < 2; ++s) {
     Shard::Options options = OptionsOf(kEachSelects, MakeBarrier());
     options.shard = ShardId(s);
-    options.shard_count = 2;
+    options.sharding = 2;
     shards.push_back(std::make_unique<Shard>(std::move(options)));
   }
   const auto plan = [&](uint64_t generation, uint64_t member, uint64_t first) {

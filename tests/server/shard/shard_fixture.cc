@@ -14,7 +14,7 @@ Shard::Options OptionsOf(ModelShape shape, std::unique_ptr<ConsistencyPolicy> po
   Shard::Options options;
   options.shape = std::move(shape);
   options.shard = ShardId(shard);
-  options.shard_count = shard_count;
+  options.sharding = shard_count;
   options.seed = seed;
   options.policy = std::move(policy);
   options.rule = std::move(rule);

@@ -23,7 +23,7 @@ Shard::Options FragmentOptions(int shard, int shard_count) {
   Shard::Options options;
   options.shape = CutShape();
   options.shard = ShardId(shard);
-  options.shard_count = shard_count;
+  options.sharding = shard_count;
   options.seed = 42;
   options.policy = MakeBarrier();
   options.rule = MakeSgd({kRate, 0.9f, 0, false});

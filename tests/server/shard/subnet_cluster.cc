@@ -26,7 +26,7 @@ SubnetCluster::SubnetCluster(const v1::Model& model, int servers, uint64_t seed,
     Shard::Options options;
     options.shape = shape_;
     options.shard = ShardId(s);
-    options.shard_count = servers;
+    options.sharding = servers;
     options.seed = seed;
     options.kind = kValueKind;
     options.policy = MakeBarrier();

@@ -42,7 +42,7 @@ class InProcessServers {
       Shard::Options options;
       options.shape = shape_;
       options.shard = ShardId(s);
-      options.shard_count = servers;
+      options.sharding = servers;
       options.seed = job.seed();
       options.kind = static_cast<int>(recipe.payload);
       options.policy = recipe.make_policy();
