@@ -80,6 +80,22 @@ class Dealer {
     return placed;
   }
 
+  // Servers on the hosts of workers: the last ones follow linear workers, those before them the others, each in turn.
+  std::vector<PlacedProcess> ServersBeside(const std::vector<PlacedProcess>& workers,
+                                           const LayerSplit& split) {
+    const auto count = static_cast<size_t>(job_.cluster().servers().count());
+    const size_t fronts = count - static_cast<size_t>(split.linear_servers);
+    const size_t front_workers = workers.size() - static_cast<size_t>(split.linear_workers);
+    std::vector<PlacedProcess> placed;
+    for (size_t rank = 0; rank < count; ++rank) {
+      const size_t beside =
+          rank < fronts ? rank % front_workers
+                        : front_workers + (rank - fronts) % (workers.size() - front_workers);
+      placed.push_back({workers[beside].host, NextAddress(workers[beside].host)});
+    }
+    return placed;
+  }
+
   // The next free port of the host, of which hosts with the same address have the same.
   std::string NextAddress(size_t host) {
     const std::string& address = hosts_[host].address;
@@ -133,6 +149,14 @@ std::string StandbysOn(const std::vector<PlacedProcess>& servers, size_t host) {
   return shards.empty() ? "-" : absl::StrJoin(shards, ", ");
 }
 
+// Whether servers are placed beside the workers that have the same layers.
+bool ServersFollow(const v1::Job& job, const Recipe& recipe, const std::vector<LaunchHost>& hosts) {
+  return recipe.split && recipe.split->linear_servers > 0 &&
+         job.cluster().servers().addresses().empty() &&
+         std::none_of(hosts.begin(), hosts.end(),
+                      [](const LaunchHost& host) { return host.servers.has_value(); });
+}
+
 }  // namespace
 
 bool JobPlacement::HasWorkers(size_t host) const {
@@ -143,19 +167,26 @@ bool JobPlacement::HasWorkers(size_t host) const {
 absl::StatusOr<JobPlacement> PlaceJob(const v1::Job& job, const Recipe& recipe,
                                       const std::vector<LaunchHost>& hosts,
                                       const std::vector<std::set<int>>& taken, int port) {
-  // Servers first: they get the lowest ports, and replicas' workers follow them.
   Dealer dealer(job, hosts, taken, port);
   JobPlacement placement;
   placement.has_standbys = job.cluster().replicas() > 0;
-  placement.servers = dealer.Servers();
   const auto workers = static_cast<size_t>(job.cluster().workers());
-  const bool are_beside = recipe.placement == Placement::kReplicated;
-  if (are_beside && placement.servers.size() == workers) {
-    for (const PlacedProcess& server : placement.servers) {
-      placement.workers.push_back({server.host, ""});
+  if (ServersFollow(job, recipe, hosts)) {
+    placement.workers = dealer.Deal("worker", workers, &LaunchHost::workers);
+    // There are less where counts of hosts do not add up.
+    if (placement.workers.size() == workers) {
+      placement.servers = dealer.ServersBeside(placement.workers, *recipe.split);
     }
   } else {
-    placement.workers = dealer.Deal("worker", workers, &LaunchHost::workers);
+    // Servers first, as replicas' workers follow them.
+    placement.servers = dealer.Servers();
+    if (recipe.placement == Placement::kReplicated && placement.servers.size() == workers) {
+      for (const PlacedProcess& server : placement.servers) {
+        placement.workers.push_back({server.host, ""});
+      }
+    } else {
+      placement.workers = dealer.Deal("worker", workers, &LaunchHost::workers);
+    }
   }
   for (size_t rank = 0; rank < placement.workers.size(); ++rank) {
     const bool is_called =

@@ -3,6 +3,8 @@
 //   servers   those that the job lists with addresses run where these say; others are dealt rank by rank, host by host,
 //             so that a shard's standby, which the next server is, is on another host where there are two
 //   workers   dealt in the same way; where servers are replicas each worker is beside the server of its rank
+// With linear_servers of layer_separation servers follow the workers that have the same layers, in turn, unless the job
+// lists addresses or a host names its number of servers.
 #ifndef TESSERA_DEPLOY_CLI_LAUNCH_PLACEMENT_H_
 #define TESSERA_DEPLOY_CLI_LAUNCH_PLACEMENT_H_
 

@@ -71,6 +71,35 @@ TEST_CASE("hosts get the numbers that they name", "[cli][launch]") {
         "hosts: workers: they name 6, the job has 3; correct the hosts file or cluster.workers");
 }
 
+TEST_CASE(
+    "servers of the linear layers are beside the linear workers, the others beside the others",
+    "[cli][launch][layers]") {
+  Recipe recipe;
+  recipe.split.emplace();
+  recipe.split->front_workers = 3;
+  recipe.split->linear_workers = 2;
+  recipe.split->linear_servers = 3;
+  std::vector<LaunchHost> hosts = Hosts(5);
+  const auto placed = PlaceJob(JobOf(7, 5), recipe, hosts, {{}, {}, {}, {}, {}}, 7000);
+  REQUIRE(placed.ok());
+  CHECK(HostsOf(placed->workers) == Ranks{0, 1, 2, 3, 4});
+  // Four for three workers, and three for two.
+  CHECK(HostsOf(placed->servers) == Ranks{0, 1, 2, 0, 3, 4, 3});
+  CHECK(placed->servers[3].address == "10.0.0.1:7001");
+  CHECK(placed->workers[3].address == "10.0.0.4:7002");
+  CHECK(placed->workers[0].address.empty());
+  // A host that names a number gets that.
+  hosts[0].servers = 7;
+  const auto named = PlaceJob(JobOf(7, 5), recipe, hosts, {{}, {}, {}, {}, {}}, 7000);
+  REQUIRE(named.ok());
+  CHECK(HostsOf(named->servers) == Ranks{0, 0, 0, 0, 0, 0, 0});
+  // Workers that do not add up are said, and no more.
+  for (LaunchHost& host : hosts) host.workers = 2;
+  hosts[0].servers.reset();
+  CHECK(PlaceJob(JobOf(7, 5), recipe, hosts, {{}, {}, {}, {}, {}}, 7000).status().message() ==
+        "hosts: workers: they name 10, the job has 5; correct the hosts file or cluster.workers");
+}
+
 TEST_CASE("servers that the job lists run where it says", "[cli][launch]") {
   v1::Job job = JobOf(2, 1);
   job.mutable_cluster()->mutable_servers()->add_addresses("10.0.0.2:7100");
