@@ -83,6 +83,17 @@ CycleTime BetweenWorkers(const ExchangeWork& work, const Machines& machines) {
   return Cycle(longest.seconds, computing, longest.limit);
 }
 
+// What of the bytes that a worker of a half moves goes to the server beside it, where each has one.
+double LocalShare(const HalfWork& half, double workers) {
+  return static_cast<double>(half.servers_beside) >= workers ? 1 / workers : 0;
+}
+
+// What crosses the link of the half's busiest server, in bytes that one worker moves.
+double ServerLoad(const HalfWork& half, double workers) {
+  const double own = LocalShare(half, workers) > 0 ? 1 : 0;
+  return (workers - own) * half.busiest_share;
+}
+
 }  // namespace
 
 const char* Describe(Limit limit) {
@@ -146,20 +157,34 @@ CycleTime TimeOf(const ExchangeWork& work, const Machines& machines) {
   return Cycle(cycle.seconds(), computing, cycle.longest().limit);
 }
 
+double CrossingBytes(const HalfWork& half, double workers) {
+  return (1 - LocalShare(half, workers)) * (half.push_bytes + half.pull_bytes);
+}
+
 CycleTime TimeOf(const HalvesWork& work, const Machines& machines, int64_t linear_workers) {
   const HalfWork &front = work.front, &linear = work.linear;
   const auto n_f = static_cast<double>(linear_workers);
   const double n_c = static_cast<double>(machines.workers) - n_f;
   // Minibatches of the linear worker that has most of them.
   const double most_batches = std::ceil(n_c / n_f);
-  const double front_share = n_c * front.busiest_share, linear_share = n_f * linear.busiest_share;
-  const auto links = [&](double of_front, double of_linear) {
-    const double of_all = front_share * of_front + linear_share * of_linear;
-    return Longest(
-        {{Limit::kWorkerLinks, Seconds(std::max(of_front, of_linear), machines.bandwidth)},
-         {Limit::kServerLinks, Seconds(of_all, machines.bandwidth)}});
+  const double local_front = LocalShare(front, n_c), local_linear = LocalShare(linear, n_f);
+  // The busiest server has a share of both halves, or of one.
+  const auto busiest = [&](double of_front, double of_linear) {
+    return linear.servers_beside > 0 ? std::max(of_front, of_linear) : of_front + of_linear;
   };
-  const double folded = front_share * front.fold_bytes + linear_share * linear.fold_bytes;
+  const auto links = [&](double of_front, double of_linear) {
+    return Longest(
+        {{Limit::kWorkerLinks,
+          Seconds(std::max((1 - local_front) * of_front, (1 - local_linear) * of_linear),
+                  machines.bandwidth)},
+         {Limit::kServerLinks,
+          Seconds(busiest(ServerLoad(front, n_c) * of_front, ServerLoad(linear, n_f) * of_linear),
+                  machines.bandwidth)},
+         {Limit::kMemory, Seconds(std::max(local_front * of_front, local_linear * of_linear),
+                                  machines.memory_rate)}});
+  };
+  const double folded = busiest(n_c * front.busiest_share * front.fold_bytes,
+                                n_f * linear.busiest_share * linear.fold_bytes);
   const double last =
       std::max(front.busiest_share * front.fold_bytes, linear.busiest_share * linear.fold_bytes);
 

@@ -75,6 +75,9 @@ struct HalfWork {
   double pull_bytes = 0;
   double fold_bytes = 0;
   double busiest_share = 1;
+  // Servers that have this half's parameters alone, and run on the machines of its workers. 0 for both halves: servers
+  // have a share of all, on machines of their own.
+  int64_t servers_beside = 0;
 };
 
 struct HalvesWork {
@@ -86,6 +89,8 @@ struct HalvesWork {
 // The time of one step, with so many of machines.workers linear ones, between 1 and all but one. `computing` is
 // the mean over the workers.
 CycleTime TimeOf(const HalvesWork& work, const Machines& machines, int64_t linear_workers);
+// What of a worker's push and pull crosses links, of so many workers of its half.
+double CrossingBytes(const HalfWork& half, double workers);
 // The number of linear workers with which most minibatches are trained a second; of several such numbers the
 // least. At most half of the workers, of which there are 2 or more, and at most `most`.
 int64_t BestLinearWorkers(const HalvesWork& work, const Machines& machines, int64_t most);

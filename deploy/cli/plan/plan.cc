@@ -10,6 +10,7 @@
 #include "common/config/schema.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
+#include "deploy/cli/plan/stanza_models.h"
 #include "deploy/simulate/step_share.h"
 #include "server/control/job_facts.h"
 
@@ -166,32 +167,67 @@ HalfWork WorkOf(const HalfForecast& half, double batch_seconds) {
   return work;
 }
 
-// Predicts a job whose layers are dealt to workers. In the job's own row as many workers are linear as it says;
-// elsewhere as many as are best.
-void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
-                   const ModelShape& shape, PlannedMethod* planned) {
-  const Machines& machines = question.machines;
+// What both halves do and move where the model is cut as `recipe` says.
+HalvesWork WorkOf(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe,
+                  const ModelShape& shape) {
   const LayerCut& cut = recipe.split->cut;
   const HalfForecast front = ForecastOfHalf(job, recipe, shape, /*is_linear=*/false);
   const HalfForecast linear = ForecastOfHalf(job, recipe, shape, /*is_linear=*/true);
   const ActivationForecast activations = ForecastOfActivations(job, *recipe.split, shape);
   // A model with convolutions has rows of all inputs.
   const StepShare share(shape, static_cast<double>(shape.inputs()));
-  const HalvesWork work = {WorkOf(front, question.step_seconds * share.Of(cut.front())),
-                           WorkOf(linear, question.step_seconds * share.Of(cut.back())),
-                           static_cast<double>(activations.there_bytes),
-                           static_cast<double>(activations.back_bytes)};
+  HalvesWork work = {WorkOf(front, question.step_seconds * share.Of(cut.front())),
+                     WorkOf(linear, question.step_seconds * share.Of(cut.back())),
+                     static_cast<double>(activations.there_bytes),
+                     static_cast<double>(activations.back_bytes)};
+  if (recipe.split->linear_servers > 0) {
+    work.linear.servers_beside = recipe.split->linear_servers;
+    work.front.servers_beside = job.cluster().servers().count() - recipe.split->linear_servers;
+  }
+  return work;
+}
+
+double RowsPerSecond(const v1::Job& job, const HalvesWork& work, const Machines& machines,
+                     int64_t linear_workers) {
+  const double rows =
+      static_cast<double>((machines.workers - linear_workers) * job.train().batch_size());
+  const double seconds = TimeOf(work, machines, linear_workers).seconds;
+  return seconds > 0 ? rows / seconds : 0;
+}
+
+// Looks for a better cut than that of `recipe`, with which `halves` begins.
+void FindBestCut(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
+                 const ModelShape& shape, PlannedHalves* halves) {
+  halves->best_cut = shape.layers[static_cast<size_t>(recipe.split->cut.layer)].name;
+  halves->best_cut_linear_workers = halves->best_linear_workers;
+  halves->best_cut_rows_per_second = halves->best_rows_per_second;
+  for (const ModelLayer& layer : shape.layers) {
+    const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model(), layer.name);
+    if (!cut.ok()) continue;
+    recipe.split->cut = *cut;
+    const HalvesWork work = WorkOf(question, job, recipe, shape);
+    const int64_t linear = BestLinearWorkers(work, question.machines, kJobWorkersMax);
+    const double rows = RowsPerSecond(job, work, question.machines, linear);
+    if (rows <= halves->best_cut_rows_per_second) continue;
+    halves->best_cut = layer.name;
+    halves->best_cut_linear_workers = linear;
+    halves->best_cut_rows_per_second = rows;
+  }
+}
+
+// Predicts a job whose layers are dealt to workers. In the job's own row as many workers are linear as it says;
+// elsewhere as many as are best.
+void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
+                   const ModelShape& shape, PlannedMethod* planned) {
+  const Machines& machines = question.machines;
+  const HalvesWork work = WorkOf(question, job, recipe, shape);
   PlannedHalves halves;
+  halves.linear_servers = recipe.split->linear_servers;
   halves.best_linear_workers = BestLinearWorkers(work, machines, kJobWorkersMax);
   halves.linear_workers =
       planned->is_own ? recipe.split->linear_workers : halves.best_linear_workers;
-  const auto rows_per_second = [&](int64_t linear_workers) {
-    const double rows =
-        static_cast<double>((machines.workers - linear_workers) * job.train().batch_size());
-    const double seconds = TimeOf(work, machines, linear_workers).seconds;
-    return seconds > 0 ? rows / seconds : 0;
-  };
-  halves.best_rows_per_second = rows_per_second(halves.best_linear_workers);
+  halves.best_rows_per_second = RowsPerSecond(job, work, machines, halves.best_linear_workers);
+  FindBestCut(question, job, recipe, shape, &halves);
 
   recipe.split->linear_workers = static_cast<int>(halves.linear_workers);
   recipe.split->front_workers = static_cast<int>(machines.workers - halves.linear_workers);
@@ -205,14 +241,22 @@ void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe reci
   const auto n_c = static_cast<double>(recipe.split->front_workers);
   const auto n_f = static_cast<double>(recipe.split->linear_workers);
   const double crossing = work.activation_bytes + work.gradient_bytes;
-  halves.front_bytes = work.front.push_bytes + work.front.pull_bytes + crossing;
-  halves.linear_bytes = work.linear.push_bytes + work.linear.pull_bytes + n_c / n_f * crossing;
+  halves.front_bytes = CrossingBytes(work.front, n_c) + crossing;
+  halves.linear_bytes = CrossingBytes(work.linear, n_f) + n_c / n_f * crossing;
+  const StanzaQuantities paper = {work.front.batch_seconds,        work.linear.batch_seconds,
+                                  work.gradient_bytes / 4,         work.front.fold_bytes / 4,
+                                  static_cast<double>(shape.size), machines.bandwidth / 4};
+  halves.paper_step_seconds =
+      StanzaStepSeconds(paper, recipe.split->front_workers, recipe.split->linear_workers);
+  halves.paper_server_step_seconds =
+      ServerStepSeconds(paper, recipe.split->front_workers, planned->servers);
+  halves.paper_linear_workers = BestLinearByStanza(paper, machines.workers);
   const CycleTime time = TimeOf(work, machines, halves.linear_workers);
   planned->step_bytes = (n_c * halves.front_bytes + n_f * halves.linear_bytes) / (n_c + n_f);
   planned->step_seconds = time.seconds;
   planned->computing = time.computing;
   planned->limit = time.limit;
-  planned->rows_per_second = rows_per_second(halves.linear_workers);
+  planned->rows_per_second = RowsPerSecond(job, work, machines, halves.linear_workers);
   planned->halves = halves;
 }
 

@@ -43,9 +43,21 @@ struct PlannedHalves {
   // where nothing takes time.
   int64_t best_linear_workers = 1;
   double best_rows_per_second = 0;
-  // Bytes that pass the link of one worker, both ways, in a step; the mean of the linear ones.
+  // The linear layer in front of which a cut would train most rows a second, with the best number of linear workers for
+  // it, and how many; the job's own where no other is better.
+  std::string best_cut;
+  int64_t best_cut_linear_workers = 1;
+  double best_cut_rows_per_second = 0;
+  // Bytes that pass the link of one worker, both ways, in a step; the mean of the linear ones. Where servers of a half
+  // are beside its workers, what they and the server there pass each other is left out.
   double front_bytes = 0;
   double linear_bytes = 0;
+  // The last servers, which have the linear layers alone and run beside the linear workers; 0: there are none such.
+  int64_t linear_servers = 0;
+  // By the paper's two models (deploy/cli/plan/stanza_models.h).
+  double paper_step_seconds = 0;
+  double paper_server_step_seconds = 0;
+  int64_t paper_linear_workers = 1;
 };
 
 struct PlannedMethod {

@@ -149,12 +149,34 @@ std::string DescribeHalves(const PlannedMethod& method, int64_t workers) {
       method.name, ": ", Counted(workers - halves.linear_workers, "worker"),
       " with the layers in front, ", Bytes(halves.front_bytes), " a step each, and ",
       halves.linear_workers, " of ", workers, " linear, ", Bytes(halves.linear_bytes), " each");
-  if (!method.is_own || halves.best_rows_per_second == 0) return text;
-  if (halves.best_linear_workers == halves.linear_workers) {
-    return absl::StrCat(text, ", the best number");
+  if (halves.linear_servers > 0) {
+    absl::StrAppend(&text, "; the last ", halves.linear_servers, " of ",
+                    Counted(method.servers, "server"),
+                    " on the linear workers' nodes, the others on those with data");
   }
-  return absl::StrCat(text, "; with ", halves.best_linear_workers, " linear ",
-                      ThreeDigits(halves.best_rows_per_second), " rows/s");
+  if (halves.best_rows_per_second == 0) return text;
+  if (halves.best_linear_workers != halves.linear_workers) {
+    absl::StrAppend(&text, "; with ", halves.best_linear_workers, " linear ",
+                    ThreeDigits(halves.best_rows_per_second), " rows/s");
+  } else if (method.is_own) {
+    absl::StrAppend(&text, ", the best number");
+  }
+  if (halves.best_cut_rows_per_second > halves.best_rows_per_second) {
+    absl::StrAppend(&text, "; with cut: ", halves.best_cut, " and ", halves.best_cut_linear_workers,
+                    " linear ", ThreeDigits(halves.best_cut_rows_per_second), " rows/s");
+  }
+  return text;
+}
+
+// What the paper's models say of the same cluster.
+std::string DescribePaper(const PlannedMethod& method, int64_t workers) {
+  const PlannedHalves& halves = *method.halves;
+  const int64_t front = workers - halves.linear_workers;
+  return absl::StrCat(
+      method.name, ", by the models of its paper: ", Time(halves.paper_step_seconds),
+      " a step, and ", Time(halves.paper_server_step_seconds), " where ", Counted(front, "worker"),
+      " have the whole model and ", Counted(method.servers, "server"), "; ",
+      halves.paper_linear_workers, " of ", workers, " linear would be best");
 }
 
 // Prints what the table leaves open.
@@ -178,6 +200,7 @@ void PrintNotes(const PlanQuestion& question, const v1::Job& job,
                        ", one beside each worker, whose pulls leave no machine"));
     } else if (method.halves) {
       say(DescribeHalves(method, question.machines.workers));
+      say(DescribePaper(method, question.machines.workers));
     }
   }
   if (job.cluster().replicas() > 0) say("what servers send to their standbys is left out");
@@ -217,6 +240,13 @@ Json Describe(const PlannedMethod& method) {
     row["best_linear_workers"] = method.halves->best_linear_workers;
     row["front_step_bytes"] = method.halves->front_bytes;
     row["linear_step_bytes"] = method.halves->linear_bytes;
+    row["best_cut"] = method.halves->best_cut;
+    row["best_cut_linear_workers"] = method.halves->best_cut_linear_workers;
+    row["best_cut_rows_per_second"] = method.halves->best_cut_rows_per_second;
+    row["linear_servers"] = method.halves->linear_servers;
+    row["paper_step_seconds"] = method.halves->paper_step_seconds;
+    row["paper_server_step_seconds"] = method.halves->paper_server_step_seconds;
+    row["paper_linear_workers"] = method.halves->paper_linear_workers;
   }
   return row;
 }

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/config/job_reader.h"
 #include "deploy/cli/plan/exchange_time.h"
+#include "deploy/cli/plan/stanza_models.h"
 #include "deploy/simulate/simulation.h"
 #include "worker/data/dataset.h"
 #include "worker/data/load_datasets.h"
@@ -333,6 +334,96 @@ TEST_CASE("a planned step of halves takes what the simulated one does", "[plan][
   const PlannedMethod best = Find(PlanMethods(question), "layer_separation");
   CHECK(best.halves->linear_workers == best.halves->best_linear_workers);
   CHECK(best.rows_per_second == best.halves->best_rows_per_second);
+}
+
+TEST_CASE("the paper's models of halves and of servers are those of its section 4",
+          "[plan][layers]") {
+  CHECK(AllReduceRounds(1) == 0);
+  CHECK(AllReduceRounds(2) == 1);
+  CHECK(AllReduceRounds(3) == 3);
+  CHECK(AllReduceRounds(4) == 2);
+  CHECK(AllReduceRounds(10) == 5);
+  CHECK(AllReduceRounds(16) == 4);
+  // AlexNet with 10 + 1 workers of 64 rows at 10 Gb/s, as bench/papers/stanza.py has it.
+  StanzaQuantities of;
+  of.front_seconds = 0.1;
+  of.linear_seconds = 0.01;
+  of.activations = 9216 * 64;
+  of.front_parameters = 2469696;
+  of.parameters = 61100840;
+  of.rate = 10e9 / 32;
+  CHECK(StanzaStepSeconds(of, 10, 1) ==
+        Approx(0.1 + 10 * 0.01 + 2 * 10 * 9216 * 64 / of.rate + 2469696 * 5 / of.rate));
+  CHECK(StanzaStepSeconds(of, 8, 2) ==
+        Approx(0.1 + 4 * 0.01 + 2 * 4 * 9216 * 64 / of.rate + 2469696 * 3 / of.rate));
+  CHECK(ServerStepSeconds(of, 10, 1) == Approx(2 * 10 * 61100840 / of.rate + 0.11));
+  CHECK(ServerStepSeconds(of, 10, 5) == Approx(2 * 2 * 61100840 / of.rate + 0.11));
+  // n_c / t of four: 3 / t, 2 / t.
+  const double three = 3 / StanzaStepSeconds(of, 3, 1), two = 2 / StanzaStepSeconds(of, 2, 2);
+  CHECK(BestLinearByStanza(of, 4) == (two > three ? 2 : 1));
+  of.linear_seconds = 10;
+  CHECK(BestLinearByStanza(of, 4) == 2);
+  of.front_seconds = of.linear_seconds = of.activations = 0;
+  CHECK(BestLinearByStanza(of, 20) == 4);  // 16 in front are averaged in 4 rounds.
+}
+
+TEST_CASE("servers beside the workers of their half spare the links", "[plan][layers]") {
+  PlanQuestion question = Question(4, 4, 1e7);
+  question.machines.latency = 0;
+  question.step_seconds = 0.001;
+  question.overrides = {"model.input=[1, 8, 8]",
+                        "model.layers=[{conv2d: {channels: 16, kernel: 3, padding: 1}}, relu, "
+                        "{linear: {units: 512}}, relu, {linear: {units: 10}}]"};
+  const auto planned = [&question](int linear_servers) {
+    PlanQuestion with = question;
+    with.overrides.push_back(
+        absl::StrCat("method={layer_separation: {linear_servers: ", linear_servers, "}}"));
+    return Find(PlanMethods(with), "layer_separation");
+  };
+  const PlannedMethod apart = planned(0), beside = planned(1);
+  const double front = 16 * 9 + 16, back = 512.0 * 16 * 64 + 512 + 512 * 10 + 10;
+  const double crossing = 32 * 4 * (2 * 16 * 64 + 1);
+  CHECK(apart.halves->linear_bytes == Approx(8 * back + 3 * crossing));
+  CHECK(beside.halves->linear_bytes == Approx(3 * crossing));
+  CHECK(beside.halves->front_bytes == Approx(8 * front * 2 / 3 + crossing));
+  // The linear worker's push and pull were what took the time.
+  CHECK(beside.step_seconds < 0.5 * apart.step_seconds);
+  // Two linear workers and a server: one of them has it beside it, and one does not.
+  question.overrides.push_back("method={layer_separation: {linear_workers: 2, linear_servers: 1}}");
+  const PlannedMethod shared = Find(PlanMethods(question), "layer_separation");
+  CHECK(shared.halves->linear_bytes == Approx(8 * back + crossing));
+}
+
+TEST_CASE("the cut that trains most rows is found", "[plan][layers]") {
+  // 64 x 1024, 1024 x 1024, 1024 x 64, 64 x 10: behind the first layer 1024 values cross for each row, behind the third
+  // 64.
+  PlanQuestion question = Question(4, 1, 1e7);
+  question.overrides = {
+      "model.layers=[{linear: {units: 1024}}, relu, {linear: {units: 1024}}, relu, "
+      "{linear: {units: 64}}, relu, {linear: {units: 10}}]"};
+  const auto planned = [&question](const std::string& cut) {
+    PlanQuestion with = question;
+    with.overrides.push_back("method={layer_separation: {cut: " + cut + "}}");
+    return Find(PlanMethods(with), "layer_separation");
+  };
+  // By trying all of them.
+  std::string best;
+  double most = 0;
+  for (const char* const cut : {"layers.2", "layers.4", "layers.6"}) {
+    const PlannedMethod method = planned(cut);
+    REQUIRE(method.refused == "");
+    if (method.halves->best_rows_per_second <= most) continue;
+    most = method.halves->best_rows_per_second;
+    best = cut;
+  }
+  for (const char* const cut : {"layers.2", "layers.4", "layers.6"}) {
+    CAPTURE(cut);
+    const PlannedMethod method = planned(cut);
+    CHECK(method.halves->best_cut == best);
+    CHECK(method.halves->best_cut_rows_per_second == Approx(most));
+    CHECK((method.halves->best_cut_rows_per_second > method.halves->best_rows_per_second) ==
+          (cut != best));
+  }
 }
 
 TEST_CASE("a model that cannot be cut is not planned in halves", "[plan][layers]") {
