@@ -5,10 +5,10 @@
     bench/papers/stanza.py --redraw                         draws what is kept
 
 Parameters come from `tessera plan`, times and bytes from `tessera simulate` without mathematics on N nodes: a
-parameter server with n workers, and layer separation with n workers on convolutions, where each linear worker has a
-server beside it. The paper's two models stand beside them. The paper's nodes have a V100 each; how long they take for
-a step is not in our notes of it, so that two guesses are tried: half of the card's arithmetic, and what the paper's
-own speedups over a parameter server imply by its own models.
+parameter server with n workers, and layer separation with n workers on convolutions, with servers in several places.
+The paper's two models stand beside them. The paper's nodes have a V100 each; how long they take for a step is not in
+our notes of it, so that two guesses are tried: half of the card's arithmetic, and what the paper's own speedups over a
+parameter server imply by its own models.
 """
 import os
 
@@ -33,19 +33,25 @@ NAMES = {"alexnet": "AlexNet", "vgg16": "VGG-16", "googlenet": "GoogLeNet", "inc
 # Where a step's time is from: the paper's speedups by its own models, or the card's arithmetic.
 KINDS = ("implied", "arithmetic")
 STEPS = (1, 3)    # a step is the difference of two jobs, which begin and end alike
-# How the linear workers come by their parameters: (whether their servers are beside them, flags of the simulation).
+COPIES = ["--loopback-bandwidth", SHARED_MEMORY]
+NO_COPIES = ["--loopback-bandwidth", 0, "--message-cost", "0s"]
+# Where servers are, and flags of the simulation: on nodes of their own, beside the linear workers, or beside each
+# worker, of which those beside the linear workers have the linear layers alone (linear_servers).
 PLACES = {
-    "apart": (False, ["--loopback-bandwidth", SHARED_MEMORY]),
-    "beside": (True, ["--loopback-bandwidth", SHARED_MEMORY]),
-    "kept": (True, ["--loopback-bandwidth", 0, "--message-cost", "0s", "--server-rate", 0]),
+    "apart": ("apart", COPIES),
+    "beside": ("beside", COPIES),
+    "each": ("each", COPIES),
+    "kept": ("each", NO_COPIES + ["--server-rate", 0]),
 }
 
-# What keeps "beside" from "kept": each of its costs left out by itself, and both.
+# What keeps "each" from "kept": each of its costs left out by itself, and both; and on nodes whose memory copies and
+# folds at three times the rate of the cloud machine that the rates are of.
 WITHOUT = {
-    "beside": PLACES["beside"],
-    "without folding": (True, ["--loopback-bandwidth", SHARED_MEMORY, "--server-rate", 0]),
-    "without copies": (True, ["--loopback-bandwidth", 0, "--message-cost", "0s"]),
+    "each": PLACES["each"],
+    "without folding": ("each", COPIES + ["--server-rate", 0]),
+    "without copies": ("each", NO_COPIES),
     "kept": PLACES["kept"],
+    "copies at 5.7 GB/s, folding at 12": ("each", ["--loopback-bandwidth", "5700MB", "--server-rate", "12GB"]),
 }
 
 
@@ -160,10 +166,13 @@ class Simulated:
 
     def stanza(self, name, n_c, n_f, gigabits, step, place):
         nodes = n_c + n_f
-        beside, flags = place
-        if beside:
-            flags = flags + ["--machines", nodes, "--server-machines", ",".join(map(str, range(n_c, nodes)))]
-        return self.step(name, "layer_separation: {linear_workers: %d}" % n_f, nodes, n_f, gigabits, step, flags)
+        where, flags = place
+        keys, servers = "linear_workers: %d" % n_f, list(range(n_c, nodes))
+        if where == "each":
+            keys, servers = keys + ", linear_servers: %d" % n_f, list(range(nodes))
+        if where != "apart":
+            flags = flags + ["--machines", nodes, "--server-machines", ",".join(map(str, servers))]
+        return self.step(name, "layer_separation: {%s}" % keys, nodes, len(servers), gigabits, step, flags)
 
 
 def counted(name, network, programs):
@@ -185,15 +194,18 @@ def counted(name, network, programs):
 
 
 def planned(simulated, name, n_c, n_f, gigabits, step):
-    """Seconds of a step by `tessera plan`, whose servers are on nodes of their own."""
+    """Seconds of a step by `tessera plan`; without linear_servers all servers are on nodes of their own."""
     seconds = {}
-    for key, method, workers in (("data_parallel", "data_parallel: {}", n_c),
-                                 ("layer_separation", "layer_separation: {linear_workers: %d}" % n_f, n_c + n_f)):
+    halves = "layer_separation: {linear_workers: %d}" % n_f
+    each = "layer_separation: {linear_workers: %d, linear_servers: %d}" % (n_f, n_f)
+    for key, method, workers, servers in (("data_parallel", "data_parallel: {}", n_c, n_f),
+                                          ("layer_separation", halves, n_c + n_f, n_f),
+                                          ("each", each, n_c + n_f, n_c + n_f)):
         plan = simulated.programs.plan(
             job_of(name), *paper.sets({"method": "{%s}" % method, "train.batch_size": simulated.batch}), "--nodes",
-            workers, "--servers", n_f, "--bandwidth", "%gGbit" % gigabits, "--latency", LATENCY, "--step-time",
-            "%dus" % round(1e6 * step), "--server-rate", FOLD_RATE)
-        seconds[key] = plan[key]["step_seconds"]
+            workers, "--servers", servers, "--bandwidth", "%gGbit" % gigabits, "--latency", LATENCY, "--step-time",
+            "%dus" % round(1e6 * step), "--server-rate", FOLD_RATE, *COPIES)
+        seconds[key] = plan[method.split(":")[0]]["step_seconds"]
     return seconds
 
 
@@ -219,7 +231,7 @@ def measure(options, programs):
     if options.quick:
         simulated = Simulated(programs, batch=2, rows=64)
         found["figure6"] = [cell(simulated, "alexnet", networks["alexnet"], 2, 1, 10, steps["alexnet"]["implied"],
-                                 ["beside"])]
+                                 ["beside", "each"])]
         found.update(without={}, figure8=[])
         return found
     simulated = Simulated(programs)
@@ -230,12 +242,6 @@ def measure(options, programs):
                 places = [place for place in PLACES if place != "apart" or n == PAPER_WORKERS]
                 row = cell(simulated, name, networks[name], n, 1, PAPER_BANDWIDTH, steps[name][kind], places)
                 found["figure6"].append(dict(row, kind=kind))
-    # The convolutions' parameters in half of the bytes: whether the one link that they go through is what takes time.
-    vgg = ("vgg16", PAPER_WORKERS, 1, PAPER_BANDWIDTH, steps["vgg16"]["implied"], PLACES["kept"])
-    found["front"] = {"f32": simulated.stanza(*vgg)}
-    simulated.keys["codec"] = "{push: bf16, pull: bf16}"
-    found["front"]["bf16"] = simulated.stanza(*vgg)
-    del simulated.keys["codec"]
     step = steps["alexnet"]["implied"]
     found["without"] = {name: simulated.stanza("alexnet", PAPER_WORKERS, 1, PAPER_BANDWIDTH, step, place)["seconds"]
                         for name, place in WITHOUT.items()}
@@ -244,7 +250,7 @@ def measure(options, programs):
         for nodes in (5, 20, 80) if gigabits == 40 else (5, 10, 20, 40, 80):
             n_f = best_linear(networks["alexnet"], nodes, gigabits, step)
             found["figure8"].append(cell(simulated, "alexnet", networks["alexnet"], nodes - n_f, n_f, gigabits, step,
-                                         ["beside", "kept"]))
+                                         ["each", "kept"]))
     return found
 
 
@@ -275,11 +281,12 @@ def figure6(results, kind):
         if row.get("kind") != kind:
             continue
         said = PAPER_SPEEDUPS[row["network"]] if row["n_c"] == PAPER_WORKERS else None
-        ratios = [said, row["paper_server"] / row["paper_stanza"], row["paper_server"] / row["kept"]["seconds"],
-                  speedup(row, "kept"), speedup(row, "beside"), "apart" in row and speedup(row, "apart")]
+        ratios = [said, row["paper_server"] / row["paper_stanza"], row["paper_server"] / row["each"]["seconds"],
+                  speedup(row, "kept"), speedup(row, "each"), speedup(row, "beside"),
+                  "apart" in row and speedup(row, "apart")]
         rows.append([who(row), paper.seconds(row["step"])] + ["%.1f" % each if each else "" for each in ratios])
-    return paper.table(["figure 6, a step %s" % kind, "takes", "paper", "its models", "its server, ours kept",
-                        "both simulated: kept", "beside", "apart"], rows)
+    return paper.table(["figure 6, a step %s" % kind, "takes", "paper", "its models", "its server, ours each",
+                        "both simulated: kept", "each", "beside", "apart"], rows)
 
 
 def bytes_table(results):
@@ -293,11 +300,15 @@ def bytes_table(results):
         front = counts["conv_parameters"]
         server = 8 * n_c * (front + counts["linear_parameters"])
         stanza = 4 * (2 * n_c * counts["cut"] * results["batch"] + 2 * n_c * front)
-        cells = [server, row["server"]["bytes"], stanza, row["beside"]["bytes"], row.get("apart", {}).get("bytes")]
+        cells = [server, row["server"]["bytes"], stanza, row["beside"]["bytes"], row["each"]["bytes"],
+                 row.get("apart", {}).get("bytes")]
+        # A server beside each of the n has a part of what its worker pulls and pushes.
+        own = 4 * 2 * front
         rows.append([who(row)] + [paper.megabytes(each) if each else "" for each in cells] +
-                    ["%.4f" % (row["beside"]["bytes"] / stanza)])
+                    ["%.4f" % (row["beside"]["bytes"] / stanza), "%.4f" % (row["each"]["bytes"] / (stanza - own))])
     return paper.table(["figure 6, MB a step over links", "a server: 2 n P", "simulated", "Stanza: 2 n A S + 2 n P_c",
-                        "simulated, beside", "apart", "beside, over the formula"], rows)
+                        "simulated, beside", "each", "apart", "beside, over the formula",
+                        "each, over it less 2 P_c"], rows)
 
 
 def figure7(results):
@@ -306,41 +317,32 @@ def figure7(results):
         if row["kind"] != "implied":
             continue
         ways = [row["paper_server"], row["planned"]["data_parallel"], row["server"]["seconds"], row["paper_stanza"],
-                row["kept"]["seconds"], row["beside"]["seconds"], row["planned"]["layer_separation"],
+                row["kept"]["seconds"], row["planned"]["each"], row["each"]["seconds"], row["beside"]["seconds"],
+                row["planned"]["layer_separation"],
                 row.get("apart", {}).get("seconds")]
         rows.append([who(row)] + [paper.seconds(each) if each else "" for each in ways])
     return paper.table(["figure 7, a step", "a server: its model", "`plan`", "simulated", "Stanza: its model",
-                        "simulated: kept", "beside", "apart: `plan`", "apart: simulated"], rows)
+                        "simulated: kept", "each: `plan`", "each: simulated", "beside", "apart: `plan`",
+                        "apart: simulated"], rows)
 
 
 def without_table(results):
-    whole = results["without"]["beside"]
+    whole = results["without"]["each"]
     return paper.table(["AlexNet, 10 + 1", "a step", "less"],
                        [[name, paper.seconds(took), paper.seconds(whole - took) if took < whole else ""]
                         for name, took in results["without"].items()])
 
 
-def front_table(results):
-    server = next(row for row in results["figure6"] if row["network"] == "vgg16" and row["n_c"] == PAPER_WORKERS)
-    rows = []
-    for codec, took in results["front"].items():
-        ratios = [server["paper_server"] / took["seconds"], server["server"]["seconds"] / took["seconds"]]
-        rows.append([codec, paper.seconds(took["seconds"]), paper.megabytes(took["bytes"])] +
-                    ["%.1f" % each for each in ratios])
-    return paper.table(["VGG-16, 10 + 1, kept", "a step", "MB over links", "times its server", "times a simulated one"],
-                       rows)
-
-
 def figure8(results):
     rows = []
     for row in results["figure8"]:
-        ratios = [row["paper_server"] / row["paper_stanza"], speedup(row, "kept"), speedup(row, "beside")]
+        ratios = [row["paper_server"] / row["paper_stanza"], speedup(row, "kept"), speedup(row, "each")]
         n = row["n_c"] * results["batch"]
         rows.append(["%d at %g Gb/s" % (row["n_c"] + row["n_f"], row["gigabits"]), row["n_f"]] +
-                    ["{:,.0f}".format(n / row[key]["seconds"]) for key in ("server", "kept", "beside")] +
+                    ["{:,.0f}".format(n / row[key]["seconds"]) for key in ("server", "kept", "each")] +
                     ["%.1f" % each for each in ratios])
-    return paper.table(["figure 8, nodes", "linear, or servers", "rows/s: servers", "Stanza, kept", "Stanza, beside",
-                        "times: its models", "kept", "beside"], rows)
+    return paper.table(["figure 8, nodes", "linear, or servers", "rows/s: servers", "Stanza, kept", "Stanza, each",
+                        "times: its models", "kept", "each"], rows)
 
 
 def pictures(results):
@@ -352,7 +354,7 @@ def pictures(results):
     for name in NETWORKS:
         for label, value in (("the paper's models", lambda r: r["paper_server"] / r["paper_stanza"]),
                              ("simulated with parameters kept", lambda r: speedup(r, "kept")),
-                             ("simulated with servers beside", lambda r: speedup(r, "beside"))):
+                             ("simulated with a server beside each", lambda r: speedup(r, "each"))):
             labels.append("%s: %s" % (NAMES[name], label))
             columns.append([value(by_workers[n][name]) for n in sorted(by_workers)])
     first = paper.Picture("stanza_workers", "workers (and one linear one or one server)", labels,
@@ -362,14 +364,14 @@ def pictures(results):
     for row in results["figure8"]:
         by_nodes.setdefault(row["n_c"] + row["n_f"], {})[row["gigabits"]] = row
     speeds = sorted({row["gigabits"] for row in results["figure8"]})
-    labels = ["%g Gb/s: %s" % (g, name) for g in speeds for name in ("servers", "Stanza kept", "Stanza beside")]
+    labels = ["%g Gb/s: %s" % (g, name) for g in speeds for name in ("servers", "Stanza kept", "Stanza")]
     rows = []
     for nodes in sorted(by_nodes):
         rows.append([nodes])
         for g in speeds:
             row = by_nodes[nodes].get(g)
             rows[-1] += [row and row["n_c"] * results["batch"] / row[key]["seconds"]
-                         for key in ("server", "kept", "beside")]
+                         for key in ("server", "kept", "each")]
     second = paper.Picture("stanza_nodes", "nodes", labels, rows, "--y", "rows of AlexNet a second", "--log-x",
                            "--log-y")
     return [first, second]
@@ -380,7 +382,7 @@ def draw(results):
     if not results["figure8"]:
         return [table2(results)], []
     tables = [table2(results), figure6(results, "implied"), figure6(results, "arithmetic"), bytes_table(results),
-              figure7(results), without_table(results), front_table(results), figure8(results)]
+              figure7(results), without_table(results), figure8(results)]
     return tables, pictures(results)
 
 
