@@ -89,8 +89,10 @@ class Test(unittest.TestCase):
         """Ends all processes of a test, or of a case of it, and tells the log what it has cost."""
         done = super().doCleanups()
         ended = time.monotonic(), cpu_seconds()
-        print("%.1f s, %.1f s of CPU time ... " % tuple(end - begin for begin, end in zip(self.begun, ended)),
-              end="", file=sys.stderr, flush=True)
+        wall, cpu = (end - begin for begin, end in zip(self.begun, ended))
+        # Most cases of those that have many are over at once.
+        if wall > 0.1:
+            print("%.1f s, %.1f s of CPU time ... " % (wall, cpu), end="", file=sys.stderr, flush=True)
         self.begun = ended
         return done
 

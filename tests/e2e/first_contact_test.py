@@ -328,7 +328,7 @@ def on_terminal(command, columns, env):
 
 class Words(Test):
     def test_a_bar_on_a_terminal_and_none_on_a_pipe(self):
-        job = write_job(self, digits(epochs=400, units=400, evaluate_every=0))
+        job = write_job(self, digits(epochs=100, units=400, evaluate_every=0))
         code, out = on_terminal([TESSERA, "run", job], 100, {})
         self.assertEqual(code, 0, out)
         bars = re.findall(r"\[(#*)(\.*)\] +(\d+)%", out)

@@ -119,7 +119,7 @@ class BegunFromAFile(PictureTest):
         self.assertEqual(tessera("export", step_folder(folder, steps_in(folder)[-1]), out)[0], 0)
         return report, out
 
-    def begun(self, job, path, **train):
+    def begun_from(self, job, path, **train):
         job = dict(job, model=dict(job["model"], init=path))
         job["train"] = dict(job["train"], **train)
         return job
@@ -130,17 +130,17 @@ class BegunFromAFile(PictureTest):
         # One step that moves nothing: the evaluation at its end is of the file's values.
         for servers in (1, 3):
             with self.subTest(servers=servers):
-                job = self.begun(self.job(servers=servers, rate=1e-30), out, steps=1)
+                job = self.begun_from(self.job(servers=servers, rate=1e-30), out, steps=1)
                 report = run_to_end(self, job)
                 self.assertEqual(report["parameters_hash"], trained["parameters_hash"])
                 self.assertEqual(report["final"]["test_loss"], trained["final"]["test_loss"])
-        again = run_to_end(self, self.begun(self.job(), out, steps=12))
+        again = run_to_end(self, self.begun_from(self.job(), out, steps=12))
         self.assertLess(again["final"]["train_loss"], trained["history"][-1]["train_loss"])
         self.assertNotEqual(again["parameters_hash"], trained["parameters_hash"])
 
     def test_a_job_from_a_file_goes_on_from_its_checkpoint_without_it(self):
         _, out = self.exported(self.job(steps=6))
-        job = self.begun(self.job(steps=36), out)
+        job = self.begun_from(self.job(steps=36), out)
         folder = self.path("later")
         whole, saved = save_on_the_way(self, job, folder, 9)
         os.remove(out)
@@ -161,7 +161,7 @@ class BegunFromAFile(PictureTest):
         other = self.path("other.safetensors")
         with open(other, "wb") as file:
             file.write(data.replace(weight, changed))
-        job = self.begun(self.job(), out, steps=1)
+        job = self.begun_from(self.job(), out, steps=1)
         cluster = Cluster(self, job, servers=1, workers=0)
         for name, init in (("another file", other), ("no file", "")):
             with self.subTest(name):
@@ -174,15 +174,15 @@ class BegunFromAFile(PictureTest):
 
     def test_a_file_that_is_not_the_models_is_refused_by_name(self):
         _, out = self.exported(self.job(steps=1))
-        self.contains(self.refusal(self.begun(self.job(WITHOUT_NORM), out, steps=1)),
+        self.contains(self.refusal(self.begun_from(self.job(WITHOUT_NORM), out, steps=1)),
                       "model.init: \"%s\"" % out, "is missing, want [")
         wider = [dict(CONV, conv2d=dict(CONV["conv2d"], kernel=5, padding=2))] + RESIDUAL[1:]
-        self.contains(self.refusal(self.begun(self.job(wider), out, steps=1)),
+        self.contains(self.refusal(self.begun_from(self.job(wider), out, steps=1)),
                       "tensor \"layers.0.weight\" is [6, 3, 3, 3], want [6, 3, 5, 5]")
         os.truncate(out, os.path.getsize(out) - 8)
-        self.contains(self.refusal(self.begun(self.job(), out, steps=1)), "model.init: \"%s\"" % out)
+        self.contains(self.refusal(self.begun_from(self.job(), out, steps=1)), "model.init: \"%s\"" % out)
         os.remove(out)
-        self.contains(self.refusal(self.begun(self.job(), out, steps=1)), "model.init: \"%s\"" % out)
+        self.contains(self.refusal(self.begun_from(self.job(), out, steps=1)), "model.init: \"%s\"" % out)
 
 
 if __name__ == "__main__":
