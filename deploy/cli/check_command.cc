@@ -53,6 +53,16 @@ Lines TrafficOfHalves(const v1::Job& job, const Recipe& recipe, const ModelShape
                                  Describe(half.push), " and pulls ", Describe(half.pull),
                                  " every step", crossing));
   }
+  if (split.linear_servers > 0) {
+    const auto servers = static_cast<int>(job.cluster().servers().count());
+    const int first = servers - split.linear_servers;
+    const std::string who = split.linear_servers > 1
+                                ? absl::StrCat("servers ", first, " to ", servers - 1, " have")
+                                : absl::StrCat("server ", first, " has");
+    lines.push_back(absl::StrCat(who,
+                                 " the linear layers' parameters alone: beside the linear workers "
+                                 "they cross no link"));
+  }
   return lines;
 }
 

@@ -341,6 +341,13 @@ class Users(CheckpointTest):
         report = run_to_end(self, os.path.join(JOBS, "digits_layers.yaml"))
         self.assertGreater(report["final"]["test_accuracy"], 0.93)
 
+    def test_check_says_which_servers_have_the_linear_layers(self):
+        for linear_servers, words in ((1, "server 3 has the"), (2, "servers 2 to 3 have the")):
+            job = write_job(self, on_own_servers(separated(2, 1, servers=4), linear_servers))
+            code, out, error = tessera("check", job)
+            self.assertEqual((code, error), (0, ""))
+            self.contains(out, words + " linear layers' parameters alone")
+
     def test_where_a_worker_listens_is_checked_before_anybody_waits(self):
         job = separated(1, 1, epochs=1)
         job["cluster"]["servers"] = ["node-a:7000"]
