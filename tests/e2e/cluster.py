@@ -359,7 +359,8 @@ def children_of(pid):
     children = {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
-            with open(path) as file:
+            # A program's name may be any bytes.
+            with open(path, errors="replace") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
             # While a process becomes another program, what is read here may be any bytes.
             with open(os.path.join(os.path.dirname(path), "cmdline"), errors="replace") as file:
@@ -374,7 +375,7 @@ def children_of(pid):
 def exists(pid):
     """The process is there, and no zombie."""
     try:
-        with open("/proc/%d/stat" % pid) as file:
+        with open("/proc/%d/stat" % pid, errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
