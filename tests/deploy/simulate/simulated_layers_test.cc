@@ -135,6 +135,31 @@ TEST_CASE(
   CHECK(linear["shared_memory_bytes"] == 4 * kBack * (40 + 41 + 1));
 }
 
+TEST_CASE("linear workers with a server beside each move what the other's server has",
+          "[simulation][layers]") {
+  SimulationOptions options = Cluster();
+  options.machines = 4;
+  options.server_machines = {0, 1, 2, 3};
+  const auto traffic = [&options](int steps) {
+    const v1::Job job = ReadDigits(
+        "digits_layers",
+        {"cluster.workers=4", "cluster.servers=4", "train.epochs=0",
+         "train.steps=" + std::to_string(steps), "train.evaluate_every=0",
+         "method.layer_separation.linear_workers=2", "method.layer_separation.linear_servers=2"});
+    return Simulate(job, options).report["traffic"];
+  };
+  const Json few = traffic(20), many = traffic(40);
+  int64_t crossing = 0;
+  for (size_t k = 2; k < 4; ++k) {
+    const auto moved = [&](const char* key) {
+      return many["by_worker"][k][key].get<int64_t>() - few["by_worker"][k][key].get<int64_t>();
+    };
+    crossing +=
+        moved("pull_payload_bytes") + moved("push_payload_bytes") - moved("shared_memory_bytes");
+  }
+  CHECK(crossing == 20 * 8 * kBack);
+}
+
 TEST_CASE("servers are on machines that there are, each on one of them", "[simulation]") {
   const auto refusal = [](const std::vector<std::string>& overrides, int machines,
                           std::vector<int> servers) {
