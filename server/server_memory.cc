@@ -22,7 +22,7 @@ constexpr int64_t kProgramBytes = int64_t{36} << 20;
 std::string ServerMemory::Describe() const {
   return absl::StrCat(shard.Describe(), " + checkpoints ", checkpoint,
                       " + program and connections ", program,
-                      windows > 0 ? absl::StrCat(" + windows ", windows) : "");
+                      windows.bytes() > 0 ? absl::StrCat(" + windows ", windows.bytes()) : "");
 }
 
 ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const ModelShape& shape,
@@ -51,11 +51,11 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
   // Pushes come and fetches go by turns; what is sent has yet to leave when the other begins.
   memory.program = kProgramBytes + 2 * needs.workers * LimitedConnectionBytes(push);
   // Only what comes waits in a window: what goes lies in the shard's own blocks.
-  memory.windows_wanted = needs.workers * WideConnectionBytes(push);
+  memory.windows.Add(needs.workers, push);
   // A server with the whole model may have to copy another replica, and keep what comes meanwhile.
   if (recipe.placement == Placement::kReplicated) {
     memory.program += needs.slices.bytes() + kKeptBytesLeast;
-    memory.windows_wanted += WideConnectionBytes(needs.slices.bytes());
+    memory.windows.Add(1, needs.slices.bytes());
   }
   // A standby of another shard: parameters, states, and an update on its way, whole and in the message that brings
   // it; and here the sum of an update that the own standby has yet to have.
@@ -64,7 +64,7 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
         SlicesOf(shape, ShardId((rank + servers - 1) % servers), ShardingOf(recipe, servers));
     memory.program +=
         other.bytes() * (3 + needs.state_count) + other.bytes() / 8 + needs.slices.bytes();
-    memory.windows_wanted += WideConnectionBytes(other.bytes());
+    memory.windows.Add(1, other.bytes());
   }
   // A checkpoint holds what the shard has replaced since, and a copy of the rule's states.
   if (!job.checkpoint().directory().empty()) {
@@ -74,9 +74,8 @@ ServerMemory PlanServerMemory(const v1::Job& job, const Recipe& recipe, const Mo
   }
   memory.shard = PlanShardMemory(needs, bytes_max - memory.program - memory.checkpoint);
   // Staging and copies come first: without them pushes wait whatever the network is.
-  if (bytes_max < std::numeric_limits<int64_t>::max() &&
-      memory.windows_wanted <= bytes_max - memory.total()) {
-    memory.windows = memory.windows_wanted;
+  if (bytes_max < std::numeric_limits<int64_t>::max()) {
+    memory.windows.Choose(bytes_max - memory.total());
   }
   return memory;
 }

@@ -8,6 +8,7 @@
 
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
+#include "common/rpc/windows.h"
 #include "proto/job.pb.h"
 #include "server/shard/shard_memory.h"
 
@@ -19,13 +20,10 @@ struct ServerMemory {
   int64_t checkpoint = 0;
   // Bytes of the process itself, its connections, and what it may hold of other shards.
   int64_t program = 0;
-  // Bytes that connections hold more where windows follow the network (WidenWindows). 0: the limit leaves too little
-  // for that, or there is no limit, where windows follow it in any case.
-  int64_t windows = 0;
-  // What `windows` would be if there were room for it.
-  int64_t windows_wanted = 0;
+  // Windows as wide as the limit leaves room for; narrow ones where there is no limit, which nobody asks for then.
+  WindowPlan windows;
 
-  int64_t total() const { return shard.total() + checkpoint + program + windows; }
+  int64_t total() const { return shard.total() + checkpoint + program + windows.bytes(); }
   // "slice 1 + ... + checkpoints 0 + program and connections 2", and " + windows 3" where they are wide.
   std::string Describe() const;
 };

@@ -172,10 +172,10 @@ absl::Status ServerProcess::CheckMemory(const Recipe& recipe, const ModelShape& 
                      memory.total(), " = ", memory.Describe(), "; raise it or use more servers"));
   }
   LimitMemory();
-  if (memory.windows > 0) WidenWindows();
-  Log(LogLevel::kInfo,
-      absl::StrCat("server: memory limited bytes=", limit, " planned=", memory.total(),
-                   " windows=", memory.windows > 0 ? "follow_network" : "narrow"));
+  UseRoom(memory.windows);
+  Log(LogLevel::kInfo, absl::StrCat("server: memory limited bytes=", limit, " planned=",
+                                    memory.total(), " windows=", NameOf(memory.windows.kind()),
+                                    " freed=", memory.windows.keeps_freed() ? "kept" : "returned"));
   return absl::OkStatus();
 }
 
@@ -579,6 +579,8 @@ absl::StatusOr<std::unique_ptr<FetchedTensors>> FetchMissingTensors(const Server
   const bool is_missing = IsOfTensors(job.model()) && job.model().tensor_layout().tensors().empty();
   if (!is_missing || MayCoordinate(job, options.rank)) return nullptr;
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job.security())));
+  // What a limit has room for is known when the file is here, and gRPC asks before.
+  if (job.cluster().memory_limit() > 0) SetWindows(Windows::kBounded);
   TESSERA_ASSIGN_OR_RETURN(
       const ServerPlace place,
       FindPlace(job, {options.rank, options.listen, options.coordinator}, /*is_replica=*/true));

@@ -94,11 +94,13 @@ absl::Status PreparedWorker::CheckMemory() {
                        limit > 0 ? limit : std::numeric_limits<int64_t>::max()));
   subnet_memory = memory.subnets;
   if (limit == 0) return absl::OkStatus();
-  if (memory.windows > 0) WidenWindows();
+  // What the rows and the model leave is known now, and no connection is open yet.
+  UseRoom(memory.windows);
   if (memory.total() <= limit) {
     Log(LogLevel::kInfo,
         absl::StrCat("worker: memory limited bytes=", limit, " planned=", memory.total(),
-                     " windows=", memory.windows > 0 ? "follow_network" : "narrow"));
+                     " windows=", NameOf(memory.windows.kind()),
+                     " freed=", memory.windows.keeps_freed() ? "kept" : "returned"));
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("cluster.memory_limit: is ", limit,

@@ -69,7 +69,7 @@ absl::StatusOr<int64_t> CheckpointBytes(const v1::Job& job, const Recipe& recipe
 std::string WorkerMemory::Describe() const {
   return absl::StrCat("data ", data, " + ", replica_parts, " + checkpoints ", checkpoint,
                       " + program and connections ", program,
-                      windows > 0 ? absl::StrCat(" + windows ", windows) : "");
+                      windows.bytes() > 0 ? absl::StrCat(" + windows ", windows.bytes()) : "");
 }
 
 EvaluationRowCounts RowsOfEvaluation(const Datasets& data) {
@@ -93,10 +93,9 @@ absl::StatusOr<WorkerMemory> PlanWorkerMemory(const v1::Job& job, const Recipe& 
   if (coder > 0) absl::StrAppend(&memory.replica_parts, " + held back by codec.push ", coder);
   memory.replica += coder;
   // Workers that have batches from each other have connections that are in no sum here: their windows stay narrow.
-  memory.windows_wanted = recipe.split ? 0 : servers * WideConnectionBytes(shard_bytes);
-  if (bytes_max < std::numeric_limits<int64_t>::max() &&
-      memory.windows_wanted <= bytes_max - memory.total()) {
-    memory.windows = memory.windows_wanted;
+  if (!recipe.split) memory.windows.Add(servers, shard_bytes);
+  if (bytes_max < std::numeric_limits<int64_t>::max()) {
+    memory.windows.Choose(bytes_max - memory.total());
   }
   return memory;
 }

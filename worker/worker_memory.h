@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "common/layout/parameters.h"
 #include "common/method/recipe.h"
+#include "common/rpc/windows.h"
 #include "proto/job.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/replica/subnet_memory.h"
@@ -24,15 +25,13 @@ struct WorkerMemory {
   int64_t checkpoint = 0;
   // The process itself and its connections.
   int64_t program = 0;
-  // Bytes that connections hold more where windows follow the network (WidenWindows). 0: the limit leaves too little
-  // for that, or there is no limit, where windows follow it in any case.
-  int64_t windows = 0;
-  // What `windows` would be if there were room for it. 0: they stay narrow under any limit.
-  int64_t windows_wanted = 0;
+  // Windows as wide as the limit leaves room for; narrow ones where there is no limit, which nobody asks for then, and
+  // where no window is planned (WindowPlan::BytesOf is 0 for all kinds).
+  WindowPlan windows;
   // The sum's parts where subnets are trained.
   SubnetMemory subnets;
 
-  int64_t total() const { return data + replica + checkpoint + program + windows; }
+  int64_t total() const { return data + replica + checkpoint + program + windows.bytes(); }
   // "data 1 + model, ... 2 + checkpoints 3 + program and connections 4", and " + windows 5" where they are wide.
   std::string Describe() const;
 };

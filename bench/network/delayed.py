@@ -1,23 +1,27 @@
 #!/usr/bin/python3
 """Exchanges over a way that takes long: what a delay costs with and without a limit on memory.
 
-    bench/network/delayed.py [--delays 0 5 20 100 200] [--mib 64] [--limits none 130MiB 1200MiB] [--steps 8]
-                             [--servers 1]
+    bench/network/delayed.py [--delays 0 5 20 100 200] [--mib 64] [--limits none 130MiB 1200MiB] [--steps 32]
+                             [--first 8] [--servers 1] [--tls]
 
 A worker exchanges a model of so many MiB with a server, or several that share it, through a relay for each that
 holds every byte for half of the delay, in milliseconds there and back, for each of the limits that
-cluster.memory_limit has ("none": it has none). After each job a plain socket goes through such a relay: it sends as
-many bytes and is sent as many. The table has the time of the plain exchange as a share of the job's, which is what the
-job has of the way's rate, MB/s both ways together, and the largest peak of a process as a share of its limit.
+cluster.memory_limit has ("none": it has none). Two jobs do so: one has the first steps alone, in which windows grow,
+and the other one as many and `--steps` more, whose mean is the difference. After them a plain socket, with --tls one of
+OpenSSL, goes through such a relay: it sends as many bytes and is sent as many, the first time uncounted. The table has
+the time of the plain exchange as a share of the job's, which is what the job has of the way's rate, MB/s both ways
+together, the same of the first steps, and the largest peak of a process as a share of its limit.
 
 The relay is a process of its own, which needs a core of its own to carry much; what it does with no delay is the first
 row.
 """
 import argparse
 import json
+import multiprocessing
 import os
 import queue
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
@@ -114,33 +118,61 @@ def relay(to, latency, rate):
     threading.Event().wait()
 
 
-def receive(connection, count):
+def receive(connection, count, into=memoryview(bytearray(1 << 20))):
     while count > 0:
-        data = connection.recv(min(count, 1 << 20))
-        if not data:
+        received = connection.recv_into(into[:min(count, len(into))])
+        if received == 0:
             raise ConnectionError("the relay has closed")
-        count -= len(data)
+        count -= received
 
 
-def plain(delay, size):
+class Credentials:
+    """A certificate that has signed itself, for 127.0.0.1."""
+
+    def __init__(self, folder):
+        self.certificate, self.key = (os.path.join(folder, name) for name in ("host.pem", "host.key"))
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-keyout", self.key, "-out", self.certificate, "-days", "2", "-subj", "/CN=bench",
+                        "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+
+    def wrap(self, connection, server_side):
+        context = ssl.create_default_context(
+            ssl.Purpose.CLIENT_AUTH if server_side else ssl.Purpose.SERVER_AUTH, cafile=self.certificate)
+        if server_side:
+            context.load_cert_chain(self.certificate, self.key)
+        return context.wrap_socket(connection, server_side, server_hostname=None if server_side else "127.0.0.1")
+
+    def keys(self):
+        return ["security={certificate: %s, private_key: %s}" % (self.certificate, self.key)]
+
+
+class NoCredentials:
+    def wrap(self, connection, server_side):
+        return connection
+
+    def keys(self):
+        return ["security.insecure=true"]
+
+
+def plain(credentials, delay, size):
     """Seconds in which a plain socket sends `size` bytes and is then sent as many."""
     listener = socket.create_server(("127.0.0.1", 0))
     process, address = start_relay("127.0.0.1:%d" % listener.getsockname()[1], delay / 2)
     block = bytes(size)
 
     def serve():
-        connection = listener.accept()[0]
-        with connection:
+        with credentials.wrap(listener.accept()[0], server_side=True) as connection:
             for _ in range(PLAIN_REPEATS + 1):
                 receive(connection, size)
                 connection.sendall(block)
 
-    server = threading.Thread(target=serve, daemon=True)
+    # A process of its own, as the two ends of a job are.
+    server = multiprocessing.Process(target=serve, daemon=True)
     server.start()
     host, port = address.rsplit(":", 1)
     seconds = []
     try:
-        with socket.create_connection((host, int(port))) as client:
+        with credentials.wrap(socket.create_connection((host, int(port))), server_side=False) as client:
             for _ in range(PLAIN_REPEATS + 1):
                 begin = time.monotonic()
                 client.sendall(block)
@@ -168,16 +200,16 @@ def free_port():
         return port.getsockname()[1]
 
 
-def exchange(options, delay, limit):
-    """(seconds, bytes each way, largest peak of a process) of an exchange of a job through the relays."""
+def exchange(options, credentials, delay, limit, steps):
+    """(seconds, bytes each way, largest peak of a process) of all exchanges of a job through the relays."""
     numbers = [free_port() for _ in range(options.servers)]
     relays = [start_relay("127.0.0.1:%d" % number, delay / 2) for number in numbers]
     addresses = ", ".join(address for _, address in relays)
-    flags = ["model.layers=" + layers(options.mib), "train.steps=%d" % options.steps, "train.batch_size=4",
+    flags = ["model.layers=" + layers(options.mib), "train.steps=%d" % steps, "train.batch_size=4",
              "train.evaluate_every=0", "method={data_parallel: {}}", "cluster.workers=1", "cluster.lease_timeout=60s",
              "train.optimizer={sgd: {learning_rate: 0.001}}", "cluster.servers=[%s]" % addresses,
-             "security.insecure=true",
              "cluster.transport=tcp"]  # shared memory would go around the relay
+    flags += credentials.keys()
     flags += ["cluster.memory_limit=" + limit] if limit != "none" else []
     words = [word for flag in flags for word in ("--set", flag)]
     job = os.path.join(runs.ROOT, "deploy/jobs/digits.yaml")
@@ -203,12 +235,23 @@ def exchange(options, delay, limit):
     phases, traffic = result["phases"][0], result["traffic"]["by_worker"][0]
     waited = phases["pull_seconds"] + phases["push_seconds"] + phases["wait_seconds"]
     memory = result["memory"]
-    return (waited / traffic["exchanges"], traffic["push_payload_bytes"] / traffic["exchanges"],
+    return (waited, traffic["push_payload_bytes"] / traffic["exchanges"],
             max(memory["server_peak_rss_bytes"] + memory["worker_peak_rss_bytes"]))
 
 
 def bytes_of(limit):
     return int(limit[:-3]) << 20
+
+
+def row(options, credentials, delay, limit):
+    first, size, _ = exchange(options, credentials, delay / 1e3, limit, options.first)
+    total, _, peak = exchange(options, credentials, delay / 1e3, limit, options.first + options.steps)
+    # In turns, so that all find the machine alike.
+    reference = plain(credentials, delay / 1e3, int(size))
+    each = (total - first) / options.steps
+    return "| %g ms | %.0f | %s | %.0f | %.2f | %.2f | %s |" % (
+        delay, 2e-6 * size / reference, limit, 2e-6 * size / each, reference / each,
+        reference * options.first / first, "%.2f" % (peak / bytes_of(limit)) if limit != "none" else "")
 
 
 def main():
@@ -219,22 +262,22 @@ def main():
                         help="milliseconds there and back")
     parser.add_argument("--mib", type=int, default=64, help="size of the model")
     parser.add_argument("--limits", nargs="+", default=["none", "1200MiB"], help='cluster.memory_limit: "none" or MiB')
-    parser.add_argument("--steps", type=int, default=8, help="of each job")
+    parser.add_argument("--steps", type=int, default=32, help="that count")
+    parser.add_argument("--first", type=int, default=8, help="steps in which windows grow")
+    parser.add_argument("--tls", action="store_true", help="all connections are encrypted")
     parser.add_argument("--servers", type=int, default=1, help="each with a part of the model and a connection")
     parser.add_argument("--tessera", default=os.path.join(runs.ROOT, "bazel-bin/deploy/cli/tessera"))
     options = parser.parse_args()
     for limit in options.limits:
         if limit != "none" and not (limit.endswith("MiB") and limit[:-3].isdigit()):
             parser.error('--limits: got "%s", want "none" or a number of MiB, such as 1200MiB' % limit)
-    print("| delay | plain, MB/s | limit | MB/s | of plain | peak of limit |\n|--:|--:|--:|--:|--:|--:|", flush=True)
-    for delay in options.delays:
-        for limit in options.limits:
-            seconds, size, peak = exchange(options, delay / 1e3, limit)
-            # In turns, so that both find the machine alike.
-            reference = plain(delay / 1e3, int(size))
-            print("| %g ms | %.0f | %s | %.0f | %.2f | %s |" % (
-                delay, 2e-6 * size / reference, limit, 2e-6 * size / seconds, reference / seconds,
-                "%.2f" % (peak / bytes_of(limit)) if limit != "none" else ""), flush=True)
+    print("| delay | plain, MB/s | limit | MB/s | of plain | first %d steps, of plain | peak of limit |\n"
+          "|--:|--:|--:|--:|--:|--:|--:|" % options.first, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        credentials = Credentials(folder) if options.tls else NoCredentials()
+        for delay in options.delays:
+            for limit in options.limits:
+                print(row(options, credentials, delay, limit), flush=True)
     return 0
 
 

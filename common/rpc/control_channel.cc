@@ -4,10 +4,12 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include "common/rpc/compression.h"
+#include "common/rpc/grpc_library.h"
 
 namespace tessera {
 
 std::shared_ptr<grpc::Channel> OpenControlChannel(const std::string& address, Role role) {
+  PrepareGrpc();
   grpc::ChannelArguments arguments;
   RefuseCompression([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
   // A connection of its own: calls must not wait behind the megabytes of a connection to the same address.

@@ -4,18 +4,15 @@
 
 #include <algorithm>
 
-#include <google/protobuf/stubs/logging.h>
-#include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
 
-#include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
 #include "common/base/sanitizer.h"
-#include "common/rpc/callback_threads.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/compression.h"
 #include "common/rpc/control_channel.h"
+#include "common/rpc/grpc_library.h"
 #include "common/rpc/limited_memory.h"
 
 // The function is there where a program is linked with tcmalloc.
@@ -25,19 +22,18 @@ extern "C" int MallocExtension_SetNumericProperty(const char* property, size_t v
 namespace tessera {
 namespace {
 
-// Whether WidenWindows was called; set once, before the first connection.
-bool windows_are_wide = false;
+// Whether connections read and write in small pieces; set once, before the first of them.
+bool pieces_are_small = false;
 // gRPC reads into pieces of 64 KiB, so many at a time.
 constexpr int kLimitedReadBytes = 256 << 10;
 
 template <typename Set>
 void SetBuffers(Set set) {
   const int chunk = static_cast<int>(kChunkBytes);
-  if (MemoryIsLimited()) {
-    // Without probing gRPC lets a connection have the rest of the message that is being read in flight, and 64 KiB: a
-    // window of any other size it has none. With probing a window is 4 MiB at least, and kWideWindowBytes at most.
-    set(GRPC_ARG_HTTP2_BDP_PROBE, windows_are_wide ? 1 : 0);
-    if (!windows_are_wide) set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, chunk);
+  if (pieces_are_small) {
+    const bool are_narrow = CurrentWindows() == Windows::kNarrow;
+    set(GRPC_ARG_HTTP2_BDP_PROBE, are_narrow ? 0 : 1);
+    if (are_narrow) set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, chunk);
     set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kLimitedReadBytes);
     set(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, kLimitedReadBytes / 4);
     set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kLimitedReadBytes);
@@ -45,7 +41,7 @@ void SetBuffers(Set set) {
     return;
   }
   // Without probing a connection's window stays near 1 MiB and the sender stalls at every message;
-  // with it, gRPC opens 4 MiB and more as far as memory allows.
+  // with it, gRPC opens 16 MiB, and more where the link holds more (windows.h).
   set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
   // gRPC reads a quarter to one chunk at a time (docs/design/transfer.md).
   set(GRPC_ARG_TCP_READ_CHUNK_SIZE, chunk);
@@ -68,27 +64,10 @@ void SetCommon(Set set) {
   set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
 }
 
-// Prepares gRPC, once per process, before it is used.
-void PrepareLibrary() {
-  static const bool prepared = [] {
-    // Whoever sends what is no message is told so; protobuf would say it in the log as well, each time.
-    google::protobuf::SetLogHandler(nullptr);
-    // gRPC ends its threads when its last object goes, and then waits up to 10 s for the one that
-    // polls on behalf of a write that had stalled. Held to the end of the process, it never does.
-    grpc_init();
-    // The distribution's Abseil looks for lock cycles at every lock, and gRPC locks a lot: a tenth
-    // of a small round trip.
-    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-    LimitCallbackThreads();
-    return true;
-  }();
-  static_cast<void>(prepared);
-}
-
 }  // namespace
 
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, Role role) {
-  PrepareLibrary();
+  PrepareGrpc();
   grpc::ChannelArguments arguments;
   SetCommon([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
   // Channels to one address would otherwise share a connection, and one slow stream its window.
@@ -105,7 +84,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, Role role
 }
 
 void ConfigureServer(grpc::ServerBuilder* builder) {
-  PrepareLibrary();
+  PrepareGrpc();
   SetCommon([builder](const char* name, int value) { builder->AddChannelArgument(name, value); });
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsPerConnectionMax);
@@ -126,6 +105,8 @@ void ConfigureAllocator() {
 
 void LimitMemory() {
   SetMemoryIsLimited();
+  SetWindows(Windows::kNarrow);
+  pieces_are_small = true;
   if (kHasSanitizer) return;
   if (MallocExtension_SetNumericProperty != nullptr) {
     TESSERA_CHECK(MallocExtension_SetNumericProperty("tcmalloc.aggressive_memory_decommit", 1) ==
@@ -138,14 +119,15 @@ void LimitMemory() {
   TESSERA_CHECK(mallopt(M_TOP_PAD, 128 << 10) == 1);
 }
 
-void WidenWindows() {
-  TESSERA_CHECK(MemoryIsLimited());
-  windows_are_wide = true;
-}
-
-int64_t WideConnectionBytes(int64_t bytes) {
-  // The eighth is for what the allocator adds to gRPC's pieces.
-  return std::min(bytes, kWideWindowBytes) * 9 / 8;
+void UseRoom(const WindowPlan& plan) {
+  SetWindows(plan.kind());
+  if (!plan.keeps_freed()) return;
+  pieces_are_small = false;
+  if (MallocExtension_SetNumericProperty != nullptr) {
+    TESSERA_CHECK(MallocExtension_SetNumericProperty("tcmalloc.aggressive_memory_decommit", 0) ==
+                  1);
+  }
+  ConfigureAllocator();
 }
 
 int64_t LimitedConnectionBytes(int64_t bytes) {

@@ -10,6 +10,7 @@
 #include <grpcpp/server_builder.h>
 
 #include "common/rpc/security.h"
+#include "common/rpc/windows.h"
 
 namespace tessera {
 
@@ -38,28 +39,18 @@ void ConfigureServer(grpc::ServerBuilder* builder);
 // back cost more than the transfer. Call first thing in main.
 void ConfigureAllocator();
 
-// Called in a process whose memory is limited, before its first connection and what it holds for long: what is
-// freed goes back to the system at once, and connections read and write in small pieces, with narrow windows. That
-// costs some of their speed, most of it where the way is long.
+// Called in a process whose memory is limited, before what it holds for long: what is freed goes back to the system at
+// once, and connections read and write in small pieces, with narrow windows. That costs some of their speed, most of it
+// where the way is long.
 void LimitMemory();
 
-// The bytes that a connection then holds, at most, while messages of `bytes` in all come or go on it: chunks,
+// Called after LimitMemory, before the first connection: windows become as wide as planned, and where there is room for
+// it connections read, write and keep what they have freed as without a limit.
+void UseRoom(const WindowPlan& plan);
+
+// The bytes that a connection then holds, at most, while messages of `bytes` in all come or go on it: chunks, narrow
 // windows and buffers.
 int64_t LimitedConnectionBytes(int64_t bytes);
-
-// What a connection of a process with a limit has in flight, at most, while its windows are narrow: one chunk for each
-// round trip, whatever the link would carry.
-constexpr int64_t kNarrowWindowBytes = int64_t{1} << 20;
-// What a window grows to, at most, where it follows the product of rate and delay: gRPC 1.51 bounds its logarithm.
-constexpr int64_t kWideWindowBytes = int64_t{32} << 20;
-
-// Called after LimitMemory, before the first connection, where the limit leaves WideConnectionBytes for each
-// connection: windows then grow with the product of rate and delay as they do without a limit.
-void WidenWindows();
-
-// The bytes that a connection with such windows holds, at most, beyond LimitedConnectionBytes, while messages of
-// `bytes` in all come on it: nobody may have read what a window let come.
-int64_t WideConnectionBytes(int64_t bytes);
 
 // The bytes that a message takes on a connection: gRPC's 5-byte prefix and HTTP/2's 9 bytes per frame. An
 // estimate: the end of a stream, window updates and pings are not in it.

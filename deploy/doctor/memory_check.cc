@@ -30,10 +30,7 @@ struct Need {
   int64_t least = 0;
   // The sum in words, of what is used under the limit.
   std::string parts;
-  // Bytes for windows that follow the network, as they are under the limit, and as they would have to be; 0: none would
-  // do.
-  int64_t windows = 0;
-  int64_t windows_wanted = 0;
+  WindowPlan windows;
 };
 
 // Whether all servers are on this machine, so that all processes share its memory.
@@ -55,7 +52,6 @@ Need ServersOf(const v1::Job& job, const Recipe& recipe, const ModelShape& shape
   need.least = PlanServerMemory(job, recipe, shape, 0, 0).total();
   need.parts = most.Describe();
   need.windows = most.windows;
-  need.windows_wanted = most.windows_wanted;
   return need;
 }
 
@@ -72,7 +68,6 @@ absl::StatusOr<Need> WorkersOf(const v1::Job& job, const Recipe& recipe, const M
   need.least = least->total();
   need.parts = most->Describe();
   need.windows = most->windows;
-  need.windows_wanted = most->windows_wanted;
   return need;
 }
 
@@ -133,26 +128,33 @@ Finding JudgeWindows(const Need& need, int64_t free_bytes, const MeasuredDelay& 
   const std::string way =
       absl::StrCat(absl::StrFormat("%.0f", absl::ToDoubleMilliseconds(delay.round_trip)),
                    " ms, as measured to ", delay.address);
-  if (need.windows > 0) {
-    return {
-        Finding::Kind::kGood,
-        absl::StrCat("cluster.memory_limit: a ", need.who, " has ",
-                     Bytes(static_cast<double>(need.windows)),
-                     " left for windows that follow the network; at ", way,
-                     ", a connection brings up to ", RateOf(kWideWindowBytes, delay.round_trip)),
-        ""};
-  }
-  const std::string what = absl::StrCat("cluster.memory_limit: a ", need.who,
-                                        " has narrow windows; at ", way, ", a connection brings ",
-                                        RateOf(kNarrowWindowBytes, delay.round_trip), " at most");
-  if (need.windows_wanted == 0) {
-    return {Finding::Kind::kNote, what, "this method has narrow windows under any limit"};
+  const std::string start = absl::StrCat("cluster.memory_limit: a ", need.who, " has ");
+  const auto left = [&] {
+    return absl::StrCat(start, Bytes(static_cast<double>(need.windows.bytes())),
+                        " left for windows");
+  };
+  const std::string bounded = RateOf(kBoundedWindowBytes, delay.round_trip);
+  const int64_t open_bytes = need.windows.BytesOf(Windows::kOpen);
+  if (need.windows.kind() == Windows::kOpen) {
+    return {Finding::Kind::kGood,
+            absl::StrCat(left(), " that follow the network; at ", way,
+                         ", they slow no connection down"),
+            ""};
   }
   // All choices that a process has come before its windows.
-  return {Finding::Kind::kNote, what,
-          absl::StrCat("with a limit of ", free_bytes + need.windows_wanted,
-                       " bytes windows would follow the network, up to ",
-                       RateOf(kWideWindowBytes, delay.round_trip))};
+  const std::string advice =
+      absl::StrCat("with a limit of ", free_bytes + open_bytes,
+                   " bytes windows would follow the network, and slow no connection down");
+  if (need.windows.kind() == Windows::kBounded) {
+    return {Finding::Kind::kGood,
+            absl::StrCat(left(), " of up to ", Bytes(kBoundedWindowBytes), "; at ", way,
+                         ", a connection brings ", bounded, " at most; ", advice),
+            ""};
+  }
+  return {Finding::Kind::kNote,
+          absl::StrCat(start, "narrow windows; at ", way, ", a connection brings ",
+                       RateOf(kNarrowWindowBytes, delay.round_trip), " at most"),
+          open_bytes == 0 ? "this method has narrow windows under any limit" : advice};
 }
 
 // What servers and, where `data` says what they need, workers take under `bytes_max`.

@@ -10,6 +10,7 @@ LATENCY = 0.2
 MIB = 1 << 20
 # Shared memory would go around the relay, as all are on one machine.
 TCP = {"transport": "tcp"}
+RULE = r"gRPC EXPERIMENT memory_pressure_controller +"
 
 
 class FarMachines(Test):
@@ -56,8 +57,10 @@ class Limited(Test):
                                   {"linear": {"units": 10}}]
         job["security"] = {"insecure": True}
         cluster = Cluster(self, job, start=False)
-        cluster.start_server(0, "--listen", "0.0.0.0:%d" % port)
-        cluster.start_worker(0)
+        # gRPC then says by which rule its windows follow the network.
+        env = {"GRPC_VERBOSITY": "debug"}
+        cluster.start_server(0, "--listen", "0.0.0.0:%d" % port, env=env)
+        cluster.start_worker(0, env=env)
         cluster.await_step(1, within=60)
         code, out, error = tessera("doctor", cluster.path)
         self.assertEqual((code, error), (0, ""), out)
@@ -71,14 +74,17 @@ class Limited(Test):
     def test_windows_follow_the_way_where_the_limit_leaves_room(self):
         narrow, said, server, _ = self.exchange(180 * MIB)
         self.assertIn("windows=narrow", server)
+        self.assertRegex(server, RULE + "OFF")
         self.assertRegex(said, r"a server has narrow windows; at \d{3} ms, as measured to 127\.0\.0\.1:\d+, a "
                                r"connection brings \d\.\d MiB a second at most .* with a limit of \d+ bytes")
         # Each message of the push waits for the one before it to be read on the other side.
         self.assertGreater(narrow, 18 * LATENCY)
         self.doCleanups()
         wide, said, server, worker = self.exchange(512 * MIB)
-        self.assertIn("windows=follow_network", server)
-        self.assertIn("windows=follow_network", worker)
+        self.assertIn("windows=follow_network freed=kept", server)
+        self.assertIn("windows=follow_network freed=kept", worker)
+        for output in (server, worker):
+            self.assertRegex(output, RULE + "ON")
         self.contains(said, "a server has ", "a worker has ", " left for windows that follow the network; at ")
         self.assertLess(wide, 0.75 * narrow)
         with open("/proc/sys/net/ipv4/tcp_slow_start_after_idle") as file:

@@ -114,16 +114,18 @@ TEST_CASE("windows follow the network where the limit has room for all that they
     return MemoryOf(JobOf(kDataParallel, servers, limit, overrides));
   };
   const ServerMemory ample = with(1024 * kMiB);
-  // Of each of four workers a push at most, as it is smaller than a window may become.
-  CHECK(ample.windows == 4 * (kBytes * 9 / 8));
+  // Of each of four workers a push at most.
+  CHECK(ample.windows.kind() == Windows::kOpen);
+  CHECK(ample.windows.bytes() == 4 * (kBytes * 9 / 8));
   CHECK(ample.total() <= 1024 * kMiB);
-  CHECK(ample.Describe().find(absl::StrCat(" + windows ", ample.windows)) != std::string::npos);
-  const int64_t rest = ample.total() - ample.windows;
-  CHECK(with(ample.total()).windows == ample.windows);
-  // A byte less, and they stay narrow; all else is as it was.
+  CHECK(ample.Describe().find(absl::StrCat(" + windows ", ample.windows.bytes())) !=
+        std::string::npos);
+  const int64_t rest = ample.total() - ample.windows.bytes();
+  CHECK(with(ample.total()).windows.bytes() == ample.windows.bytes());
+  // A byte less, and they stay narrow, as such a push is smaller than a bounded window; all else is as it was.
   const ServerMemory narrow = with(ample.total() - 1);
-  CHECK(narrow.windows == 0);
-  CHECK(narrow.windows_wanted == ample.windows);
+  CHECK(narrow.windows.kind() == Windows::kNarrow);
+  CHECK(narrow.windows.BytesOf(Windows::kOpen) == ample.windows.bytes());
   CHECK(narrow.total() == rest);
   CHECK(narrow.Describe().find("windows") == std::string::npos);
   // Without a limit nothing is planned for them, as nothing holds them back.
@@ -131,11 +133,20 @@ TEST_CASE("windows follow the network where the limit has room for all that they
                          *ExchangedShape(JobOf(kDataParallel, 1, 0).model(),
                                          *RecipeFor(JobOf(kDataParallel, 1, 0))),
                          0)
-            .windows == 0);
-  // No window becomes larger than this, and a standby's leader has one, too.
-  const ServerMemory large = with(8192 * kMiB, 1, {"model.layers=[{linear: {units: 30000}}]"});
-  CHECK(large.windows == 4 * (32 * kMiB * 9 / 8));
-  CHECK(with(1024 * kMiB, 4, {"cluster.replicas=1"}).windows > with(1024 * kMiB, 4).windows);
+            .windows.bytes() == 0);
+  // Where a push is larger than that, less room does for windows that end there.
+  const std::vector<std::string> wide = {"model.layers=[{linear: {units: 30000}}]"};
+  const ServerMemory large = with(8192 * kMiB, 1, wide);
+  const int64_t push = int64_t{30000} * 2001 * static_cast<int64_t>(sizeof(float));
+  CHECK(large.windows.bytes() == 4 * (push * 9 / 8));
+  const ServerMemory bounded = with(large.total() - 1, 1, wide);
+  CHECK(bounded.windows.kind() == Windows::kBounded);
+  CHECK(bounded.windows.bytes() == 4 * (32 * kMiB * 9 / 8));
+  CHECK(with(bounded.total(), 1, wide).windows.kind() == Windows::kBounded);
+  CHECK(with(bounded.total() - 1, 1, wide).windows.kind() == Windows::kNarrow);
+  // A standby's leader has one, too.
+  CHECK(with(1024 * kMiB, 4, {"cluster.replicas=1"}).windows.bytes() >
+        with(1024 * kMiB, 4).windows.bytes());
 }
 
 TEST_CASE("the sum is told in its parts", "[server][memory]") {

@@ -1,0 +1,17 @@
+// The gRPC library itself, as every program of Tessera uses it.
+#ifndef TESSERA_COMMON_RPC_GRPC_LIBRARY_H_
+#define TESSERA_COMMON_RPC_GRPC_LIBRARY_H_
+
+namespace tessera {
+
+// Prepares gRPC, once per process, before anything of it is used: by whatever opens a channel or a server. The windows
+// that the process has (windows.h) are decided by then.
+//
+// gRPC has no call for which rule its windows follow, but reads GRPC_EXPERIMENTS while it starts. The variable is set
+// for that time alone; what the user has in it comes after ours, and wins. No other thread may read the environment
+// meanwhile.
+void PrepareGrpc();
+
+}  // namespace tessera
+
+#endif  // TESSERA_COMMON_RPC_GRPC_LIBRARY_H_

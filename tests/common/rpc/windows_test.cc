@@ -1,0 +1,51 @@
+#include "common/rpc/windows.h"
+
+#include <string>
+
+#include <catch2/catch.hpp>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+WindowPlan PlanOf(int64_t connections, int64_t bytes, int64_t room) {
+  WindowPlan plan;
+  plan.Add(connections, bytes);
+  plan.Choose(room);
+  return plan;
+}
+
+TEST_CASE("windows are as wide as the room is, to the byte", "[rpc][windows]") {
+  // Two connections of 64 MiB each; an allocator adds an eighth.
+  const int64_t open = 2 * 72 * kMiB, bounded = 2 * 36 * kMiB;
+  CHECK(PlanOf(2, 64 * kMiB, open).kind() == Windows::kOpen);
+  CHECK(PlanOf(2, 64 * kMiB, open).bytes() == open);
+  CHECK(PlanOf(2, 64 * kMiB, open - 1).kind() == Windows::kBounded);
+  CHECK(PlanOf(2, 64 * kMiB, bounded).bytes() == bounded);
+  CHECK(PlanOf(2, 64 * kMiB, bounded - 1).kind() == Windows::kNarrow);
+  CHECK(PlanOf(2, 64 * kMiB, bounded - 1).bytes() == 0);
+  CHECK(PlanOf(2, 64 * kMiB, -1).kind() == Windows::kNarrow);
+  // A message that is smaller than a bounded window has an open one at once.
+  CHECK(PlanOf(1, 8 * kMiB, 9 * kMiB).kind() == Windows::kOpen);
+  CHECK(PlanOf(1, 8 * kMiB, 9 * kMiB - 1).kind() == Windows::kNarrow);
+}
+
+TEST_CASE("what is freed is kept where there is room for it three times over", "[rpc][windows]") {
+  const int64_t open = 2 * 72 * kMiB, kept = 3 * open + 2 * 32 * kMiB;
+  CHECK(PlanOf(2, 64 * kMiB, kept).keeps_freed());
+  CHECK(PlanOf(2, 64 * kMiB, kept).bytes() == open);
+  CHECK_FALSE(PlanOf(2, 64 * kMiB, kept - 1).keeps_freed());
+  CHECK(PlanOf(2, 64 * kMiB, kept - 1).kind() == Windows::kOpen);
+}
+
+TEST_CASE("where nothing is planned windows are narrow in any room", "[rpc][windows]") {
+  WindowPlan plan;
+  plan.Choose(1024 * kMiB);
+  CHECK(plan.kind() == Windows::kNarrow);
+  CHECK_FALSE(plan.keeps_freed());
+  CHECK(plan.BytesOf(Windows::kOpen) == 0);
+}
+
+}  // namespace
+}  // namespace tessera
