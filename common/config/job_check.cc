@@ -183,4 +183,16 @@ void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors) {
   CheckSecurityKeys(positions, *job, errors);
 }
 
+void RefuseOpenKeys(const Positions& positions, const v1::Job& job, JobErrors* errors) {
+  const KeyErrors keys(positions, errors);
+  if (!keys.Sound("model") || !keys.Sound("method")) return;
+  const absl::StatusOr<Recipe> recipe = RecipeFor(job);
+  if (!recipe.ok()) return;
+  for (const std::string& key : recipe->open_keys) {
+    keys.Add(key,
+             "got auto, which tessera run and tessera launch choose before they start a process; "
+             "want what tessera plan says is best");
+  }
+}
+
 }  // namespace tessera

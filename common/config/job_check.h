@@ -13,6 +13,9 @@ namespace tessera {
 // listed, sets cluster.servers.count to their number.
 void CheckJob(const Positions& positions, v1::Job* job, JobErrors* errors);
 
+// Adds an error for every key that says `auto` and is for another program to choose (Recipe::open_keys).
+void RefuseOpenKeys(const Positions& positions, const v1::Job& job, JobErrors* errors);
+
 }  // namespace tessera
 
 #endif  // TESSERA_COMMON_CONFIG_JOB_CHECK_H_

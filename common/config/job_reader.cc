@@ -126,6 +126,7 @@ JobReading ReadJob(const JobSource& source, const JobOptions& options) {
       ReadTensorFile(positions, options.may_lack_tensors, reading.job.mutable_model(), &errors);
     }
     CheckJob(positions, &reading.job, &errors);
+    if (!options.may_be_open) RefuseOpenKeys(positions, reading.job, &errors);
     const bool check = options.check_files;
     if (check) CheckDataFiles(positions, reading.job, &errors);
     if (check && options.check_security) CheckSecurityFiles(positions, reading.job, &errors);

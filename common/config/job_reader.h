@@ -40,10 +40,18 @@ struct JobOptions {
   // The file that model.tensors names may be missing, on a server that fetches it. The layout is empty then, and only
   // what that has no part in is checked.
   bool may_lack_tensors = false;
+  // Keys may say `auto`, for a program that chooses their values, or only looks (Recipe::open_keys).
+  bool may_be_open = false;
 };
 
 // For a look at the job with its data, on a machine that need not be one of the job's.
 constexpr JobOptions kDataFilesAlone{true, /*check_security=*/false, /*check_restore=*/false};
+
+// `options` for a program that chooses what is left open, or only looks.
+constexpr JobOptions MayBeOpen(JobOptions options) {
+  options.may_be_open = true;
+  return options;
+}
 
 struct JobReading {
   // Every key has its value or its default. Of no use when there are errors.

@@ -9,6 +9,7 @@
 // is the mean over the minibatches, as in data_parallel with as many workers as have data, step for step.
 // Per worker with data and step: 4 n_front bytes up and down, and 4 B A both ways for B activations of A values;
 // per other worker 4 n_behind.
+#include <algorithm>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -23,6 +24,31 @@
 namespace tessera {
 namespace {
 
+constexpr char kCutKey[] = "method.layer_separation.cut";
+constexpr char kLinearWorkersKey[] = "method.layer_separation.linear_workers";
+constexpr char kOpenCut[] = "auto";
+
+// In front of the layer that the job names or, while that is yet to be chosen, the first one that has anything to train
+// in front of it.
+absl::StatusOr<LayerCut> CutOf(const v1::Job& job) {
+  const std::string& name = job.method().layer_separation().cut();
+  if (name != kOpenCut) return CutBeforeLinear(job.model(), name);
+  absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model(), "");
+  // Without convolutions any cut has to be named, and whichever is chosen will be.
+  const absl::StatusOr<ModelShape> shape = ShapeOf(job.model());
+  if (cut.ok() || !shape.ok()) return cut;
+  for (const ModelLayer& layer : shape->layers) {
+    absl::StatusOr<LayerCut> other = CutBeforeLinear(job.model(), layer.name);
+    if (other.ok()) return other;
+  }
+  return cut;
+}
+
+// One, while the number is yet to be chosen.
+int64_t LinearWorkersOf(const v1::LayerSeparation& keys) {
+  return std::max<int64_t>(1, keys.linear_workers());
+}
+
 absl::StatusOr<Recipe> LayerSeparationRecipe(const v1::Job& job) {
   Recipe recipe;
   recipe.name = "layer_separation";
@@ -31,11 +57,13 @@ absl::StatusOr<Recipe> LayerSeparationRecipe(const v1::Job& job) {
       "on the activations that they are sent, and the servers apply the mean gradients of each";
   recipe.local_steps = 1;
   recipe.lockstep = true;
-  TESSERA_ASSIGN_OR_RETURN(const LayerCut cut,
-                           CutBeforeLinear(job.model(), job.method().layer_separation().cut()));
-  const auto linear = static_cast<int>(job.method().layer_separation().linear_workers());
+  const v1::LayerSeparation& keys = job.method().layer_separation();
+  TESSERA_ASSIGN_OR_RETURN(const LayerCut cut, CutOf(job));
+  const auto linear = static_cast<int>(LinearWorkersOf(keys));
   recipe.split = LayerSplit{cut, static_cast<int>(job.cluster().workers()) - linear, linear,
-                            static_cast<int>(job.method().layer_separation().linear_servers())};
+                            static_cast<int>(keys.linear_servers())};
+  if (keys.cut() == kOpenCut) recipe.open_keys.push_back(kCutKey);
+  if (keys.linear_workers() == 0) recipe.open_keys.push_back(kLinearWorkersKey);
   // One minibatch of each worker with data is one push on either side of the cut.
   recipe.make_policy = MakeBarrier;
   ApplyOptimizer(job, &recipe);
@@ -43,9 +71,9 @@ absl::StatusOr<Recipe> LayerSeparationRecipe(const v1::Job& job) {
 }
 
 void CheckLayerSeparation(const v1::Job& job, KeyErrors* errors) {
-  const std::string key = "method.layer_separation.linear_workers";
+  const std::string key = kLinearWorkersKey;
   const int64_t workers = job.cluster().workers();
-  const int64_t linear = job.method().layer_separation().linear_workers();
+  const int64_t linear = LinearWorkersOf(job.method().layer_separation());
   // Each worker with data sends to one linear worker, so that a linear worker without a sender would idle.
   if (errors->Sound(key) && errors->Sound("cluster.workers") && 2 * linear > workers) {
     errors->Add(key, absl::StrCat("got ", linear, ", want at most ", workers / 2, " of the ",
@@ -76,12 +104,11 @@ void CheckLayerSeparation(const v1::Job& job, KeyErrors* errors) {
                              ", want 0 with method layer_separation: no worker has the gradient of "
                              "all parameters"));
   }
-  const absl::StatusOr<LayerCut> cut =
-      CutBeforeLinear(job.model(), job.method().layer_separation().cut());
+  const absl::StatusOr<LayerCut> cut = CutOf(job);
   if (!errors->Sound("model") || cut.ok()) return;
   absl::string_view message = cut.status().message();
   if (absl::ConsumePrefix(&message, "cut: ")) {
-    errors->Add("method.layer_separation.cut", message);
+    errors->Add(kCutKey, message);
   } else {
     errors->Add("model.layers", absl::StrCat(absl::StripPrefix(message, "model.layers: "),
                                              " with method layer_separation"));

@@ -109,6 +109,9 @@ struct Recipe {
   std::optional<CoreShare> core;
   // If set, a member exchanges the parameters of its half of the layers, and the halves meet in activations.
   std::optional<LayerSplit> split;
+  // Keys of the job that say `auto`, whose values whoever starts the job has to choose (JobOptions::may_be_open). The
+  // recipe is that of their defaults meanwhile.
+  std::vector<std::string> open_keys;
   // How values are written on the wire.
   CodecChoice codecs;
   // The schedule of the rate of make_rule's rule. Where workers take steps of their own it is the schedule of

@@ -166,7 +166,7 @@ std::vector<std::string> NotesOfCheck(const v1::Job& job) {
 }
 
 int CheckJobFile(const CheckOptions& options) {
-  const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
+  const JobReading reading = ReadJobFile(options.job_path, options.overrides, MayBeOpen({}));
   if (!reading.ok()) {
     if (options.json) {
       PrintErrors(options, reading.errors, FetchAdvice(reading.job));

@@ -111,6 +111,11 @@ std::vector<std::string> NotesOn(const v1::Job& job, const Recipe& recipe,
   OnCoordinatorFolder(job, &notes);
   OnChannelsLast(job.model(), &notes);
   for (std::string& note : LengthNotesOn(job, recipe, rows)) notes.push_back(std::move(note));
+  for (const std::string& key : recipe.open_keys) {
+    notes.push_back(absl::StrCat(
+        key,
+        " is auto: tessera run and tessera launch choose it; all else here is of its default"));
+  }
   return notes;
 }
 

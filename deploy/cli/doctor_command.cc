@@ -379,7 +379,7 @@ class Examination {
 
 int ExamineJob(const DoctorOptions& options) {
   const JobReading reading =
-      ReadJobFile(options.job_path, options.overrides, JobOptions{/*check_files=*/false});
+      ReadJobFile(options.job_path, options.overrides, MayBeOpen({/*check_files=*/false}));
   if (!reading.ok()) {
     TellJobErrors(reading);
     return 2;

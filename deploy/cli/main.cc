@@ -322,6 +322,8 @@ CLI::App* AddLaunch(CLI::App* app, LaunchOptions* options, SlurmLaunchOptions* s
                       "the first port for servers whose addresses the job does not list (7000)");
   command->add_option("--grace", options->grace,
                       "how long processes go on without a connection to this command (60s)");
+  command->add_option("--bandwidth", options->bandwidth,
+                      "what a host sends and receives a second, for keys that say auto (10Gbit)");
   command->add_flag("--copy-data", options->copies_data,
                     "copy the job's data to hosts with workers that do not have it");
   command->add_flag("--check", options->only_checks, "only check the hosts, and start nothing");
@@ -508,6 +510,7 @@ int Main(int argc, char** argv) {
     slurm.run = launch.run;
     slurm.bundle = launch.bundle;
     slurm.port = launch.port;
+    slurm.bandwidth = launch.bandwidth;
     return SubmitToSlurm(slurm);
   }
   // The exit code tells how another process has ended: this one does not end by its signal.

@@ -2,13 +2,14 @@
 import copy
 import json
 import os
+import re
 import signal
 import time
 import unittest
 
 from checkpoint_folders import CheckpointTest, keeping, restoring, sameness, save_on_the_way, step_folder, steps_in
-from cluster import (ENDLESS, JOBS, SOON, WORKER, Cluster, Process, await_true, digits, lost, members, run_to_end,
-                     tessera, write_job)
+from cluster import (ENDLESS, JOBS, SERVER, SOON, WORKER, Cluster, Process, await_true, digits, lost, members,
+                     run_to_end, tessera, write_job)
 
 FRONT = [{"conv2d": {"channels": 6, "kernel": 3, "padding": 1}}, "batch_norm", "relu", {"max_pool": {"kernel": 2}},
          {"dropout": {"probability": 0.1}}]
@@ -347,6 +348,32 @@ class Users(CheckpointTest):
             code, out, error = tessera("check", job)
             self.assertEqual((code, error), (0, ""))
             self.contains(out, words + " linear layers' parameters alone")
+
+    def test_what_the_job_leaves_open_is_chosen_before_it_starts(self):
+        job = separated(3, 1, epochs=2)
+        job["method"]["layer_separation"] = {"cut": "auto", "linear_workers": "auto"}
+        path = write_job(self, job, "open.yaml")
+        report = self.path("report.json")
+        code, _, error = tessera("run", path, "--report", report, within=60)
+        self.assertEqual(code, 0, error)
+        chosen = re.search(r"note: of what the job leaves open, method\.layer_separation\.cut=(layers\.\d+) and "
+                           r"method\.layer_separation\.linear_workers=(\d+) would train most rows", error)
+        self.assertIsNotNone(chosen, error)
+        with open(report) as file:
+            trained = json.load(file)
+        keys = {"cut": chosen.group(1), "linear_workers": int(chosen.group(2))}
+        self.assertEqual(trained["overrides"],
+                         ["method.layer_separation.%s=%s" % (key, value) for key, value in keys.items()])
+        # It is the job with these keys, to the bit.
+        job["method"]["layer_separation"] = keys
+        self.assertEqual(final(run_to_end(self, job)), final(trained))
+        code, out, error = tessera("check", path)
+        self.assertEqual((code, error), (0, ""))
+        self.contains(out, "method.layer_separation.cut is auto: tessera run and tessera launch choose it")
+        for program in (SERVER, WORKER):
+            process = Process(self, os.path.basename(program), [program, "--job", path, "--rank", "0"])
+            self.contains(process.expect_exit(2), "method.layer_separation.cut: got auto, which tessera run and "
+                          "tessera launch choose before they start a process; want what tessera plan says is best")
 
     def test_where_a_worker_listens_is_checked_before_anybody_waits(self):
         job = separated(1, 1, epochs=1)

@@ -43,6 +43,7 @@
 #include "deploy/cli/launch/launch_bundle.h"
 #include "deploy/cli/launch/placement.h"
 #include "deploy/cli/launch/remote_place.h"
+#include "deploy/cli/plan/open_keys.h"
 #include "deploy/cli/run/run_folders.h"
 #include "deploy/cli/run/shell_word.h"
 
@@ -409,19 +410,24 @@ int LaunchJob(LaunchOptions options) {
   });
   FlagReader reader("tessera launch");
   const absl::Duration grace =
-      absl::Nanoseconds(reader.Duration("--grace", options.grace, ", 1s or more"));
-  reader.Between("--port", options.port, 1, 65535);
+      absl::Nanoseconds(reader.Duration("grace", options.grace, ", 1s or more"));
+  reader.Between("port", options.port, 1, 65535);
+  Machines machines = OneMachine();
+  machines.bandwidth = static_cast<double>(reader.Bandwidth("bandwidth", options.bandwidth));
   if (!reader.errors().empty()) {
     std::fprintf(stderr, "%s", reader.errors().c_str());
     return 2;
   }
   // The data need not be here.
-  const JobReading reading =
-      ReadJobFile(options.run.job_path, options.run.overrides, JobOptions{/*check_files=*/false});
+  const JobOptions checks{/*check_files=*/false};
+  JobReading reading = ReadJobFile(options.run.job_path, options.run.overrides, MayBeOpen(checks));
   if (!reading.ok()) {
     TellJobErrors(reading);
     return 2;
   }
+  // What is chosen goes to the hosts as what was set on the command line does.
+  const int closed = CloseOpenKeys(machines, checks, &options.run, &reading);
+  if (closed != 0) return closed;
   has_begun = true;
   JobLaunch launch(options, reading.job, std::max(grace, absl::Seconds(1)), signals);
   const absl::Status status = launch.Run();

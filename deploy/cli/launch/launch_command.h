@@ -34,6 +34,8 @@ struct LaunchOptions {
   int port = 7000;
   // How long processes go on without this command: "60s".
   std::string grace = "60s";
+  // What carries the bytes of one host, each way, for what the job leaves open: "10Gbit".
+  std::string bandwidth = "10Gbit";
   // Whether hosts get the data, and do not have them already.
   bool copies_data = false;
   // Whether nothing is started.

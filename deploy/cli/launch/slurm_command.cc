@@ -14,8 +14,11 @@
 #include "common/config/job_reader.h"
 #include "common/method/recipe.h"
 #include "deploy/cli/fetch_advice.h"
+#include "deploy/cli/flag_reader.h"
 #include "deploy/cli/launch/host_calls.h"
 #include "deploy/cli/launch/slurm_script.h"
+#include "deploy/cli/plan/open_keys.h"
+#include "deploy/cli/run/run_command.h"
 #include "deploy/cli/run/run_folders.h"
 #include "deploy/cli/run/shell_word.h"
 
@@ -89,13 +92,23 @@ absl::Status Submit(const std::string& script, const std::string& logs, bool is_
 
 }  // namespace
 
-int SubmitToSlurm(const SlurmLaunchOptions& options) {
-  const JobReading reading =
-      ReadJobFile(options.run.job_path, options.run.overrides, JobOptions{/*check_files=*/false});
+int SubmitToSlurm(SlurmLaunchOptions options) {
+  FlagReader reader("tessera launch");
+  Machines machines = OneMachine();
+  machines.bandwidth = static_cast<double>(reader.Bandwidth("bandwidth", options.bandwidth));
+  if (!reader.errors().empty()) {
+    std::fprintf(stderr, "%s", reader.errors().c_str());
+    return 2;
+  }
+  const JobOptions checks{/*check_files=*/false};
+  JobReading reading = ReadJobFile(options.run.job_path, options.run.overrides, MayBeOpen(checks));
   if (!reading.ok()) {
     TellJobErrors(reading);
     return 2;
   }
+  // The batch script names what is chosen, so that a job that waits for days is the one that was submitted.
+  const int closed = CloseOpenKeys(machines, checks, &options.run, &reading);
+  if (closed != 0) return closed;
   const std::string logs =
       Absolute(options.run.log_directory.empty() ? "tessera-logs" : options.run.log_directory);
   const absl::StatusOr<std::string> script = ScriptOf(options, reading.job, logs);

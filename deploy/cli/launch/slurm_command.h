@@ -16,13 +16,15 @@ struct SlurmLaunchOptions {
   std::string bundle;
   int nodes = 0;
   int port = 7000;
+  // As LaunchOptions has it.
+  std::string bandwidth = "10Gbit";
   std::vector<std::string> sbatch;
   // Whether the script is printed, and not submitted.
   bool only_prints = false;
 };
 
 // Returns 0 once the script is printed, or Slurm has taken it; 2 where the job or a flag is wrong; else 1.
-int SubmitToSlurm(const SlurmLaunchOptions& options);
+int SubmitToSlurm(SlurmLaunchOptions options);
 
 }  // namespace tessera
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/config/job_digest.h"
 #include "common/config/schema.h"
@@ -19,6 +21,9 @@ namespace {
 
 // local_steps of a job are no more.
 constexpr int64_t kSearchedStepsMax = 1000000;
+// The keys that may be open, by their last names.
+constexpr char kOpenCut[] = "cut";
+constexpr char kOpenCount[] = "linear_workers";
 
 using google::protobuf::FieldDescriptor;
 using Certainty = TrafficForecast::Certainty;
@@ -195,24 +200,63 @@ double RowsPerSecond(const v1::Job& job, const HalvesWork& work, const Machines&
   return seconds > 0 ? rows / seconds : 0;
 }
 
-// Looks for a better cut than that of `recipe`, with which `halves` begins.
-void FindBestCut(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
-                 const ModelShape& shape, PlannedHalves* halves) {
-  halves->best_cut = shape.layers[static_cast<size_t>(recipe.split->cut.layer)].name;
-  halves->best_cut_linear_workers = halves->best_linear_workers;
-  halves->best_cut_rows_per_second = halves->best_rows_per_second;
+// The best number of linear workers, or `given` if that is one, for the cut that `recipe` has.
+HalvesChoice ChoiceOf(const PlanQuestion& question, const v1::Job& job, const Recipe& recipe,
+                      const ModelShape& shape, std::optional<int64_t> given) {
+  const HalvesWork work = WorkOf(question, job, recipe, shape);
+  HalvesChoice choice;
+  choice.cut = shape.layers[static_cast<size_t>(recipe.split->cut.layer)].name;
+  choice.linear_workers =
+      given.value_or(BestLinearWorkers(work, question.machines, kJobWorkersMax));
+  choice.rows_per_second = RowsPerSecond(job, work, question.machines, choice.linear_workers);
+  return choice;
+}
+
+// The same of every cut that the model has.
+std::vector<HalvesChoice> ChoicesOf(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
+                                    const ModelShape& shape, std::optional<int64_t> given) {
+  std::vector<HalvesChoice> choices;
   for (const ModelLayer& layer : shape.layers) {
     const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model(), layer.name);
     if (!cut.ok()) continue;
     recipe.split->cut = *cut;
-    const HalvesWork work = WorkOf(question, job, recipe, shape);
-    const int64_t linear = BestLinearWorkers(work, question.machines, kJobWorkersMax);
-    const double rows = RowsPerSecond(job, work, question.machines, linear);
-    if (rows <= halves->best_cut_rows_per_second) continue;
-    halves->best_cut = layer.name;
-    halves->best_cut_linear_workers = linear;
-    halves->best_cut_rows_per_second = rows;
+    choices.push_back(ChoiceOf(question, job, recipe, shape, given));
   }
+  return choices;
+}
+
+bool IsOpen(const Recipe& recipe, absl::string_view key) {
+  return std::any_of(recipe.open_keys.begin(), recipe.open_keys.end(), [&](const auto& open) {
+    return absl::EndsWith(open, absl::StrCat(".", key));
+  });
+}
+
+bool TrainsMore(const HalvesChoice& one, const HalvesChoice& other) {
+  return one.rows_per_second > other.rows_per_second;
+}
+
+std::vector<HalvesChoice> RankChoices(const PlanQuestion& question, const v1::Job& job,
+                                      const Recipe& recipe, const ModelShape& shape) {
+  // A number that the job gives stays, also where another one would be better: only `auto` asks.
+  std::optional<int64_t> given;
+  if (!IsOpen(recipe, kOpenCount)) given = recipe.split->linear_workers;
+  std::vector<HalvesChoice> choices =
+      IsOpen(recipe, kOpenCut) ? ChoicesOf(question, job, recipe, shape, given)
+                               : std::vector{ChoiceOf(question, job, recipe, shape, given)};
+  // Ways that take the same time stay in the order of their cuts, so that the choice is the same on every run.
+  std::stable_sort(choices.begin(), choices.end(), TrainsMore);
+  return choices;
+}
+
+// Takes the best of what the job leaves open, as whoever starts it does.
+void CloseKeys(const PlanQuestion& question, const v1::Job& job, const ModelShape& shape,
+               Recipe* recipe) {
+  const HalvesChoice best = RankChoices(question, job, *recipe, shape).front();
+  const absl::StatusOr<LayerCut> cut = CutBeforeLinear(job.model(), best.cut);
+  TESSERA_CHECK(cut.ok());
+  recipe->split->cut = *cut;
+  recipe->split->linear_workers = static_cast<int>(best.linear_workers);
+  recipe->open_keys.clear();
 }
 
 // Predicts a job whose layers are dealt to workers. In the job's own row as many workers are linear as it says;
@@ -220,14 +264,20 @@ void FindBestCut(const PlanQuestion& question, const v1::Job& job, Recipe recipe
 void PredictHalves(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
                    const ModelShape& shape, PlannedMethod* planned) {
   const Machines& machines = question.machines;
-  const HalvesWork work = WorkOf(question, job, recipe, shape);
   PlannedHalves halves;
+  halves.is_chosen = !recipe.open_keys.empty();
+  if (halves.is_chosen) CloseKeys(question, job, shape, &recipe);
+  halves.cut = shape.layers[static_cast<size_t>(recipe.split->cut.layer)].name;
+  const HalvesWork work = WorkOf(question, job, recipe, shape);
   halves.linear_servers = recipe.split->linear_servers;
   halves.best_linear_workers = BestLinearWorkers(work, machines, kJobWorkersMax);
   halves.linear_workers =
       planned->is_own ? recipe.split->linear_workers : halves.best_linear_workers;
   halves.best_rows_per_second = RowsPerSecond(job, work, machines, halves.best_linear_workers);
-  FindBestCut(question, job, recipe, shape, &halves);
+  halves.best = ChoiceOf(question, job, recipe, shape, halves.best_linear_workers);
+  for (const HalvesChoice& choice : ChoicesOf(question, job, recipe, shape, std::nullopt)) {
+    if (TrainsMore(choice, halves.best)) halves.best = choice;
+  }
 
   recipe.split->linear_workers = static_cast<int>(halves.linear_workers);
   recipe.split->front_workers = static_cast<int>(machines.workers - halves.linear_workers);
@@ -314,7 +364,7 @@ PlannedMethod PlanOne(const PlanQuestion& question, const FieldDescriptor& metho
   PlannedMethod planned;
   planned.name = method.name();
   planned.is_own = is_own;
-  JobReading reading = ReadWith(question, method, is_own, JobOptions{false});
+  JobReading reading = ReadWith(question, method, is_own, MayBeOpen({false}));
   const absl::StatusOr<Recipe> recipe = RecipeFor(reading.job);
   if (!reading.ok()) {
     planned.refused = Refusal(question, reading.errors.front());
@@ -371,8 +421,17 @@ JobReading ReadPlannedJob(const PlanQuestion& question, const JobOptions& option
   return !planned.ok() && as_it_is.ok() ? as_it_is : planned;
 }
 
+std::vector<HalvesChoice> RankHalves(const PlanQuestion& question, const v1::Job& job) {
+  const absl::StatusOr<Recipe> recipe = RecipeFor(job);
+  // Of methods whose workers all have the same layers there is nothing to rank.
+  if (!recipe.ok() || !recipe->split) return {};
+  const absl::StatusOr<ModelShape> shape = ExchangedShape(job.model(), *recipe);
+  if (!shape.ok()) return {};
+  return RankChoices(question, job, *recipe, *shape);
+}
+
 std::vector<PlannedMethod> PlanMethods(const PlanQuestion& question) {
-  const JobReading own = ReadPlannedJob(question, JobOptions{false});
+  const JobReading own = ReadPlannedJob(question, MayBeOpen({false}));
   const google::protobuf::Descriptor& methods = *v1::Method::descriptor();
   std::vector<PlannedMethod> all;
   for (int i = 0; i < methods.field_count(); ++i) {

@@ -36,18 +36,33 @@ struct PlanQuestion {
   int64_t train_rows = 0;
 };
 
+// A way to cut a model in halves and to deal them to workers.
+struct HalvesChoice {
+  // The linear layer in front of which the model is cut.
+  std::string cut;
+  int64_t linear_workers = 1;
+  // Rows that all workers would train on together; 0: nothing takes time.
+  double rows_per_second = 0;
+};
+
+// The ways that a job leaves open (Recipe::open_keys), those first with which most rows would be trained a second; of
+// ways that are alike, first the one whose cut is furthest in front. Its own way alone where it leaves none. Empty: its
+// layers are not dealt to workers.
+std::vector<HalvesChoice> RankHalves(const PlanQuestion& question, const v1::Job& job);
+
 // What is planned where workers have halves of the layers.
 struct PlannedHalves {
   int64_t linear_workers = 1;
+  // The linear layer in front of which the model is cut.
+  std::string cut;
+  // Whether the job left either of them open, and the best was taken.
+  bool is_chosen = false;
   // The number of linear workers with which most rows are trained a second, and how many these are; any number
   // where nothing takes time.
   int64_t best_linear_workers = 1;
   double best_rows_per_second = 0;
-  // The linear layer in front of which a cut would train most rows a second, with the best number of linear workers for
-  // it, and how many; the job's own where no other is better.
-  std::string best_cut;
-  int64_t best_cut_linear_workers = 1;
-  double best_cut_rows_per_second = 0;
+  // The best of all cuts, with the best number of linear workers for it; the job's own where no other is better.
+  HalvesChoice best;
   // Bytes that pass the link of one worker, both ways, in a step; the mean of the linear ones. Where servers of a half
   // are beside its workers, what they and the server there pass each other is left out.
   double front_bytes = 0;

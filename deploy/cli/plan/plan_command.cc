@@ -20,16 +20,13 @@
 #include "deploy/cli/counted.h"
 #include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/flag_reader.h"
+#include "deploy/cli/plan/measure_step.h"
 #include "deploy/cli/plan/plan.h"
 #include "deploy/cli/tensor_refusal.h"
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
-#include "deploy/simulate/step_share.h"
-#include "deploy/simulate/step_time.h"
 #include "nlohmann/json.hpp"
 #include "worker/data/dataset.h"
-#include "worker/data/load_datasets.h"
-#include "worker/replica/batch_rows.h"
 
 namespace tessera {
 namespace {
@@ -161,9 +158,10 @@ std::string DescribeHalves(const PlannedMethod& method, int64_t workers) {
   } else if (method.is_own) {
     absl::StrAppend(&text, ", the best number");
   }
-  if (halves.best_cut_rows_per_second > halves.best_rows_per_second) {
-    absl::StrAppend(&text, "; with cut: ", halves.best_cut, " and ", halves.best_cut_linear_workers,
-                    " linear ", ThreeDigits(halves.best_cut_rows_per_second), " rows/s");
+  if (halves.is_chosen) absl::StrAppend(&text, ", chosen with cut: ", halves.cut);
+  if (halves.best.rows_per_second > halves.best_rows_per_second) {
+    absl::StrAppend(&text, "; with cut: ", halves.best.cut, " and ", halves.best.linear_workers,
+                    " linear ", ThreeDigits(halves.best.rows_per_second), " rows/s");
   }
   return text;
 }
@@ -240,9 +238,10 @@ Json Describe(const PlannedMethod& method) {
     row["best_linear_workers"] = method.halves->best_linear_workers;
     row["front_step_bytes"] = method.halves->front_bytes;
     row["linear_step_bytes"] = method.halves->linear_bytes;
-    row["best_cut"] = method.halves->best_cut;
-    row["best_cut_linear_workers"] = method.halves->best_cut_linear_workers;
-    row["best_cut_rows_per_second"] = method.halves->best_cut_rows_per_second;
+    row["cut"] = method.halves->cut;
+    row["best_cut"] = method.halves->best.cut;
+    row["best_cut_linear_workers"] = method.halves->best.linear_workers;
+    row["best_cut_rows_per_second"] = method.halves->best.rows_per_second;
     row["linear_servers"] = method.halves->linear_servers;
     row["paper_step_seconds"] = method.halves->paper_step_seconds;
     row["paper_server_step_seconds"] = method.halves->paper_server_step_seconds;
@@ -295,32 +294,6 @@ PlanQuestion ReadFlags(const PlanOptions& options, FlagReader* flags) {
   return question;
 }
 
-// Reads the data, for what only they tell.
-absl::StatusOr<Datasets> Load(const v1::Job& job, PlanQuestion* question) {
-  TESSERA_ASSIGN_OR_RETURN(const ModelShape shape, ShapeOf(job.model()));
-  TESSERA_ASSIGN_OR_RETURN(Datasets data, LoadDatasets(job, EndsOf(job.model(), shape)));
-  question->train_rows = data.train.rows();
-  question->row_entries = RowEntries(shape, data.train, InputRowsOf(job.model(), data));
-  return data;
-}
-
-absl::StatusOr<double> MeasureSeconds(const v1::Job& job, const Datasets& data) {
-  TESSERA_ASSIGN_OR_RETURN(const SimNanos step, MeasureStepTime(job, data, 1));
-  return 1e-9 * static_cast<double>(step);
-}
-
-// Times a step on the whole model and, where it can be cut for so many, on a part of it: small products are slower
-// than large ones.
-absl::Status Measure(v1::Job job, const Datasets& data, PlanQuestion* question) {
-  job.mutable_method()->mutable_data_parallel();
-  TESSERA_ASSIGN_OR_RETURN(question->step_seconds, MeasureSeconds(job, data));
-  job.mutable_method()->mutable_ist()->set_local_steps(1);
-  job.mutable_cluster()->set_workers(question->machines.workers);
-  const absl::StatusOr<double> of_subnets = MeasureSeconds(job, data);
-  question->step_seconds_of_subnets = of_subnets.ok() ? *of_subnets : question->step_seconds;
-  return absl::OkStatus();
-}
-
 int Refuse(const absl::Status& status, const char* advice) {
   std::fprintf(stderr, "tessera: %s%s\n", std::string(status.message()).c_str(), advice);
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ? 2 : 1;
@@ -334,7 +307,7 @@ int PlanJob(const PlanOptions& options) {
   PlanQuestion question = ReadFlags(options, &flags);
   const bool measured = options.step_time == "measured";
   const JobReading reading =
-      ReadPlannedJob(question, measured ? kDataFilesAlone : JobOptions{false});
+      ReadPlannedJob(question, MayBeOpen(measured ? kDataFilesAlone : JobOptions{false}));
   if (!reading.ok() || !flags.errors().empty()) {
     std::fputs(flags.errors().c_str(), stderr);
     TellJobErrors(reading);
@@ -346,13 +319,16 @@ int PlanJob(const PlanOptions& options) {
   // How many entries sparse rows have is known only once they are read.
   const bool is_sparse = DataFormatOf(reading.job.data().format()).stays_sparse;
   if (measured || is_sparse) {
-    const absl::StatusOr<Datasets> data = Load(reading.job, &question);
+    const absl::StatusOr<Datasets> data = LoadForPlan(reading.job, &question);
     absl::Status status = data.status();
     if (data.ok()) {
       status = CheckTrainRows(reading.job, question.machines.workers, question.train_rows);
     }
     if (data.ok() && !status.ok()) return Refuse(status, "; lower train.batch_size or --nodes");
-    if (measured && status.ok()) status = Measure(reading.job, *data, &question);
+    if (measured && status.ok()) {
+      status = MeasureWholeStep(reading.job, *data, &question);
+      if (status.ok()) MeasureSubnetStep(reading.job, *data, &question);
+    }
     if (measured && !status.ok()) {
       return Refuse(status, "\ntessera: with --step-time nothing is measured here");
     }

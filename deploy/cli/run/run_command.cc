@@ -36,6 +36,7 @@
 #include "deploy/cli/curves/event_file.h"
 #include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/how_far.h"
+#include "deploy/cli/plan/open_keys.h"
 #include "deploy/cli/progress.h"
 #include "deploy/cli/report_status.h"
 #include "deploy/cli/run/child_process.h"
@@ -550,7 +551,26 @@ int ExitCodeOf(const absl::Status& status, const RunSignals& signals) {
   return absl::IsInvalidArgument(status) ? 2 : 1;
 }
 
-int RunJob(const RunOptions& options) {
+int CloseOpenKeys(const Machines& machines, const JobOptions& checks, RunOptions* options,
+                  JobReading* reading) {
+  const size_t given = options->overrides.size();
+  const absl::StatusOr<std::string> chosen =
+      CloseOpenKeys(machines, options->job_path, checks, &options->overrides, reading);
+  if (!chosen.ok()) {
+    std::fprintf(stderr, "tessera: %s\n", std::string(chosen.status().message()).c_str());
+    return absl::IsInvalidArgument(chosen.status()) ? 2 : 1;
+  }
+  // The report says with which keys the job began, whoever gave them.
+  for (size_t i = given; i < options->overrides.size(); ++i) {
+    options->origin.add_overrides(options->overrides[i]);
+  }
+  if (!options->quiet && !chosen->empty()) {
+    std::fprintf(stderr, "tessera: note: %s\n", chosen->c_str());
+  }
+  return 0;
+}
+
+int RunJob(RunOptions options) {
   RunSignals signals;
   std::atomic<bool> has_begun{false};
   const Termination termination([&](int count, int signal) {
@@ -559,11 +579,13 @@ int RunJob(const RunOptions& options) {
     signals.last = signal;
     signals.count = count;
   });
-  const JobReading reading = ReadJobFile(options.job_path, options.overrides, JobOptions{});
+  JobReading reading = ReadJobFile(options.job_path, options.overrides, MayBeOpen({}));
   if (!reading.ok()) {
     TellJobErrors(reading);
     return 2;
   }
+  const int closed = CloseOpenKeys(OneMachine(), JobOptions{}, &options, &reading);
+  if (closed != 0) return closed;
   if (!options.quiet) {
     for (const std::string& note : NotesOfCheck(reading.job)) {
       std::fprintf(stderr, "tessera: note: %s\n", note.c_str());

@@ -8,6 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/config/job_reader.h"
+#include "deploy/cli/plan/exchange_time.h"
 #include "deploy/cli/run/child_place.h"
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
@@ -58,6 +60,11 @@ absl::Status TrainJob(const RunOptions& options, const v1::Job& job, const RunSi
 // The exit code of a command that has trained a job so, as RunJob has it.
 int ExitCodeOf(const absl::Status& status, const RunSignals& signals);
 
+// Chooses what the job that was read leaves open (deploy/cli/plan/open_keys.h), says so, and returns 0; or says what is
+// wrong and returns the process's exit code.
+int CloseOpenKeys(const Machines& machines, const JobOptions& checks, RunOptions* options,
+                  JobReading* reading);
+
 // Runs the job to its end and returns the process's exit code:
 //   0  the job ended normally, also after losing workers, or because somebody asked its servers for it
 //   1  it did not; stderr says what, where and what to do
@@ -65,7 +72,7 @@ int ExitCodeOf(const absl::Status& status, const RunSignals& signals);
 //   128 + n  signal n came, whatever became of the job: see EndBySignal (common/base/termination.h)
 // The first Ctrl-C or SIGTERM lets the job finish its step, evaluate and report; the second ends it
 // at once. No child outlives the call.
-int RunJob(const RunOptions& options);
+int RunJob(RunOptions options);
 
 }  // namespace tessera
 

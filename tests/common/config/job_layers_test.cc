@@ -33,7 +33,13 @@ TEST_CASE("a bad job of layer separation gets its message", "[job_layers]") {
        "activations to one of them\n"},
       {{kImage, kLayers, "method={layer_separation: {linear_workers: 0}}"},
        "--set method: method.layer_separation.linear_workers: got \"0\", want an integer in [1, "
-       "1024]\n"},
+       "1024], or auto\n"},
+      {{kImage, kLayers, "method={layer_separation: {linear_workers: auto, cut: auto}}"},
+       "--set method: method.layer_separation.linear_workers: got auto, which tessera run and "
+       "tessera launch "
+       "choose before they start a process; want what tessera plan says is best\n--set method: "
+       "method.layer_separation.cut: got auto, which tessera run and tessera launch "
+       "choose before they start a process; want what tessera plan says is best\n"},
       {{kImage, kLayers, "method={layer_separation: {linear_servers: 2}}", "cluster.servers=2"},
        "--set method: method.layer_separation.linear_servers: got 2, want at most 1 of the 2 "
        "servers (cluster.servers): the layers in front of the cut need one, too\n"},

@@ -419,11 +419,52 @@ TEST_CASE("the cut that trains most rows is found", "[plan][layers]") {
   for (const char* const cut : {"layers.2", "layers.4", "layers.6"}) {
     CAPTURE(cut);
     const PlannedMethod method = planned(cut);
-    CHECK(method.halves->best_cut == best);
-    CHECK(method.halves->best_cut_rows_per_second == Approx(most));
-    CHECK((method.halves->best_cut_rows_per_second > method.halves->best_rows_per_second) ==
+    CHECK(method.halves->best.cut == best);
+    CHECK(method.halves->best.rows_per_second == Approx(most));
+    CHECK((method.halves->best.rows_per_second > method.halves->best_rows_per_second) ==
           (cut != best));
   }
+}
+
+TEST_CASE("what a job leaves open is planned as the best that there is", "[plan][layers]") {
+  const auto question = [](const std::string& keys) {
+    PlanQuestion with = Question(4, 1, 1e7);
+    with.overrides = {
+        "model.layers=[{linear: {units: 1024}}, relu, {linear: {units: 1024}}, relu, "
+        "{linear: {units: 64}}, relu, {linear: {units: 10}}]",
+        "method={layer_separation: {" + keys + "}}"};
+    return with;
+  };
+  const auto ranked = [&](const std::string& keys) {
+    const PlanQuestion with = question(keys);
+    return RankHalves(with, ReadPlannedJob(with, MayBeOpen({false})).job);
+  };
+  const std::vector<HalvesChoice> all = ranked("cut: auto, linear_workers: auto");
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].rows_per_second > all[1].rows_per_second);
+  CHECK(all[1].rows_per_second > all[2].rows_per_second);
+  // One key alone: the other one is the job's.
+  for (const HalvesChoice& choice : ranked("cut: auto, linear_workers: 2")) {
+    CHECK(choice.linear_workers == 2);
+    const std::vector<HalvesChoice> same = ranked("cut: " + choice.cut + ", linear_workers: 2");
+    REQUIRE(same.size() == 1);
+    CHECK(same[0].rows_per_second == choice.rows_per_second);
+  }
+  const std::vector<HalvesChoice> counts = ranked("cut: layers.4, linear_workers: auto");
+  REQUIRE(counts.size() == 1);
+  CHECK(counts[0].cut == "layers.4");
+  // The plan's row is that of the job with what is chosen.
+  const PlannedMethod open =
+      Find(PlanMethods(question("cut: auto, linear_workers: auto")), "layer_separation");
+  const PlannedMethod closed = Find(
+      PlanMethods(
+          question(absl::StrCat("cut: ", all[0].cut, ", linear_workers: ", all[0].linear_workers))),
+      "layer_separation");
+  CHECK(open.halves->is_chosen);
+  CHECK_FALSE(closed.halves->is_chosen);
+  CHECK(open.halves->cut == closed.halves->cut);
+  CHECK(open.rows_per_second == closed.rows_per_second);
+  CHECK(open.rows_per_second == Approx(all[0].rows_per_second));
 }
 
 TEST_CASE("a model that cannot be cut is not planned in halves", "[plan][layers]") {
