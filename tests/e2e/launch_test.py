@@ -4,160 +4,23 @@ import glob
 import json
 import os
 import re
-import shutil
 import signal
 import stat
-import subprocess
-import tempfile
 import time
 import unittest
 
-from cluster import (ENDLESS, SERVER, SOON, TESSERA, WORKER, Process, Test, await_true, children_of, digits, exists,
-                     free_ports, run_to_end, status_of, tessera, write_job)
-
-SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ["PATH"])
-SSH = shutil.which("ssh")
-
-
-def why_not():
-    """Why there can be no such machines here; "": there can."""
-    if SSHD is None or SSH is None:
-        return "no sshd here: apt-get install openssh-server openssh-client"
-    if os.geteuid() != 0:
-        return "wants to mount a folder for sshd, as root may"
-    tried = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/run"], capture_output=True,
-                           text=True)
-    return tried.stderr.strip() if tried.returncode != 0 else ""
-
+import machines
+from authority import Authority
+from cluster import (ENDLESS, TESSERA, await_true, children_of, digits, exists, free_ports, run_to_end, status_of,
+                     tessera, write_job)
+from launching import Host, LaunchTest, why_not
 
 WHY_NOT = why_not()
-
-
-def pack_bundle():
-    """What deploy/bundle.sh packs, as far as this machine needs it."""
-    bundle = tempfile.mkdtemp(prefix="bundle-", dir=os.environ.get("TEST_TMPDIR"))
-    for program in (TESSERA, SERVER, WORKER):
-        packed = os.path.join(bundle, os.path.basename(program))
-        if subprocess.run(["strip", "--strip-debug", "-o", packed, os.path.realpath(program)]).returncode != 0:
-            shutil.copy(program, packed)
-        os.chmod(packed, 0o755)
-    sums = subprocess.run("sha256sum ./tessera*", shell=True, cwd=bundle, check=True, capture_output=True).stdout
-    with open(os.path.join(bundle, "bundle.sha256"), "wb") as file:
-        file.write(sums)
-    return bundle
-
-
-class Host:
-    """One address of this machine with an sshd of its own, and a folder for the bundle."""
-
-    def __init__(self, test, number, port, authorized):
-        self.name, self.address = "127.0.0.%d:%d" % (number, port), "127.0.0.%d" % number
-        self.directory = test.path("host-%d" % number)
-        os.mkdir(self.directory)
-        key, config = self.directory + "/key", self.directory + "/sshd_config"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        with open(key + ".pub") as file:
-            self.known = "[%s]:%d %s" % (self.address, port, file.read())
-        with open(config, "w") as file:
-            file.write("ListenAddress %s:%d\nHostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\n"
-                       "PidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
-                       % (self.address, port, key, authorized))
-        self.sshd = Process(test, "sshd %d" % number,
-                            ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /run && mkdir /run/sshd && exec "
-                             "%s -D -e -f %s" % (SSHD, config)])
-
-    def jobs(self):
-        return glob.glob(self.directory + "/tessera/jobs/*")
-
-    def bundles(self):
-        """Where the bundle lies, and since when."""
-        return [(path, os.stat(path).st_ino) for path in glob.glob(self.directory + "/tessera/bundles/*")]
-
-    def processes(self):
-        """pid -> command, of what runs there: the programs, and `tessera attach` in both its roles."""
-        found = {}
-        for path in glob.glob("/proc/[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                # Others' may have any bytes.
-                with open(path, errors="replace") as file:
-                    command = file.read().split("\0")
-                pid = int(path.split("/")[2])
-                if command[0].startswith(self.directory + "/tessera/") and exists(pid):
-                    found[pid] = command
-        return found
-
-    def pids(self, program):
-        return [pid for pid, command in self.processes().items() if command[0].endswith("/" + program)]
+OPERATOR, WORKER, VIEWER = ("%s-token-0123456789abcdef" % role for role in ("operator", "worker", "viewer"))
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT)
-class Launch(Test):
-    @classmethod
-    def setUpClass(cls):
-        cls.bundle = pack_bundle()
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.bundle)
-
-    def setUp(self):
-        super().setUp()
-        self.identity = self.path("id")
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.identity], check=True)
-
-    def start_hosts(self, count=3, refuses=()):
-        port = free_ports(1)[0]
-        nobody = self.path("nobody")
-        open(nobody, "w").close()
-        self.hosts = [Host(self, 2 + i, port, nobody if i in refuses else self.identity + ".pub")
-                      for i in range(count)]
-        with open(self.path("known"), "w") as file:
-            file.writelines(host.known for host in self.hosts)
-        self.write_hosts(self.hosts)
-        for host in self.hosts:
-            host.sshd.await_output("Server listening")
-
-    def write_hosts(self, hosts, more=""):
-        with open(self.path("hosts"), "w") as file:
-            for host in hosts:
-                file.write("%s address=%s directory=%s/tessera %s # one\n" % (host.name, host.address, host.directory,
-                                                                             more))
-
-    def arguments(self, job, *extra):
-        return ["launch", job if isinstance(job, str) else write_job(self, job), "--hosts-file", self.path("hosts"),
-                "--identity", self.identity, "--bundle", self.bundle, "--port", str(free_ports(1)[0]),
-                "--ssh-option", "UserKnownHostsFile=" + self.path("known"),
-                "--ssh-option", "GlobalKnownHostsFile=/dev/null", *extra]
-
-    def start(self, job, *extra):
-        self.report_path = self.path("report.json")
-        return Process(self, "tessera launch",
-                       [TESSERA, *self.arguments(job, "--report", self.report_path, "--logs", self.path("logs"),
-                                                 *extra)])
-
-    def await_step(self, launch, step=20):
-        launch.await_output(" --watch\n", 60)
-        self.address = re.search(r"; status: .*tessera status (\S+) ", launch.output()).group(1)
-
-        def trains():
-            status = status_of(self.address)
-            return status is not None and int(status["step"]) >= step
-
-        await_true("step %d" % step, trains, 60, launch.output)
-
-    def report(self):
-        with open(self.report_path) as file:
-            return json.load(file)
-
-    def log(self, host, name):
-        with open(os.path.join(self.path("logs"), host.name, name + ".log")) as file:
-            return file.read()
-
-    def expect_nothing_left(self):
-        await_true("all processes have ended", lambda: not any(host.processes() for host in self.hosts), 20,
-                   lambda: str([host.processes() for host in self.hosts]))
-        self.assertEqual([host.jobs() for host in self.hosts], [[], [], []][:len(self.hosts)])
-
+class Launch(LaunchTest):
     def test_a_job_ends_as_on_one_machine_and_the_bundle_is_copied_once(self):
         self.start_hosts()
         job = digits(servers=2, workers=3, epochs=4, evaluate_every=40)
@@ -251,9 +114,6 @@ class Launch(Test):
 
     def test_ctrl_c_ends_all_and_leaves_nothing(self):
         self.start_hosts()
-        tokens = self.path("tokens")
-        with open(tokens, "w") as file:
-            file.write("0123456789abcdef0123456789abcdef\n")
         job = dict(digits(servers=2, workers=2, epochs=ENDLESS, batch=16, cluster={"replicas": 1}))
         launch = self.start(job)
         self.await_step(launch)
@@ -289,6 +149,90 @@ class Launch(Test):
         launch.expect_exit(-signal.SIGINT)
         self.assertEqual(self.report()["members"]["lost"], 1)
         self.expect_nothing_left()
+
+
+@machines.wanted
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Apart(LaunchTest):
+    """Hosts that see each other by a network alone, from a machine that is none of them, with TLS and tokens."""
+
+    def setUp(self):
+        super().setUp()
+        network = machines.Network(self, desk="10.0.0.1", a="10.0.0.2", b="10.0.0.3")
+        self.desk, self.inside = network.desk, network.desk.inside()
+        port = free_ports(1)[0]
+        self.use_hosts([Host(self, host.address, port, self.identity + ".pub", host.inside())
+                        for host in (network.a, network.b)])
+        authority = Authority(self, "home")
+        # The desk shows one, too, when it asks for the status.
+        certificate, key = authority.sign("all", "IP:10.0.0.1,IP:10.0.0.2,IP:10.0.0.3")
+        self.security = {"certificate": certificate, "private_key": key, "authority": authority.certificate,
+                         "token_file": self.tokens("tokens", "operator " + OPERATOR, "worker " + WORKER,
+                                                   "viewer " + VIEWER)}
+
+    def tokens(self, name, *lines):
+        with open(self.path(name), "w") as file:
+            file.write("".join(line + "\n" for line in lines))
+        return file.name
+
+    def secret_files(self):
+        """name -> mode, of what lies on the hosts beside the job's file."""
+        return {os.path.basename(path): stat.S_IMODE(os.stat(path).st_mode) for host in self.hosts
+                for job in host.jobs() for path in glob.glob(job + "/job/*") if not path.endswith(".yaml")}
+
+    def test_a_job_with_tls_and_tokens_ends_as_without(self):
+        job = digits(servers=2, workers=3, epochs=3, cluster={"replicas": 1})
+        output = self.start(dict(job, security=self.security)).expect_exit(0, 60)
+        self.contains(output, "standbys of", "accuracy")
+        launched, alone = self.report(), run_to_end(self, job)
+        self.assertEqual(launched["final"]["test_loss"], alone["final"]["test_loss"])
+        self.assertEqual((launched["outcome"], launched["steps"]), ("finished", alone["steps"]))
+        self.expect_nothing_left()
+
+    def test_who_has_no_token_is_told_nothing_and_secrets_are_their_owners(self):
+        job = dict(digits(servers=1, workers=2, epochs=ENDLESS, batch=16), security=self.security)
+        launch = self.start(job)
+        launch.await_output(" --watch\n", 60)
+        modes = self.secret_files()
+        self.assertEqual(set(modes.values()), {0o600}, modes)
+        self.assertGreaterEqual(len(modes), 4)
+        address = re.search(r"; status: .*tessera status (\S+) ", launch.output()).group(1)
+        calls = ["--authority", self.security["authority"], "--certificate", self.security["certificate"],
+                 "--private-key", self.security["private_key"]]
+        command = [TESSERA, "status", address, *calls]
+        code, said = self.desk.run(command)
+        self.assertEqual(code, 2, said)
+        self.contains(said, "token: none came", "want one of the role viewer")
+        for role, token in (("viewer", VIEWER), ("operator", OPERATOR)):
+            file = self.tokens(role, role + " " + token)
+
+            def trains(known=file):
+                code, said = self.desk.run([*command, "--token-file", known, "--json"])
+                return code == 0 and int(json.loads(said).get("step", 0)) > 0
+
+            await_true("it trains, says the status to a " + role, trains, 30, launch.output)
+        # Who may look may not end it.
+        drain = [TESSERA, "drain", address, *calls, "--token-file"]
+        self.assertEqual(self.desk.run([*drain, self.path("viewer")])[0], 2)
+        code, said = self.desk.run([*drain, self.path("operator")])
+        self.assertEqual(code, 0, said)
+        launch.expect_exit(0, 30)
+        self.assertEqual(self.report()["outcome"], "stopped")
+        self.expect_nothing_left()
+
+    def test_a_host_that_vanishes_is_named_and_the_others_go_on(self):
+        job = dict(digits(servers=1, workers=2, epochs=ENDLESS, batch=16, lease="2s"), security=self.security)
+        launch = self.start(job, "--grace", "5s")
+        launch.await_output(" --watch\n", 60)
+        b = self.desk.network.b
+        await_true("worker 1 trains", lambda: "joined" in self.log(self.hosts[1], "worker-1"), 30, launch.output)
+        b.vanish()
+        launch.await_output("worker 1 on %s" % self.hosts[1].name, 60)
+        launch.signal(signal.SIGINT)
+        launch.expect_exit(-signal.SIGINT, 60)
+        self.assertEqual(self.report()["members"]["lost"], 1)
+        # Nobody could end it there: it does so by itself.
+        await_true("all processes have ended", lambda: not any(host.processes() for host in self.hosts), 40)
 
 
 if __name__ == "__main__":
