@@ -10,15 +10,25 @@ thread, in the shape of the speech network's widest layer, best of each. Prints 
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import time
 
 # Debian's, which has python3-torch, or another one with a PyTorch for a GPU.
 PYTHON = os.environ.get("TESSERA_PEER_PYTHON", "/usr/bin/python3")
 
-# OpenBLAS does not know every CPU and falls back to slow kernels; this is the fastest it has for AVX-512 machines.
-ENVIRONMENT = {"OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "SkylakeX"), "OPENBLAS_NUM_THREADS": "1",
-               "OMP_NUM_THREADS": "1"}
+
+def core_type():
+    """OpenBLAS does not know every CPU and falls back to slow kernels: the fastest that it has for what this one can.
+    None: it chooses by itself."""
+    with open("/proc/cpuinfo") as file:
+        flags = next((line.split() for line in file if line.startswith("flags")), [])
+    return "SkylakeX" if "avx512f" in flags else "Haswell" if "avx2" in flags else None
+
+
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+if "OPENBLAS_CORETYPE" not in os.environ and core_type():
+    ENVIRONMENT["OPENBLAS_CORETYPE"] = core_type()
 
 INSTALL = "install python3-torch and libopenblas0-pthread, or use %s"
 # The share of oneDNN's rate below which a PyTorch is no peer.
@@ -41,9 +51,10 @@ def measured(script, without):
             script, PYTHON, why[-1] if why else "no reason given", INSTALL % without))
     done = run([os.path.abspath(__file__)])
     if done.returncode != 0:
-        why = done.stderr.strip().splitlines()
+        why = done.stderr.strip().splitlines() or [
+            signal.strsignal(-done.returncode) if done.returncode < 0 else "no reason given"]
         raise SystemExit("%s: the products of PyTorch and oneDNN cannot be compared (%s); install libdnnl2, or use %s"
-                         % (script, why[-1] if why else "no reason given", without))
+                         % (script, why[-1], without))
     return json.loads(done.stdout.splitlines()[-1])
 
 
