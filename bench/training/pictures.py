@@ -2,15 +2,17 @@
 """Trains ResNet-18 and VGG-12 on CIFAR-10: against PyTorch, and by several methods.
 
     bench/training/pictures.py FOLDER [--seeds 3] [--epochs 15] [--workers 2] [--device cuda] [--skip-peer]
+                               [--results FILE]
     bench/training/pictures.py FOLDER --methods [--seeds 1] [--epochs 15] [--workers 2 4] [--device cuda] [--at-once 4]
     bench/training/pictures.py FOLDER --link 10Gbit --step-time 40ms --workers 2 4 8
 
 FOLDER holds the images (deploy/fetch_data.sh --from DIR cifar10). The first form trains ResNet-18
 (deploy/jobs/cifar_resnet18.yaml) in turn with Tessera and with PyTorch, workers of one thread each, and prints
-accuracies on the test images and seconds of training. The second prints accuracies and bytes of both networks by
-data_parallel, local_sgd and ist; with --at-once several jobs share the machine, so that their seconds say nothing. The
-third has the seconds of an epoch from simulations without mathematics on such links, each machine with a worker and a
-server. The peer needs Debian's python3-torch and libopenblas0-pthread.
+accuracies on the test images and seconds of training. --results FILE keeps what each seed came to, and a seed that is
+there is not trained again, so that hours can be spent in parts. The second prints accuracies and bytes of both networks
+by data_parallel, local_sgd and ist; with --at-once several jobs share the machine, so that their seconds say nothing.
+The third has the seconds of an epoch from simulations without mathematics on such links, each machine with a worker and
+a server. The peer needs Debian's python3-torch and libopenblas0-pthread.
 """
 import argparse
 import concurrent.futures
@@ -18,6 +20,7 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 
 import yaml
 
@@ -69,11 +72,38 @@ def mean(values):
     return sum(values) / len(values)
 
 
+class Results:
+    """{what was trained: [[accuracy, seconds] of Tessera, the same of PyTorch or None]}, kept in a file."""
+
+    def __init__(self, path):
+        self.path, self.found, self.lock = path, {}, threading.Lock()
+        if path and os.path.exists(path):
+            with open(path) as file:
+                self.found = json.load(file)
+
+    def add(self, what, result):
+        with self.lock:
+            self.found[what] = result
+            if self.path:
+                with open(self.path, "w") as file:
+                    json.dump(self.found, file, indent=1, sort_keys=True)
+                    file.write("\n")
+
+
 def alone(arguments):
     workers = arguments.workers[0]
     found = {"tessera": [], "pytorch": []}
+    kept = Results(arguments.results)
 
     def train(seed):
+        what = "seed %d, %d workers, %d epochs, %s, %s" % (
+            seed, workers, arguments.epochs, arguments.device, arguments.precision)
+        if what not in kept.found or (kept.found[what][1] is None and not arguments.skip_peer):
+            kept.add(what, trained(seed))
+        ours, theirs = kept.found[what]
+        return ours, theirs
+
+    def trained(seed):
         report = report_of(arguments, "run", RESNET, job_settings(arguments, workers, seed, METHODS["data_parallel"]))
         ours = (report["final"]["test_accuracy"], report["train_seconds"])
         if arguments.skip_peer:
@@ -148,6 +178,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--at-once", type=int, default=1, help="jobs at a time")
     parser.add_argument("--skip-peer", action="store_true")
+    parser.add_argument("--results", help="a file of what each seed came to")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="f32", choices=["f32", "tf32"])
     parser.add_argument("--binary", default=os.path.join(ROOT, "bazel-bin/deploy/cli/tessera"))
