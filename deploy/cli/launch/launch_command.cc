@@ -32,7 +32,6 @@
 #include "common/method/recipe.h"
 #include "deploy/cli/check_command.h"
 #include "deploy/cli/counted.h"
-#include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/launch/data_copy.h"
 #include "deploy/cli/launch/doctor_answer.h"
@@ -419,15 +418,10 @@ int LaunchJob(LaunchOptions options) {
     return 2;
   }
   // The data need not be here.
-  const JobOptions checks{/*check_files=*/false};
-  JobReading reading = ReadJobFile(options.run.job_path, options.run.overrides, MayBeOpen(checks));
-  if (!reading.ok()) {
-    TellJobErrors(reading);
-    return 2;
-  }
+  JobReading reading;
   // What is chosen goes to the hosts as what was set on the command line does.
-  const int closed = CloseOpenKeys(machines, checks, &options.run, &reading);
-  if (closed != 0) return closed;
+  const int refused = ReadJobToStart(machines, {/*check_files=*/false}, &options.run, &reading);
+  if (refused != 0) return refused;
   has_begun = true;
   JobLaunch launch(options, reading.job, std::max(grace, absl::Seconds(1)), signals);
   const absl::Status status = launch.Run();

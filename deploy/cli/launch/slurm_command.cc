@@ -13,7 +13,6 @@
 #include "common/base/output_file.h"
 #include "common/config/job_reader.h"
 #include "common/method/recipe.h"
-#include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/flag_reader.h"
 #include "deploy/cli/launch/host_calls.h"
 #include "deploy/cli/launch/slurm_script.h"
@@ -100,15 +99,10 @@ int SubmitToSlurm(SlurmLaunchOptions options) {
     std::fprintf(stderr, "%s", reader.errors().c_str());
     return 2;
   }
-  const JobOptions checks{/*check_files=*/false};
-  JobReading reading = ReadJobFile(options.run.job_path, options.run.overrides, MayBeOpen(checks));
-  if (!reading.ok()) {
-    TellJobErrors(reading);
-    return 2;
-  }
+  JobReading reading;
   // The batch script names what is chosen, so that a job that waits for days is the one that was submitted.
-  const int closed = CloseOpenKeys(machines, checks, &options.run, &reading);
-  if (closed != 0) return closed;
+  const int refused = ReadJobToStart(machines, {/*check_files=*/false}, &options.run, &reading);
+  if (refused != 0) return refused;
   const std::string logs =
       Absolute(options.run.log_directory.empty() ? "tessera-logs" : options.run.log_directory);
   const absl::StatusOr<std::string> script = ScriptOf(options, reading.job, logs);

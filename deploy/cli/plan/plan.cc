@@ -212,7 +212,7 @@ HalvesChoice ChoiceOf(const PlanQuestion& question, const v1::Job& job, const Re
   return choice;
 }
 
-// The same of every cut that the model has.
+// What would be best behind each cut that the model has, in the order of its layers.
 std::vector<HalvesChoice> ChoicesOf(const PlanQuestion& question, const v1::Job& job, Recipe recipe,
                                     const ModelShape& shape, std::optional<int64_t> given) {
   std::vector<HalvesChoice> choices;

@@ -551,8 +551,13 @@ int ExitCodeOf(const absl::Status& status, const RunSignals& signals) {
   return absl::IsInvalidArgument(status) ? 2 : 1;
 }
 
-int CloseOpenKeys(const Machines& machines, const JobOptions& checks, RunOptions* options,
-                  JobReading* reading) {
+int ReadJobToStart(const Machines& machines, const JobOptions& checks, RunOptions* options,
+                   JobReading* reading) {
+  *reading = ReadJobFile(options->job_path, options->overrides, MayBeOpen(checks));
+  if (!reading->ok()) {
+    TellJobErrors(*reading);
+    return 2;
+  }
   const size_t given = options->overrides.size();
   const absl::StatusOr<std::string> chosen =
       CloseOpenKeys(machines, options->job_path, checks, &options->overrides, reading);
@@ -579,13 +584,9 @@ int RunJob(RunOptions options) {
     signals.last = signal;
     signals.count = count;
   });
-  JobReading reading = ReadJobFile(options.job_path, options.overrides, MayBeOpen({}));
-  if (!reading.ok()) {
-    TellJobErrors(reading);
-    return 2;
-  }
-  const int closed = CloseOpenKeys(OneMachine(), JobOptions{}, &options, &reading);
-  if (closed != 0) return closed;
+  JobReading reading;
+  const int refused = ReadJobToStart(OneMachine(), JobOptions{}, &options, &reading);
+  if (refused != 0) return refused;
   if (!options.quiet) {
     for (const std::string& note : NotesOfCheck(reading.job)) {
       std::fprintf(stderr, "tessera: note: %s\n", note.c_str());

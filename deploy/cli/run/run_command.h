@@ -60,10 +60,10 @@ absl::Status TrainJob(const RunOptions& options, const v1::Job& job, const RunSi
 // The exit code of a command that has trained a job so, as RunJob has it.
 int ExitCodeOf(const absl::Status& status, const RunSignals& signals);
 
-// Chooses what the job that was read leaves open (deploy/cli/plan/open_keys.h), says so, and returns 0; or says what is
-// wrong and returns the process's exit code.
-int CloseOpenKeys(const Machines& machines, const JobOptions& checks, RunOptions* options,
-                  JobReading* reading);
+// Reads the job, chooses what it leaves open for these machines (deploy/cli/plan/open_keys.h), which is among the
+// overrides then, and says so. Returns 0; or says what is wrong and returns the process's exit code.
+int ReadJobToStart(const Machines& machines, const JobOptions& checks, RunOptions* options,
+                   JobReading* reading);
 
 // Runs the job to its end and returns the process's exit code:
 //   0  the job ended normally, also after losing workers, or because somebody asked its servers for it
