@@ -14,6 +14,7 @@
 #include "common/base/host_port.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/compression.h"
+#include "common/rpc/grpc_library.h"
 #include "common/rpc/control_channel.h"
 #include "common/rpc/security.h"
 #include "common/rpc/status.h"
@@ -83,6 +84,8 @@ absl::StatusOr<std::unique_ptr<EtcdClient>> EtcdClient::Create(Options options) 
 }
 
 EtcdClient::EtcdClient(Options options) : options_(std::move(options)) {
+  // A job with etcd calls it before anybody else.
+  PrepareGrpc();
   for (const std::string& member : options_.members) {
     grpc::ChannelArguments arguments;
     RefuseCompression([&arguments](const char* name, int value) { arguments.SetInt(name, value); });
