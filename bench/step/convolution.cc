@@ -124,10 +124,12 @@ absl::Status Run(const Flags& flags) {
   std::printf("%s\n", backend->description().c_str());
   const Window three{3, 3, 1, 1, 1, 1}, five{5, 5, 1, 1, 2, 2}, halves{3, 3, 2, 2, 1, 1},
       one{1, 1, 1, 1, 0, 0};
-  // The first layers of networks for MNIST and CIFAR-10, and what follows them.
+  // The first layers of networks for MNIST and CIFAR-10, and what follows them; the last three are deep in ResNet-18.
   std::vector<ImageMap> maps = {MapOf({1, 28, 28}, five, 32),     MapOf({32, 14, 14}, five, 64),
                                 MapOf({3, 32, 32}, three, 64),    MapOf({64, 32, 32}, three, 64),
-                                MapOf({64, 32, 32}, halves, 128), MapOf({128, 16, 16}, one, 64)};
+                                MapOf({64, 32, 32}, halves, 128), MapOf({128, 16, 16}, one, 64),
+                                MapOf({128, 16, 16}, three, 128), MapOf({256, 8, 8}, three, 256),
+                                MapOf({512, 4, 4}, three, 512)};
   Flags each = flags;
   if (flags.tiny) maps = {MapOf({3, 8, 8}, three, 16), MapOf({16, 8, 8}, halves, 8)};
   each.seconds = flags.seconds / static_cast<double>(maps.size());

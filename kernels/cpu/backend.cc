@@ -8,6 +8,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/batch_norm.h"
 #include "kernels/cpu/convolution.h"
+#include "kernels/cpu/convolution_choice.h"
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/exchange.h"
 #include "kernels/cpu/group_norm.h"
@@ -82,7 +83,7 @@ class CpuBackend final : public Backend {
       : threads_(options.threads),
         linear_(threads_),
         linear_bf16_(threads_),
-        convolution_(threads_),
+        convolution_(threads_, Has(dnnl::cpu_isa::avx512_core)),
         convolution_bf16_(threads_),
         pooling_(threads_),
         sparse_linear_(threads_),
@@ -147,7 +148,7 @@ class CpuBackend final : public Backend {
   CpuMemory memory_;
   CpuLinear<float> linear_;
   CpuLinear<Bf16> linear_bf16_;
-  CpuConvolution<float> convolution_;
+  CpuConvolutionChoice convolution_;
   CpuConvolution<Bf16> convolution_bf16_;
   CpuPooling pooling_;
   CpuSparseLinear sparse_linear_;

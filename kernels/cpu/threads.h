@@ -57,7 +57,9 @@ class CpuThreads {
       return;
     }
     const int64_t size = ((n + parts - 1) / parts + step - 1) / step * step;
+#ifdef _OPENMP
 #pragma omp parallel for num_threads(parts) schedule(static)
+#endif
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t begin = std::min(n, part * size);
       const int64_t end = std::min(n, begin + size);
