@@ -114,17 +114,6 @@ def planned(programs, sizes, workers):
     return workers * row["push_bytes"] / LOCAL_STEPS
 
 
-def crossing(history, key):
-    """Where the accuracy is first reached, linear between evaluations; None if never."""
-    before = (0.0, 0.0)
-    for entry in history:
-        now = (entry[key], entry["test_accuracy"])
-        if now[1] >= ACCURACY:
-            return before[0] + (now[0] - before[0]) * (ACCURACY - before[1]) / (now[1] - before[1])
-        before = now
-    return None
-
-
 def trained(programs, data, method, nodes, seconds):
     """Minibatches of each worker and seconds to the accuracy, with real gradients, of the network of two layers. The
     data have 40 classes, where the paper's have 35."""
@@ -133,7 +122,8 @@ def trained(programs, data, method, nodes, seconds):
             "train.epochs": 60, "train.evaluate_every": 1, "train.target_accuracy": ACCURACY, "seed": 1}
     report = programs.simulate(JOB, *paper.sets(keys), "--workers", nodes, "--servers", nodes, "--machines", nodes,
                                *NETWORK, *SHARED_MEMORY, "--step-time", "%dus" % round(1e6 * seconds))
-    return {"steps": crossing(report["history"], "step"), "seconds": crossing(report["history"], "seconds")}
+    return {value: paper.crossing(report["history"], ACCURACY, key)
+            for value, key in (("steps", "step"), ("seconds", "seconds"))}
 
 
 def measure(options, programs):

@@ -4,6 +4,7 @@ A script measures, keeps what it found in bench/papers/results/NAME.json with da
 that file alone: tables for docs/papers.md, and pictures by `tessera plot --table`. Whoever redraws needs no machine.
 """
 import argparse
+import concurrent.futures
 import datetime
 import hashlib
 import json
@@ -17,6 +18,9 @@ PAGE = os.path.join(ROOT, "docs/papers.md")
 PICTURES = os.path.join(ROOT, "docs/papers")
 RESULTS = os.path.join(ROOT, "bench/papers/results")
 GIGABIT = 1e9 / 8
+
+sys.path.insert(0, os.path.join(ROOT, "bench/training"))
+from runs import crossing  # noqa: E402, F401
 
 
 def machine():
@@ -57,10 +61,20 @@ class Programs:
         with open(path) as file:
             return json.load(file)
 
+    def simulate_all(self, asked, at_once):
+        """The reports of simulated jobs [(job, flags)], in this order, so many computed at a time: what they say does
+        not depend on the machine's load."""
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            return list(pool.map(lambda each: self.simulate(each[0], *each[1]), asked))
+
 
 def sets(keys):
     """--set flags."""
     return [word for key, value in keys.items() for word in ("--set", "%s=%s" % (key, value))]
+
+
+def mean(values):
+    return sum(values) / len(values)
 
 
 def table(header, rows):
