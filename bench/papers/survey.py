@@ -6,8 +6,8 @@ average, what staleness does, who should wait for slow workers, and how little m
     bench/papers/survey.py --redraw                                        draws what is kept
 
 --data is a folder with fashion_mnist (deploy/fetch_data.sh). The network is that of deploy/jobs/fashion_mnist.yaml, as
-many machines as workers have a worker and a server each, links of 1 Gb/s and 100 us, 10 ms a step. Accuracies, bytes
-and simulated seconds depend on no machine.
+many machines as workers have a worker and a server each, links of 1 Gb/s, of 10 for slow workers and of 0.1 for
+thresholds, and 100 us, 10 ms a step. Accuracies, bytes and simulated seconds depend on no machine.
 """
 import os
 

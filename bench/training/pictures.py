@@ -2,20 +2,22 @@
 """Trains ResNet-18 and VGG-12 on CIFAR-10: against PyTorch, and by several methods.
 
     bench/training/pictures.py FOLDER [--seeds 3] [--epochs 15] [--workers 2] [--device cuda] [--skip-peer]
-                               [--results FILE]
+                               [--results FILE] [--images N]
     bench/training/pictures.py FOLDER --methods [--seeds 1] [--epochs 15] [--workers 2 4] [--device cuda] [--at-once 4]
     bench/training/pictures.py FOLDER --link 10Gbit --step-time 40ms --workers 2 4 8
 
 FOLDER holds the images (deploy/fetch_data.sh --from DIR cifar10). The first form trains ResNet-18
 (deploy/jobs/cifar_resnet18.yaml) in turn with Tessera and with PyTorch, workers of one thread each, and prints
 accuracies on the test images and seconds of training. --results FILE keeps what each seed came to, and a seed that is
-there is not trained again, so that hours can be spent in parts. The second prints accuracies and bytes of both networks
+there is not trained again, so that hours can be spent in parts; --images N takes the first N training images alone, so
+that both go in short turns where a machine's speed changes. The second prints accuracies and bytes of both networks
 by data_parallel, local_sgd and ist; with --at-once several jobs share the machine, so that their seconds say nothing.
 The third has the seconds of an epoch from simulations without mathematics on such links, each machine with a worker and
 a server. The peer needs Debian's python3-torch and libopenblas0-pthread.
 """
 import argparse
 import concurrent.futures
+import gzip
 import json
 import os
 import subprocess
@@ -32,6 +34,14 @@ METHODS = {"data_parallel": {"data_parallel": {}}, "local_sgd(20)": {"local_sgd"
            "ist(20), all": {"ist": {"local_steps": 20, "cut": "all"}},
            "ist(20), all, rolling": {"ist": {"local_steps": 20, "cut": "all", "order": "rolling"}}}
 LINEAR = {"ist(20), linear": {"ist": {"local_steps": 20, "cut": "linear"}}}  # of networks with hidden linear layers
+
+
+def first_images(folder, count, to):
+    """Fills the folder `to` with the first so many training images, and with a tenth as many test images."""
+    record = 1 + 3 * 32 * 32
+    for name, images in (("train_10k.bin.gz", count), ("test_2k.bin.gz", max(1, count // 10))):
+        with gzip.open(os.path.join(folder, name)) as source, gzip.open(os.path.join(to, name), "wb", 1) as target:
+            target.write(source.read(images * record))
 
 
 def report_of(arguments, what, job, settings, flags=()):
@@ -98,6 +108,8 @@ def alone(arguments):
     def train(seed):
         what = "seed %d, %d workers, %d epochs, %s, %s" % (
             seed, workers, arguments.epochs, arguments.device, arguments.precision)
+        if arguments.images:
+            what += ", %d images" % arguments.images
         if what not in kept.found or (kept.found[what][1] is None and not arguments.skip_peer):
             kept.add(what, trained(seed))
         ours, theirs = kept.found[what]
@@ -179,11 +191,16 @@ def main():
     parser.add_argument("--at-once", type=int, default=1, help="jobs at a time")
     parser.add_argument("--skip-peer", action="store_true")
     parser.add_argument("--results", help="a file of what each seed came to")
+    parser.add_argument("--images", type=int, default=0, help="so many of the training images; 0: all")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="f32", choices=["f32", "tf32"])
     parser.add_argument("--binary", default=os.path.join(ROOT, "bazel-bin/deploy/cli/tessera"))
     arguments = parser.parse_args()
     arguments.seeds = arguments.seeds or (1 if arguments.methods else 3)
+    scratch = tempfile.TemporaryDirectory()
+    if arguments.images:
+        first_images(arguments.folder, arguments.images, scratch.name)
+        arguments.folder = scratch.name
     if arguments.link or arguments.methods:
         return (link if arguments.link else methods)(arguments)
     if not arguments.skip_peer and arguments.device == "cpu":
