@@ -320,13 +320,17 @@ void Checker::OnReadOutside(CopyId copy, MemberId member, Version version,
       absl::StrCat("shard ", ShardOf(copy), " read at an evaluation by member ", member.value()));
 }
 
+bool Checker::IsRogue(MemberId member) const {
+  const auto life = lives_.find(member);
+  return life != lives_.end() && life->second >= kFirstRogueLife;
+}
+
 void Checker::CheckRead(CopyId copy, MemberId member, Exchange after, Version version,
                         absl::string_view where) {
   const Ledger& ledger = ledgers_[copy.value()];
   OnCounted(copy, version);
   // A rogue may say that it is after any exchange: what it then gets harms nobody else.
-  const auto life = lives_.find(member);
-  if (life != lives_.end() && life->second >= kFirstRogueLife) return;
+  if (IsRogue(member)) return;
   if (options_.lockstep && after != Exchange(0) && after != ledger.committed) {
     const PlanMember* reader = ledger.plan.Find(member);
     // A joiner may be the first after all others have gone: what was last committed is then older.

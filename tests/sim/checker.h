@@ -331,6 +331,10 @@ class Checker {
   void ReplaceValues(Ledger* ledger, const PushFacts& push, absl::string_view where);
   // nullptr: the update itself.
   const std::vector<float>* SeenOf(ShardId shard, const PushFacts& push) const;
+  // The member is one that keeps no rules (sim_rogue.h).
+  bool IsRogue(MemberId member) const;
+  // Where members advance on their own, one that has said that it stands, and pushes, moves what others evaluate.
+  bool MayMove(const Plan& plan) const;
   void CheckRead(CopyId copy, MemberId member, Exchange after, Version version,
                  absl::string_view where);
   // `wanted`: where each value lies in the shard's dense order; nullptr: they are all.

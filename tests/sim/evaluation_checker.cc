@@ -6,6 +6,12 @@
 
 namespace tessera {
 
+bool Checker::MayMove(const Plan& plan) const {
+  return !options_.lockstep &&
+         std::any_of(plan.members.begin(), plan.members.end(),
+                     [this](const PlanMember& member) { return IsRogue(member.member); });
+}
+
 void Checker::OnEvaluates(MemberId member, Attempt attempt, uint64_t part, uint64_t parts,
                           const std::vector<Version>& versions) {
   const std::string where = absl::StrCat("evaluation ", attempt.evaluation, " attempt ",
@@ -34,7 +40,8 @@ void Checker::OnEvaluates(MemberId member, Attempt attempt, uint64_t part, uint6
   }
   for (size_t shard = 0; shard < versions.size(); ++shard) {
     // Of those who were lost since, what they had pushed may come: the others begin again.
-    const bool is_same = LeaderOf(shard)->plan.generation == standing.generations[shard];
+    const Plan& led = LeaderOf(shard)->plan;
+    const bool is_same = led.generation == standing.generations[shard] && !MayMove(led);
     if (versions[shard] == standing.versions[shard] || !is_same) continue;
     Violate(absl::StrCat(where, ": version of shard ", shard, " is ", versions[shard].value(),
                          ", want ", standing.versions[shard].value(), " as others score"));
@@ -48,8 +55,8 @@ void Checker::OnScores(MemberId member, Attempt attempt) {
     const Ledger& ledger = *LeaderOf(shard);
     if (ledger.plan.Find(member) == nullptr) return;
     // Those who were lost since leave what they had pushed, and the others begin again.
-    const bool is_same =
-        ledger.plan.generation == found->second.generations[shard] && ledger.era == EraOf(member);
+    const bool is_same = ledger.plan.generation == found->second.generations[shard] &&
+                         ledger.era == EraOf(member) && !MayMove(ledger.plan);
     if (!is_same || Version(ledger.version) == found->second.versions[shard]) continue;
     Violate(absl::StrCat("shard ", shard, ": committed version ", ledger.version,
                          " while evaluation ", attempt.evaluation, " stood at ",

@@ -26,7 +26,7 @@ TEST_CASE("a member that makes any calls in any order costs itself only", "[sim]
       options.method = method;
       options.faults = false;  // Whatever happens is the rogue's doing.
       options.plain = true;
-      options.rogue_calls = 10 + static_cast<int>(i % 8) * 10;
+      options.rogue_calls = 10 + static_cast<int>(options.seed % 8) * 10;
       const SimOutcome outcome = SimJob(options).Run();
       INFO("method " << static_cast<int>(method) << " seed " << options.seed
                      << "; replay: bazel test //tests/sim:rogue_test --test_output=all "
