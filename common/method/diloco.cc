@@ -121,6 +121,11 @@ void CheckQuorum(const v1::Job& job, KeyErrors* errors) {
 void CheckDiloco(const v1::Job& job, KeyErrors* errors) {
   CheckQuorum(job, errors);
   const v1::Diloco& keys = job.method().diloco();
+  if (keys.asynchronous()) {
+    RefuseBySpeed(job,
+                  "with method.diloco.asynchronous: slower workers make fewer local steps there",
+                  errors);
+  }
   FragmentWish wish{"method.diloco", keys.local_steps(), keys.fragments(),
                     keys.delay(),    keys.alpha(),       /*excluding=*/""};
   if (keys.quorum().pushes() > 0) wish.excluding = "a quorum";

@@ -182,6 +182,8 @@ extern const Method kIst = [] {
   Method method = {v1::Method::kIst, IstRecipe};
   method.check = [](const v1::Job& job, KeyErrors* errors) {
     CheckHiddenLayers(job, "ist", errors);
+    RefuseBySpeed(job, "with method ist: its parts of the model go by speed (method.ist.parts)",
+                  errors);
     CheckTail(job, errors);
   };
   method.length_notes = IstLengthNotes;
@@ -194,6 +196,7 @@ extern const Method kEnsemble = [] {
   Method method = {v1::Method::kEnsemble, EnsembleRecipe};
   method.check = [](const v1::Job& job, KeyErrors* errors) {
     CheckHiddenLayers(job, "ensemble", errors);
+    RefuseBySpeed(job, "with method ensemble: nobody waits for others before the end", errors);
   };
   method.notes = SubnetNotes;
   return method;

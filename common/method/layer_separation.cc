@@ -71,6 +71,9 @@ absl::StatusOr<Recipe> LayerSeparationRecipe(const v1::Job& job) {
 }
 
 void CheckLayerSeparation(const v1::Job& job, KeyErrors* errors) {
+  RefuseBySpeed(job,
+                "with method layer_separation: a linear worker expects equal minibatches of all",
+                errors);
   const std::string key = kLinearWorkersKey;
   const int64_t workers = job.cluster().workers();
   const int64_t linear = LinearWorkersOf(job.method().layer_separation());

@@ -39,7 +39,7 @@ absl::StatusOr<Recipe> LocalSgdRecipe(const v1::Job& job) {
   TakeFragments(keys, &recipe);
   recipe.payload = PayloadKind::kDelta;
   recipe.lockstep = true;
-  recipe.make_policy = MakeBarrier;
+  recipe.make_policy = BarrierOf(job);
   recipe.make_rule = MakeAdd;
   return recipe;
 }

@@ -5,11 +5,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/codec/codecs.h"
+#include "common/consistency/example_weight.h"
 #include "common/keyset/mean_share.h"
 #include "common/keyset/subnet.h"
 #include "common/layout/tensor_layout.h"
 #include "common/method/catalog.h"
 #include "common/method/largest_exchanged.h"
+#include "common/method/train_rows.h"
 
 namespace tessera {
 namespace {
@@ -48,6 +50,17 @@ void TakeCodecs(const v1::Job& job, Recipe* recipe) {
   absl::StrAppend(&recipe->description, "; ", DescribeCodecs(job.model(), *recipe));
 }
 
+// Members have minibatches of different sizes. A mean over all who push is one of their examples already.
+void WeighByExamples(const v1::Job& job, Recipe* recipe) {
+  absl::StrAppend(&recipe->description,
+                  "; slower workers have smaller minibatches, so that all take equally long");
+  if (recipe->push_weight == PushWeight::kOfMean) return;
+  const auto whole = static_cast<uint64_t>(job.train().batch_size() * recipe->local_steps);
+  recipe->make_policy = [make = recipe->make_policy, whole] {
+    return MakeExampleWeighted(make(), whole);
+  };
+}
+
 }  // namespace
 
 absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
@@ -60,6 +73,7 @@ absl::StatusOr<Recipe> RecipeFor(const v1::Job& job) {
     return absl::InvalidArgumentError(absl::StrCat("method: ", WhyNoTensors(job)));
   }
   TESSERA_ASSIGN_OR_RETURN(Recipe recipe, method->recipe(job));
+  if (DealsBySpeed(job)) WeighByExamples(job, &recipe);
   TakeCodecs(job, &recipe);
   return recipe;
 }

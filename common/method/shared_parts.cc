@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/consistency/barrier.h"
+#include "common/method/train_rows.h"
 #include "common/rule/optimizer.h"
 
 namespace tessera {
@@ -21,9 +22,18 @@ Recipe MeanOfGradients(const v1::Job& job) {
       "mean";
   recipe.local_steps = 1;
   recipe.lockstep = true;
-  recipe.make_policy = MakeBarrier;
+  recipe.make_policy = BarrierOf(job);
   ApplyOptimizer(job, &recipe);
   return recipe;
+}
+
+PolicyMaker BarrierOf(const v1::Job& job) {
+  return DealsBySpeed(job) ? MakeWeightedBarrier : MakeBarrier;
+}
+
+void RefuseBySpeed(const v1::Job& job, absl::string_view why, KeyErrors* errors) {
+  if (!DealsBySpeed(job) || !errors->Sound("data.partition")) return;
+  errors->Add("data.partition", absl::StrCat("got \"by_speed\", want \"global\" ", why));
 }
 
 void ApplyOptimizer(const v1::Job& job, Recipe* recipe) {

@@ -3,9 +3,12 @@
 #define TESSERA_COMMON_METHOD_SHARED_PARTS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "common/config/key_errors.h"
+#include "common/consistency/policy.h"
 #include "common/method/recipe.h"
 
 namespace tessera {
@@ -15,6 +18,14 @@ Recipe MeanOfGradients(const v1::Job& job);
 
 // Workers send gradients, and the servers apply the job's optimizer to their mean.
 void ApplyOptimizer(const v1::Job& job, Recipe* recipe);
+
+// Makes the policy of a mean over all members: of their pushes, or, where slower workers have smaller minibatches
+// (data.partition: by_speed), of their examples.
+using PolicyMaker = std::unique_ptr<ConsistencyPolicy> (*)();
+PolicyMaker BarrierOf(const v1::Job& job);
+
+// Refuses data.partition by_speed; `why` continues 'want "global" '.
+void RefuseBySpeed(const v1::Job& job, absl::string_view why, KeyErrors* errors);
 
 // Exchanges go on beside training.
 void Overlap(Recipe* recipe);

@@ -50,7 +50,7 @@ absl::StatusOr<Recipe> SlimDpRecipe(const v1::Job& job) {
     recipe.make_policy = [weight] { return MakeNone(weight); };
   } else {
     absl::StrAppend(&recipe.description, "; the servers add the mean of all pushes");
-    recipe.make_policy = MakeBarrier;
+    recipe.make_policy = BarrierOf(job);
   }
   return recipe;
 }

@@ -37,6 +37,14 @@ absl::StatusOr<int64_t> StepsOfEpoch(const v1::Job& job, int64_t workers, int64_
 
 }  // namespace
 
+bool DealsBySpeed(const v1::Job& job) { return job.data().partition() == "by_speed"; }
+
+int64_t MinibatchRowsMax(const v1::Job& job) {
+  const int64_t batch = job.train().batch_size();
+  // However few workers the job names, more may join.
+  return DealsBySpeed(job) ? batch * kBatchMost : batch;
+}
+
 absl::StatusOr<int64_t> EpochSteps(int64_t rows, int64_t workers, int64_t batch_size) {
   TESSERA_CHECK(rows >= 0 && workers >= 1 && batch_size >= 1);
   const int64_t steps = rows / workers / batch_size;  // The product may be too large.

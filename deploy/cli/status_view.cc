@@ -141,26 +141,49 @@ std::string Servers(const v1::JobStatus& status, int width) {
   return table.Text(width);
 }
 
-// Workers by rank; speed, budget and part only where the method deals out steps or neurons.
+// What a worker has by its speed, and others have otherwise; empty: nothing.
+struct Dealt {
+  const char* head;
+  std::string (*text)(const v1::MemberStatus& member);
+};
+constexpr Dealt kDealt[] = {
+    {"budget",
+     [](const v1::MemberStatus& member) {
+       return member.step_budget() > 0 ? Count(member.step_budget()) : std::string();
+     }},
+    {"part",
+     [](const v1::MemberStatus& member) {
+       return member.part() > 0 ? absl::StrFormat("%.1f%%", 100 * member.part()) : std::string();
+     }},
+    {"rows",
+     [](const v1::MemberStatus& member) {
+       const uint64_t rows = member.progress().batch_rows();
+       return rows > 0 ? Count(rows) : std::string();
+     }},
+};
+
+// What the job deals out by speed; nullptr: nothing.
+const Dealt* DealtIn(const v1::JobStatus& status) {
+  for (const Dealt& dealt : kDealt) {
+    for (const v1::MemberStatus& member : status.members()) {
+      if (!dealt.text(member).empty()) return &dealt;
+    }
+  }
+  return nullptr;
+}
+
+// Workers by rank; their speed only where something follows it.
 std::string Workers(const v1::JobStatus& status, int width) {
   std::vector<const v1::MemberStatus*> by_rank;
-  bool budgets = false, parts = false;
-  for (const v1::MemberStatus& member : status.members()) {
-    by_rank.push_back(&member);
-    budgets = budgets || member.step_budget() > 0;
-    parts = parts || member.part() > 0;
-  }
+  for (const v1::MemberStatus& member : status.members()) by_rank.push_back(&member);
+  const Dealt* const dealt = DealtIn(status);
   std::stable_sort(by_rank.begin(), by_rank.end(),
                    [](const auto* a, const auto* b) { return a->rank() < b->rank(); });
   std::vector<std::string> heads = {"worker", "state",    "step",  "examples/s",
                                     "loss",   "progress", "heard", "from"};
   std::vector<int> priorities = {9, 8, 7, 5, 3, 2, 1, 0};
-  if (budgets) {
-    heads.insert(heads.begin() + 4, {"steps/s", "budget"});
-    priorities.insert(priorities.begin() + 4, {4, 6});
-  }
-  if (parts) {
-    heads.insert(heads.begin() + 4, {"steps/s", "part"});
+  if (dealt != nullptr) {
+    heads.insert(heads.begin() + 4, {"steps/s", dealt->head});
     priorities.insert(priorities.begin() + 4, {4, 6});
   }
   Table table(std::move(heads), std::move(priorities));
@@ -180,14 +203,9 @@ std::string Workers(const v1::JobStatus& status, int width) {
         Seconds(member.progress_age_seconds()),
         Seconds(member.lease_age_seconds()),
         Clip(member.description(), 40)};
-    if (budgets) {
-      const std::string budget = member.step_budget() > 0 ? Count(member.step_budget()) : "-";
-      row.insert(row.begin() + 4, {speed, budget});
-    }
-    if (parts) {
-      const std::string part =
-          member.part() > 0 ? absl::StrFormat("%.1f%%", 100 * member.part()) : "-";
-      row.insert(row.begin() + 4, {speed, part});
+    if (dealt != nullptr) {
+      const std::string text = dealt->text(member);
+      row.insert(row.begin() + 4, {speed, text.empty() ? "-" : text});
     }
     table.Add(std::move(row));
   }

@@ -41,8 +41,9 @@ absl::StatusOr<Losses> SimulatedLearner::Train(const Dataset& data, absl::Span<c
   TESSERA_ASSIGN_OR_RETURN(Losses losses, ForwardingLearner::Train(data, rows, timed));
   double share = 0;
   if (!pace.half) {
-    // A subnet's step takes the share of the model that it is.
-    share = pace.share->Of(update_keys());
+    // A subnet's step takes the share of the model that it is, and one of more or fewer rows its part of a minibatch.
+    share = pace.share->Of(update_keys()) * static_cast<double>(rows.size()) /
+            static_cast<double>(pace.batch_size);
   } else if (summed() > 0) {
     share = pace.half->backward;
   }

@@ -27,7 +27,7 @@ HalfPace HalfPaceOf(const StepShare& share, const LayerSplit& split, Rank rank);
 struct WorkerPace {
   uint64_t seed = 0;
   uint64_t worker = 0;
-  // One minibatch on the whole model; one on a subnet or half of the layers takes its share of it.
+  // One minibatch of batch_size rows on the whole model; one on a subnet or half of the layers takes its share of it.
   SimNanos step_time = 0;
   const StepShare* share = nullptr;
   std::optional<HalfPace> half = std::nullopt;

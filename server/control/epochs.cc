@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/method/train_rows.h"
+#include "server/control/members/batch_sizes.h"
 #include "server/control/members/member_pace.h"
 
 namespace tessera {
@@ -83,7 +84,34 @@ absl::StatusOr<Epochs::Cut> Epochs::MakeCut(uint64_t epoch, const MemberTable& m
   }
   if (!cuts_.empty()) cut.first_step = cuts_.rbegin()->second.end();
   cut.rows_total = rows;
+  if (facts_.rows_by_speed) DealBySpeed(members, &cut);
   return cut;
+}
+
+void Epochs::DealBySpeed(const MemberTable& members, Cut* cut) const {
+  std::map<Rank, int64_t> before;
+  if (!cuts_.empty()) {
+    for (const Seat& seat : cuts_.rbegin()->second.seats) before[seat.rank] = seat.batch_rows;
+  }
+  std::vector<MeasuredBatches> measured;
+  for (const Seat& seat : cut->seats) {
+    const auto found = before.find(seat.rank);
+    measured.push_back(BatchesOf(*members.Find(seat.member),
+                                 found == before.end() ? 0 : found->second, facts_.batch_size));
+  }
+  const std::vector<int64_t> sizes = NextBatchSizes(measured, facts_.batch_size);
+  for (size_t i = 0; i < sizes.size(); ++i) cut->seats[i].batch_rows = sizes[i];
+}
+
+bool Epochs::AreSizes(const std::vector<Seat>& seats) const {
+  int64_t sum = 0;
+  for (const Seat& seat : seats) {
+    if (seat.batch_rows < 0 || seat.batch_rows > kBatchMost * facts_.batch_size) return false;
+    sum += seat.batch_rows;
+  }
+  return sum == static_cast<int64_t>(seats.size()) * facts_.batch_size &&
+         std::none_of(seats.begin(), seats.end(),
+                      [](const Seat& seat) { return seat.batch_rows == 0; });
 }
 
 void Epochs::Append(Cut cut) {
@@ -128,6 +156,12 @@ absl::StatusOr<v1::EpochCut> Epochs::Begin(const MemberRecord& asker, uint64_t e
                                      [](const Seat& s, Rank rank) { return s.rank < rank; });
   if (seat != cut.seats.end() && seat->rank == asker.rank) {
     reply.set_part(seat - cut.seats.begin());
+    if (seat->batch_rows > 0) {
+      uint64_t before = 0;
+      for (auto other = cut.seats.begin(); other != seat; ++other) before += other->batch_rows;
+      reply.set_batch_rows(seat->batch_rows);
+      reply.set_rows_before(before);
+    }
   } else if (facts_.is_of_tensors) {
     // No rows were dealt out: whoever joins in the midst of an epoch, which may be the whole job, trains at once.
     reply.set_part(asker.rank.value() % cut.seats.size());
@@ -146,8 +180,11 @@ std::vector<SavedCut> Epochs::Save(uint64_t least, uint64_t most) const {
     uint64_t index = least > cut.first_step ? (least - cut.first_step - 1) / cut.steps : 0;
     for (; index < cut.epochs && cut.BeginOf(index) <= most && saved.size() <= kSavedCutsMax;
          ++index) {
-      SavedCut entry{first + index, cut.BeginOf(index), cut.steps, cut.rows_total, {}};
-      for (const Seat& seat : cut.seats) entry.ranks.push_back(seat.rank.value());
+      SavedCut entry{first + index, cut.BeginOf(index), cut.steps, cut.rows_total, {}, {}};
+      for (const Seat& seat : cut.seats) {
+        entry.ranks.push_back(seat.rank.value());
+        if (seat.batch_rows > 0) entry.batch_rows.push_back(seat.batch_rows);
+      }
       saved.push_back(std::move(entry));
     }
   }
@@ -163,6 +200,7 @@ void Epochs::Write(uint64_t epoch, uint64_t first_step, const Cut& cut, v1::Epoc
   for (const Seat& seat : cut.seats) {
     entry.add_members(seat.member.value());
     entry.add_ranks(static_cast<uint32_t>(seat.rank.value()));
+    if (seat.batch_rows > 0) entry.add_batch_rows(static_cast<uint32_t>(seat.batch_rows));
   }
 }
 
@@ -202,6 +240,12 @@ absl::Status Epochs::Load(const v1::EpochsState& state, const MemberTable& membe
     Cut cut;
     for (int i = 0; i < entry.ranks_size(); ++i) {
       cut.seats.push_back({MemberId(entry.members(i)), Rank(entry.ranks(i))});
+      if (i < entry.batch_rows_size()) cut.seats.back().batch_rows = entry.batch_rows(i);
+    }
+    if (entry.batch_rows_size() > 0 && !AreSizes(cut.seats)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "epoch ", entry.epoch(), " has ", entry.batch_rows_size(), " sizes of minibatches, want ",
+          entry.ranks_size(), " with a mean of ", facts_.batch_size));
     }
     cut.steps = entry.steps();
     cut.first_step = entry.first_step();
@@ -232,7 +276,14 @@ void Epochs::Restore(const std::vector<SavedCut>& cuts, uint64_t step) {
     const bool is_begun = cuts_.empty() || saved.first_step < step;
     if (!is_begun && StepsNow(saved, facts_) != saved.steps) break;
     Cut cut;
-    for (const uint64_t rank : saved.ranks) cut.seats.push_back({MemberId(), Rank(rank)});
+    for (size_t i = 0; i < saved.ranks.size(); ++i) {
+      cut.seats.push_back({MemberId(), Rank(saved.ranks[i])});
+      if (i < saved.batch_rows.size()) cut.seats.back().batch_rows = saved.batch_rows[i];
+    }
+    // The job that goes on may deal rows otherwise, or have another batch size.
+    if (!facts_.rows_by_speed || !AreSizes(cut.seats)) {
+      for (Seat& seat : cut.seats) seat.batch_rows = 0;
+    }
     cut.steps = saved.steps;
     cut.first_step = saved.first_step;
     cut.rows_total = saved.rows_total;

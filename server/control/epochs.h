@@ -6,6 +6,9 @@
 // e + 1 begins at the step where epoch e ends. In a job of tensors, whose rows nobody here knows, an epoch has
 // train.steps_per_epoch minibatches, or those of the whole job, and rows_total is 0.
 //
+// Where rows are dealt by speed members have minibatches of different sizes in an epoch, whose mean is B, by the speeds
+// that are known when it is cut (members/batch_sizes.h): the first one is cut equally.
+//
 // Epochs that were cut alike are kept as one run of them, so that what is kept grows with members that come and go,
 // and not with what anybody asks for.
 #ifndef TESSERA_SERVER_CONTROL_EPOCHS_H_
@@ -75,8 +78,9 @@ class Epochs {
   struct Seat {
     MemberId member;
     Rank rank;
+    int64_t batch_rows = 0;  // of each of its minibatches; 0: as the job says
     bool operator==(const Seat& other) const {
-      return member == other.member && rank == other.rank;
+      return member == other.member && rank == other.rank && batch_rows == other.batch_rows;
     }
   };
   // A run of epochs.
@@ -96,6 +100,10 @@ class Epochs {
   };
 
   absl::StatusOr<Cut> MakeCut(uint64_t epoch, const MemberTable& members) const;
+  // Sizes of minibatches for the seats of `cut`, which follows the last one that was made.
+  void DealBySpeed(const MemberTable& members, Cut* cut) const;
+  // Whether these seats may be given minibatches of these sizes, which are all 0 or none.
+  bool AreSizes(const std::vector<Seat>& seats) const;
   // The minibatches that so many rows are for each of `seats`.
   absl::StatusOr<uint64_t> StepsOfRows(uint64_t epoch, uint64_t rows, size_t seats) const;
   // The next epoch.

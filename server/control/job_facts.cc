@@ -13,6 +13,7 @@
 #include "common/layout/losses.h"
 #include "common/layout/shard_map.h"
 #include "common/layout/tensor_layout.h"
+#include "common/method/train_rows.h"
 
 namespace tessera {
 namespace {
@@ -122,6 +123,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   facts.single_labels = HasSingleLabels(job.model(), shape.outputs());
   facts.insecure = job.security().certificate().empty();
   facts.rows_are_local = job.data().partition() == "local";
+  facts.rows_by_speed = DealsBySpeed(job);
   facts.target_accuracy = job.train().target_accuracy();
   facts.minimises = job.model().evaluation() == "minimise";
   const RateSchedule schedule(job.train().schedule());

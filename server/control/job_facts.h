@@ -89,6 +89,8 @@ struct JobFacts {
   int front_workers = 0;
   // data.partition: every worker's rows are its own.
   bool rows_are_local = false;
+  // Slower members are given smaller minibatches.
+  bool rows_by_speed = false;
   // Workers hold back what their codec does not send.
   bool holds_back = false;
   // Rows have one label each, which a model may have right.

@@ -178,6 +178,20 @@ OrderedJson PartsOf(const v1::JobStatus& status) {
   return parts;
 }
 
+// The sizes of minibatches that workers had at the end, by rank, where slower ones have smaller ones.
+OrderedJson BatchesOf(const v1::JobStatus& status) {
+  std::map<uint64_t, uint64_t> rows;
+  for (const v1::MemberStatus& member : status.members()) {
+    const bool is_gone = member.state() == "lost" || member.state() == "failed";
+    if (!is_gone && member.progress().batch_rows() > 0) {
+      rows[member.rank()] = member.progress().batch_rows();
+    }
+  }
+  OrderedJson batches = OrderedJson::array();
+  for (const auto& [rank, count] : rows) batches.push_back({{"worker", rank}, {"rows", count}});
+  return batches;
+}
+
 // nullptr: the job keeps none.
 OrderedJson Checkpoint(const v1::JobStatus& status) {
   if (!status.has_checkpoint()) return nullptr;
@@ -329,6 +343,7 @@ std::string ReportJson(const v1::JobStatus& status, const std::deque<v1::JobEven
       {"layout_hash", absl::StrFormat("%016x", status.layout_hash())},
       {"parameters_hash", absl::StrFormat("%016x", parameters_hash)},
       {"parts", PartsOf(status)},
+      {"batches", BatchesOf(status)},
       {"checkpoint", Checkpoint(status)},
       {"standbys", Standbys(status)},
   });

@@ -39,11 +39,13 @@ absl::Status GetNumber(const std::string& where, const char* key, JsonFields* fi
 }
 
 Json ToJson(const SavedCut& cut) {
-  return {{"epoch", cut.epoch},
-          {"first_step", cut.first_step},
-          {"steps", cut.steps},
-          {"rows_total", cut.rows_total},
-          {"ranks", cut.ranks}};
+  Json json = {{"epoch", cut.epoch},
+               {"first_step", cut.first_step},
+               {"steps", cut.steps},
+               {"rows_total", cut.rows_total},
+               {"ranks", cut.ranks}};
+  if (!cut.batch_rows.empty()) json["batch_rows"] = cut.batch_rows;
+  return json;
 }
 
 Json ToJson(const v1::HistoryEntry& entry) {
@@ -68,6 +70,7 @@ absl::StatusOr<SavedCut> ReadCut(const std::string& where, const Json& json) {
   fields.GetBelow(kCutStepEnd, "steps", &cut.steps);
   fields.GetBelow(kRowsTotalEnd, "rows_total", &cut.rows_total);
   const Json* ranks = fields.GetArray("ranks");
+  const Json* batch_rows = fields.Has("batch_rows") ? fields.GetArray("batch_rows") : nullptr;
   TESSERA_RETURN_IF_ERROR(fields.Finish());
   if (cut.steps == 0) return Wrong(where, "steps is 0, want at least 1");
   if (ranks->empty() || ranks->size() > kRankEnd) {
@@ -82,6 +85,19 @@ absl::StatusOr<SavedCut> ReadCut(const std::string& where, const Json& json) {
       return Wrong(where, "ranks do not ascend");
     }
     cut.ranks.push_back(rank.get<uint64_t>());
+  }
+  if (batch_rows == nullptr) return cut;
+  for (const Json& rows : *batch_rows) {
+    if (!rows.is_number_unsigned() || rows.get<uint64_t>() == 0 ||
+        rows.get<uint64_t>() >= kMemberRowsMax) {
+      return Wrong(where, absl::StrCat("batch_rows: has ", rows.dump(), ", want numbers from 1 to ",
+                                       kMemberRowsMax - 1));
+    }
+    cut.batch_rows.push_back(rows.get<int64_t>());
+  }
+  if (cut.batch_rows.size() != cut.ranks.size()) {
+    return Wrong(where, absl::StrCat("batch_rows are ", cut.batch_rows.size(), ", want ",
+                                     cut.ranks.size(), ", one for each rank"));
   }
   return cut;
 }

@@ -5,6 +5,7 @@
 //    "cuts": [{"epoch": 3, "first_step": 60, "steps": 20, "rows_total": 1347, "ranks": [0, 1]}],
 //    "history": [{"seconds": "1.5", "step": 20, ... }]}
 //
+// A cut with minibatches of different sizes has "batch_rows": [40, 24], one for each rank.
 // Older ones have no examples, and have counts that nobody reads: joined, lost, partial_pushes.
 // Numbers with a fraction are text, so that they come back bit for bit, nan included.
 #ifndef TESSERA_SERVER_CONTROL_SAVED_JOB_H_
@@ -36,6 +37,8 @@ struct SavedCut {
   uint64_t rows_total = 0;
   // Ascending.
   std::vector<uint64_t> ranks;
+  // Rows of each rank's minibatches, where slower workers have smaller ones; else empty.
+  std::vector<int64_t> batch_rows;
 };
 
 struct SavedJob {

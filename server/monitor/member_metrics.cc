@@ -80,6 +80,11 @@ void AddMember(const v1::MemberStatus& member, MetricSet* set) {
     gauge("tessera_member_steps_per_second", "Minibatches per second of computing, as of late.",
           progress.steps_per_second());
   }
+  if (progress.batch_rows() > 0) {
+    gauge("tessera_member_batch_rows",
+          "Rows of each of the worker's minibatches, where rows are dealt by speed.",
+          progress.batch_rows());
+  }
   if (member.step_budget() > 0) {
     gauge("tessera_member_step_budget",
           "Minibatches until its next exchange, where slower workers are given fewer.",

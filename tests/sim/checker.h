@@ -382,6 +382,8 @@ class Checker {
   struct CutEpoch {
     v1::EpochCut first;
     std::map<uint64_t, Rank> ranks;  // by part
+    // By part: its rows of each step, where parts are not equally large.
+    std::map<uint64_t, std::pair<uint64_t, uint64_t>> rows;
   };
   std::map<std::pair<Generation, uint64_t>, CutEpoch> epochs_;
   struct Finish {

@@ -79,8 +79,18 @@ void Checker::OnCut(MemberId member, Rank rank, uint64_t epoch, const v1::EpochC
   // Whoever came later has none.
   if (cut.part() >= cut.parts()) return;
   const Rank other = found->second.ranks.emplace(cut.part(), rank).first->second;
-  if (other == rank) return;
-  Violate(absl::StrCat(where, ": part ", cut.part(), " is also that of worker ", other.value()));
+  if (other != rank) {
+    Violate(absl::StrCat(where, ": part ", cut.part(), " is also that of worker ", other.value()));
+  }
+  const auto own = std::make_pair(cut.rows_before(), cut.rows_before() + cut.batch_rows());
+  for (const auto& [part, rows] : found->second.rows) {
+    const bool is_its = part == cut.part() && rows == own;
+    const bool is_apart = part < cut.part() ? rows.second <= own.first : own.second <= rows.first;
+    if (is_its || (part != cut.part() && is_apart && rows.second > 0)) continue;
+    Violate(absl::StrCat(where, ": rows [", own.first, ", ", own.second, ") of a step, and part ",
+                         part, " has [", rows.first, ", ", rows.second, ")"));
+  }
+  if (cut.batch_rows() > 0) found->second.rows[cut.part()] = own;
 }
 
 void Checker::OnFinishes(MemberId member, Exchange exchange, bool has_done_all) {

@@ -196,6 +196,8 @@ SimJob::SimJob(SimOptions options)
   facts.synchronous = recipe_.lockstep;
   facts.aligned = recipe_.aligned;
   facts.step_budgets = recipe_.step_budgets;
+  // Half of the jobs in which minibatches may differ have it so.
+  facts.rows_by_speed = !recipe_.subnets && !recipe_.step_budgets && options.seed % 2 == 0;
   facts.subnets = recipe_.subnets;
   facts.core = recipe_.core;
   facts.standbys = options_.standbys;

@@ -121,6 +121,8 @@ v1::Progress SimRogue::DrawProgress() {
   progress.set_beats(Number(static_cast<uint64_t>(calls_made_)));
   constexpr double kSpeeds[] = {1, 0, -1, 1e300, INFINITY, NAN};
   progress.set_steps_per_second(kSpeeds[network_->dice().Below(std::size(kSpeeds))]);
+  progress.set_speed_steps(Number(10));
+  progress.set_batch_rows(Number(10));
   return progress;
 }
 

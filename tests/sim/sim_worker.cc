@@ -132,6 +132,8 @@ v1::Progress SimWorker::ProgressText() const {
   progress.set_work(work_);
   progress.set_beats(beats_);
   progress.set_steps_per_second(1 / absl::ToDoubleSeconds(options_.step_time));
+  progress.set_speed_steps(step_ % 8);
+  progress.set_batch_rows(cut_.batch_rows());
   return progress;
 }
 

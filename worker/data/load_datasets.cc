@@ -11,6 +11,7 @@
 #include "common/base/check.h"
 #include "common/base/machine_memory.h"
 #include "common/config/data_formats.h"
+#include "common/method/train_rows.h"
 #include "worker/data/data_notes.h"
 #include "worker/data/label_map.h"
 #include "worker/data/limits.h"
@@ -272,7 +273,7 @@ absl::StatusOr<Datasets> LoadDatasets(const v1::Data& data, const ModelEnds& end
 }
 
 ReadingPlan ReadingPlanOf(const v1::Job& job) {
-  return {job.seed(), std::max(kRowsAtOnceMin, job.train().batch_size())};
+  return {job.seed(), std::max(kRowsAtOnceMin, MinibatchRowsMax(job))};
 }
 
 absl::StatusOr<Datasets> LoadDatasets(const v1::Job& job, const ModelEnds& ends,

@@ -80,12 +80,12 @@ RowOrder SortedRows(uint64_t seed, Stream stream, uint64_t a, int64_t rows, int6
 }  // namespace
 
 absl::StatusOr<Partition> ParsePartition(absl::string_view name) {
-  if (name == "global") return Partition::kGlobal;
+  if (name == "global" || name == "by_speed") return Partition::kGlobal;
   if (name == "shard") return Partition::kShard;
   if (name == "full") return Partition::kFull;
   if (name == "local") return Partition::kLocal;
-  return absl::InvalidArgumentError(
-      absl::StrCat("data.partition: is \"", name, "\", want global, shard, full or local"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "data.partition: is \"", name, "\", want global, by_speed, shard, full or local"));
 }
 
 EpochOrder::EpochOrder(const Options& options) : options_(options) {
@@ -116,6 +116,10 @@ absl::Status EpochOrder::Begin(const EpochPlace& place) {
         absl::StrCat(steps.status().message(), "; lower train.batch_size or cluster.workers"));
   }
   steps_ = *steps;
+  const bool is_unequal = partition == Partition::kGlobal && place.batch_rows > 0;
+  TESSERA_CHECK(!is_unequal || (place.rows_before >= 0 && place.rows_before + place.batch_rows <=
+                                                              place.parts * options_.batch));
+  batch_ = is_unequal ? place.batch_rows : options_.batch;
 
   const bool own_key = partition == Partition::kFull;
   // With an order of its own the rank is part of the key; 0 stands for the order of all.
@@ -136,11 +140,12 @@ absl::Status EpochOrder::Begin(const EpochPlace& place) {
 // Keeps this worker's rows of the order of all.
 void EpochOrder::TakePart(const EpochPlace& place) {
   auto part = std::make_shared<std::vector<uint32_t>>();
-  part->reserve(static_cast<size_t>(steps_ * options_.batch));
+  part->reserve(static_cast<size_t>(steps_ * batch_));
+  const int64_t before = place.batch_rows > 0 ? place.rows_before : place.part * batch_;
   for (int64_t step = 0; step < steps_; ++step) {
     // Step by step the workers' batches lie side by side in the order of all.
-    const auto begin = rows_->begin() + (step * place.parts + place.part) * options_.batch;
-    part->insert(part->end(), begin, begin + options_.batch);
+    const auto begin = rows_->begin() + step * place.parts * options_.batch + before;
+    part->insert(part->end(), begin, begin + batch_);
   }
   rows_ = std::move(part);
 }
@@ -150,12 +155,12 @@ absl::Span<const uint32_t> EpochOrder::Rows(int64_t step) {
   const std::vector<uint32_t>& rows = *rows_;
   const auto size = static_cast<int64_t>(rows.size());
   // An order that is used up begins anew, where a worker has fewer rows than steps.
-  const int64_t begin = step * options_.batch % size;
-  if (begin + options_.batch <= size) {
-    return absl::MakeConstSpan(rows).subspan(begin, options_.batch);
+  const int64_t begin = step * batch_ % size;
+  if (begin + batch_ <= size) {
+    return absl::MakeConstSpan(rows).subspan(begin, batch_);
   }
   wrapped_.clear();
-  for (int64_t i = 0; i < options_.batch; ++i) wrapped_.push_back(rows[(begin + i) % size]);
+  for (int64_t i = 0; i < batch_; ++i) wrapped_.push_back(rows[(begin + i) % size]);
   return wrapped_;
 }
 

@@ -5,6 +5,7 @@
 // row) for an order of one's own. With K parts and minibatches of B rows:
 //
 //   global  step t takes the next K*B rows of the order of all, part k the k-th B of them
+//           (by_speed: the next B_k of them, behind those of the parts before; all B_k together are K*B)
 //   shard   part k orders the rows i with i mod K = k, and step t takes the next B
 //   full    every worker orders all rows, its rank in the key
 //   local   every worker orders the rows of its own files; the order begins anew where it runs out
@@ -29,7 +30,7 @@ namespace tessera {
 
 enum class Partition { kGlobal, kShard, kFull, kLocal };
 
-// From data.partition; kInvalidArgument where it is none of the four.
+// From data.partition, of which by_speed is global with parts of other sizes; kInvalidArgument where it is none.
 absl::StatusOr<Partition> ParsePartition(absl::string_view name);
 
 // A worker's place in one epoch.
@@ -43,6 +44,10 @@ struct EpochPlace {
   int64_t parts = 1;
   // Rows of all workers together, which only local needs; 0: those of this worker.
   int64_t rows_total = 0;
+  // Where parts are not equally large, which only global can have: this one's rows of each step, and those of the
+  // parts before it, at most parts * batch in all. 0: each part has `batch`.
+  int64_t batch_rows = 0;
+  int64_t rows_before = 0;
 };
 
 // One worker's order, epoch after epoch. One thread. Its memory is about 4 bytes for each row that
@@ -81,6 +86,8 @@ class EpochOrder {
 
   const Options options_;
   int64_t steps_ = 0;
+  // Rows of one minibatch of the epoch.
+  int64_t batch_ = 0;
   // This worker's rows in the order it reads them.
   RowOrder rows_;
   // A batch that goes over the end of the order, from its begin on.

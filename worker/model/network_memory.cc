@@ -138,7 +138,7 @@ NetworkMemory MemoryNeeded(const NetworkPlan& plan, int64_t batch_max, Precision
                    KeptFloats(plan, batch_max, /*trains=*/true);
   floats += plan.parameter_floats - GradientsBegin(plan, steps_first_weight);
   // With pieces the gradients of all rows' outputs are held until the first weight has moved.
-  if (steps_first_weight && minibatch_max > batch_max) {
+  if (steps_first_weight) {
     floats += minibatch_max * plan.stages[0].outputs;
   }
   int64_t bf16 = 0;

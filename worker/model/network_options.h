@@ -21,8 +21,8 @@ struct NetworkOptions {
   // Only with sparse_input: there is no gradient of the first weight, TrainingSteps::StepFirstWeight moves that
   // weight. For rules by which an entry without gradient stays what it is.
   bool steps_first_weight = false;
-  // Only with steps_first_weight: the rows of a minibatch that comes in pieces; the first layer's outputs have
-  // gradients for so many, as its weight moves behind the last piece. 0: minibatches are in one.
+  // Only with steps_first_weight: the most rows of a minibatch that comes in pieces; the first layer's outputs have
+  // gradients for so many, as its weight moves behind the last piece. 0: each minibatch is one batch.
   int64_t minibatch_max = 0;
   // It only evaluates: it holds no gradients and nothing else of training, whose calls it refuses.
   bool evaluates_only = false;

@@ -10,7 +10,7 @@ absl::StatusOr<std::unique_ptr<SparseFirstLayer>> SparseFirstLayer::Create(
   auto made = std::unique_ptr<SparseFirstLayer>(
       new SparseFirstLayer(plan, options, stage, arrays, backend));
   // In one piece the gradient of the layer's outputs stays where the backward pass wrote it until the weight has moved.
-  if (options.steps_first_weight && options.minibatch_max > options.batch_max) {
+  if (options.steps_first_weight && options.minibatch_max > 0) {
     const int64_t floats = options.minibatch_max * plan.stages[0].outputs;
     TESSERA_ASSIGN_OR_RETURN(made->all_dy_, Buffer<float>::Create(backend.memory(), floats));
   }

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/layout/layers/layer_kinds.h"
+#include "common/method/train_rows.h"
 #include "kernels/sparse_linear.h"
 
 namespace tessera {
@@ -36,14 +37,14 @@ int64_t InputBytes(const v1::Job& job, const ModelShape& shape, const InputRows&
                    int64_t rows) {
   if (!input.sparse) return rows * shape.inputs() * static_cast<int64_t>(sizeof(float));
   // A minibatch has all its rows here, also where it is computed in pieces.
-  const int64_t minibatch = job.train().batch_size();
+  const int64_t minibatch = MinibatchRowsMax(job);
   rows = std::max(rows, minibatch);
   const int64_t entries = rows * input.entries_max;
   const int threads = ThreadsOf(job);
   const int64_t batch = std::max(BatchRowsMax(job), minibatch);
   // Columns of a gradient that adds up in pieces, and room to merge them.
   const int64_t touched =
-      PieceRows(job) < minibatch
+      RowsInPieces(job) > 0
           ? 2 * 4 * std::min<int64_t>(shape.inputs(), minibatch * input.entries_max)
           : 0;
   return touched + (rows + 1) * 8 + entries * 8 +
@@ -71,6 +72,11 @@ int64_t PieceRows(const v1::Job& job) {
   return wanted > 0 ? std::min(wanted, job.train().batch_size()) : job.train().batch_size();
 }
 
+int64_t RowsInPieces(const v1::Job& job) {
+  const int64_t most = MinibatchRowsMax(job);
+  return PieceRows(job) < most ? most : 0;
+}
+
 int64_t BatchRowsMax(const v1::Job& job) {
   const int64_t piece = PieceRows(job);
   // A job that computes in pieces says that memory is short, for evaluations too.
@@ -78,7 +84,8 @@ int64_t BatchRowsMax(const v1::Job& job) {
 }
 
 BatchRows::BatchRows(const v1::Job& job, const InputRows& input)
-    : piece_rows_(PieceRows(job)),
+    : piece_rows_(static_cast<size_t>(PieceRows(job))),
+      has_even_pieces_(DealsBySpeed(job)),
       rows_max_(BatchRowsMax(job)),
       sparse_(input.sparse),
       threads_(ThreadsOf(job)) {}
@@ -144,9 +151,20 @@ Batch BatchRows::Fill(const Dataset& data, absl::Span<const uint32_t> rows, cons
   return batch;
 }
 
+size_t BatchRows::PieceOf(size_t minibatch, size_t first) const {
+  // The last one has what is left.
+  if (!has_even_pieces_) return std::min(piece_rows_, minibatch - first);
+  // Where minibatches have any size a last piece of one row would be too few for a norm: piece i begins with row
+  // i minibatch / pieces.
+  const size_t pieces = (minibatch + piece_rows_ - 1) / piece_rows_;
+  const size_t index = (first * pieces + minibatch - 1) / minibatch;
+  return (index + 1) * minibatch / pieces - first;
+}
+
 Batch BatchRows::FillPiece(const Dataset& data, absl::Span<const uint32_t> minibatch, size_t first,
                            uint64_t epoch, const BatchPlace& place) {
-  const absl::Span<const uint32_t> rows = minibatch.subspan(first, piece_rows_);
+  const absl::Span<const uint32_t> rows =
+      minibatch.subspan(first, PieceOf(minibatch.size(), first));
   Batch batch;
   if (!sparse_) {
     batch = Fill(data, rows, place, epoch);

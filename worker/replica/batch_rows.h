@@ -2,6 +2,7 @@
 #ifndef TESSERA_WORKER_REPLICA_BATCH_ROWS_H_
 #define TESSERA_WORKER_REPLICA_BATCH_ROWS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -28,8 +29,12 @@ struct InputRows {
 // Sparse where the training rows should be (Dataset::sparse) and the first layer is linear.
 InputRows InputRowsOf(const v1::Model& model, const Datasets& data);
 
-// Rows of a minibatch that are computed at once: all, or train.micro_batch.
+// Rows of a minibatch that are computed at once, at most: train.micro_batch, or train.batch_size. A minibatch that is
+// larger, as those of fast workers may be, is computed in pieces, so that memory does not grow with it.
 int64_t PieceRows(const v1::Job& job);
+
+// Rows of the largest minibatch that is computed in pieces; 0: each is computed at once.
+int64_t RowsInPieces(const v1::Job& job);
 
 // Rows that a network for training and evaluation takes at once.
 int64_t BatchRowsMax(const v1::Job& job);
@@ -50,8 +55,8 @@ class BatchRows {
   // `rows` of `data` without labels or targets, as Fill.
   Batch FillInputs(const Dataset& data, absl::Span<const uint32_t> rows,
                    const BatchPlace& place = {}, std::optional<uint64_t> epoch = std::nullopt);
-  // PieceRows of `minibatch` from `first` on, as a piece of it. Pieces are asked for in their order:
-  // sparse inputs are those of the whole minibatch, made with the first.
+  // The piece of `minibatch` that begins with its row `first`. Pieces are asked for in their order: sparse inputs are
+  // those of the whole minibatch, made with the first.
   Batch FillPiece(const Dataset& data, absl::Span<const uint32_t> minibatch, size_t first,
                   uint64_t epoch, const BatchPlace& place = {});
 
@@ -61,7 +66,8 @@ class BatchRows {
   absl::StatusOr<Scores> Score(Network* network, const Dataset& data,
                                absl::Span<const uint32_t> rows, absl::Span<const float> constants);
 
-  int64_t piece_rows() const { return piece_rows_; }
+  // Rows of the piece of a minibatch that begins with its row `first`.
+  size_t PieceOf(size_t minibatch, size_t first) const;
 
  private:
   // Where the inputs of so many rows go, and where their labels or targets do.
@@ -73,7 +79,8 @@ class BatchRows {
   void FillPlaces(const Dataset& data, absl::Span<const uint32_t> rows, const BatchView& view,
                   std::optional<uint64_t> epoch, Batch* batch);
 
-  const int64_t piece_rows_;
+  const size_t piece_rows_;
+  const bool has_even_pieces_;
   const size_t rows_max_;
   const bool sparse_;
   const int threads_;

@@ -135,9 +135,8 @@ absl::Status HalfReplica::Init(const Recipe& recipe) {
   const LayerSplit& split = *recipe.split;
   const ParameterRange range = split.range(rank_);
   Network::Options options;
-  options.minibatch_max = job_.train().batch_size();
   // Halves train on whole minibatches, as the other half waits for all of it.
-  options.batch_max = options.minibatch_max;
+  options.batch_max = job_.train().batch_size();
   options.fetches_gradients = true;
   options.layers = LayersOf(split, split.is_linear(rank_));
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job_.train().precision()));

@@ -7,7 +7,7 @@
 namespace tessera {
 
 absl::Span<const uint32_t> MinibatchSteps::RowsOf(const Piece& piece) const {
-  return piece.minibatch.subspan(piece.first, rows_.piece_rows());
+  return piece.minibatch.subspan(piece.first, rows_.PieceOf(piece.minibatch.size(), piece.first));
 }
 
 Batch MinibatchSteps::Fill(const Piece& piece, Network* network) {

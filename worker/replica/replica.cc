@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(const v1::Job& job, con
   // An optimizer that leaves entries without gradient alone may step in the minibatch's columns only.
   options.sparse_input = input.sparse;
   options.steps_first_weight = StepsColumns(job, recipe, input);
-  options.minibatch_max = job.train().batch_size();
+  options.minibatch_max = RowsInPieces(job);
   options.batch_max = BatchRowsMax(job);
   // On a device that codes pushes itself gradients never come to the host.
   options.fetches_gradients = recipe.payload == PayloadKind::kGradient && !replica->sides_.update;
@@ -163,7 +163,7 @@ absl::StatusOr<int64_t> Replica::MemoryNeeded(const v1::Job& job, const Recipe& 
   TESSERA_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(job.train().precision()));
   const NetworkMemory network =
       tessera::MemoryNeeded(plan, BatchRowsMax(job), precision, calibration_rows, input.sparse,
-                            StepsColumns(job, recipe, input), job.train().batch_size());
+                            StepsColumns(job, recipe, input), RowsInPieces(job));
   int64_t bytes = network.held_bytes + network.calibration_bytes +
                   BatchRows::MemoryNeeded(job, plan.shape, input);
   if (recipe.payload != PayloadKind::kGradient) {

@@ -85,7 +85,7 @@ absl::StatusOr<SubnetMemory> PlanSubnetMemory(const v1::Job& job, const Recipe& 
 
   SubnetMemory held;
   held.subnet = tessera::MemoryNeeded(part, PieceRows(job), precision, 0, input.sparse,
-                                      StepsColumns(job, recipe, input), job.train().batch_size())
+                                      StepsColumns(job, recipe, input), RowsInPieces(job))
                     .held_bytes +
                 LocalOptimizer::MemoryNeeded(job.train().optimizer(), part);
   held.pulled = part.parameter_floats * static_cast<int64_t>(sizeof(float));

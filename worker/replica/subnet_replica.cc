@@ -117,7 +117,7 @@ absl::Status SubnetReplica::MakeNetwork() {
   DropNetwork();
   Network::Options options;
   options.batch_max = PieceRows(job_);
-  options.minibatch_max = job_.train().batch_size();
+  options.minibatch_max = RowsInPieces(job_);
   options.sparse_input = input_.sparse;
   options.steps_first_weight = steps_columns_;
   TESSERA_ASSIGN_OR_RETURN(options.precision, PrecisionOf(job_.train().precision()));

@@ -28,8 +28,10 @@ struct TrainProgress {
   std::optional<double> train_loss = std::nullopt;
   // Of computing, as of late; 0: not known yet.
   double steps_per_second = 0;
-  // The minibatches that it is of; those of another part of the model do not count.
+  // The minibatches that it is of; those of another part of the model, or of another size, do not count.
   uint64_t speed_steps = 0;
+  // Rows of each minibatch, where slower workers have smaller ones; else 0.
+  uint64_t batch_rows = 0;
   TrainWork work = TrainWork::kNothing;
   // Grows whenever the loop begins or ends something.
   uint64_t beats = 0;
@@ -47,6 +49,10 @@ struct EpochCut {
   uint64_t first_step = 0;
   // Rows of all members together, where each has its own.
   int64_t rows_total = 0;
+  // Where slower workers have smaller minibatches: the rows of this one's, and those of the members before it in each
+  // step. 0: all have train.batch_size.
+  int64_t batch_rows = 0;
+  int64_t rows_before = 0;
 };
 
 struct EvaluationResult {

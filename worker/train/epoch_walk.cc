@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/method/train_rows.h"
 
 namespace tessera {
 namespace {
@@ -68,12 +69,22 @@ absl::StatusOr<int> EpochWalk::BeginEpoch() {
 absl::Status EpochWalk::BeginOrder() {
   if (!reads_rows_) return absl::OkStatus();
   const EpochCut& cut = place_.cut;
+  const int64_t rows_max = MinibatchRowsMax(job_);
+  const int64_t of_all = cut.parts * job_.train().batch_size();
+  if (cut.batch_rows > rows_max || cut.rows_before + cut.batch_rows > of_all) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("epoch ", place_.epoch, ": worker ", rank_.value(), " is given ",
+                     cut.batch_rows, " rows of a step behind ", cut.rows_before, ", want at most ",
+                     rows_max, ", and all of them within ", of_all));
+  }
   EpochPlace place;
   place.epoch = place_.epoch;
   place.rank = rank_;
   place.part = cut.part;
   place.parts = cut.parts;
   place.rows_total = cut.rows_total;
+  place.batch_rows = cut.batch_rows;
+  place.rows_before = cut.rows_before;
   TESSERA_RETURN_IF_ERROR(order_.Begin(place));
   ahead_.Begin();
   if (order_.steps() == cut.steps) return absl::OkStatus();

@@ -49,7 +49,8 @@ class EpochWalk {
   // many evaluations the other members have yet to come to before the step that this worker begins with.
   absl::StatusOr<int> BeginEpoch();
   // Draws the order of the epoch's rows.
-  //   kInvalidArgument  the epoch has other steps with this worker's rows than with those of the others
+  //   kInvalidArgument  the epoch has other steps with this worker's rows than with those of the others, or the
+  //                     coordinator gave it more rows than it may have
   absl::Status BeginOrder();
 
   // The rows of the minibatch behind the present one; empty where that is another epoch's. They live until the next

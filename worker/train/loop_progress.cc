@@ -10,7 +10,8 @@ WorkerCursor LoopProgress::cursor() const {
   progress.step = walk_.step();
   progress.epoch = walk_.epoch();
   progress.steps_per_second = speed_.per_second();
-  progress.speed_steps = place_.has_value() ? speed_.steps() : 0;
+  progress.speed_steps = place_.has_value() || batch_rows_ > 0 ? speed_.steps() : 0;
+  progress.batch_rows = static_cast<uint64_t>(batch_rows_);
   progress.traffic = traffic();
   progress.phases = told_phases_;
   return cursor;
@@ -40,6 +41,10 @@ absl::Status LoopProgress::Note(const absl::StatusOr<Losses>& losses) {
 }
 
 void LoopProgress::BeginStep() {
+  if (walk_.cut().batch_rows != batch_rows_) {
+    batch_rows_ = walk_.cut().batch_rows;
+    speed_.Restart();
+  }
   step_begin_ = clock_();
   waited_before_ = phases_.seconds(Phase::kWait);
 }

@@ -77,6 +77,7 @@ class LoopProgress final : public TrainWaits {
   const Traffic traffic_before_;
   StepSpeed speed_;
   std::optional<SubnetPlace> place_;
+  int64_t batch_rows_ = 0;  // EpochCut's, of the minibatches that speed_ is of
   absl::Duration step_begin_;
   double waited_before_ = 0;  // until the present minibatch
 };

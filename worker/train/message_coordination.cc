@@ -40,6 +40,7 @@ v1::Progress ToProto(const TrainProgress& progress) {
   if (progress.train_loss.has_value()) result.set_train_loss(*progress.train_loss);
   result.set_steps_per_second(progress.steps_per_second);
   result.set_speed_steps(progress.speed_steps);
+  result.set_batch_rows(progress.batch_rows);
   result.set_work(static_cast<v1::Progress::Work>(progress.work));
   result.set_beats(progress.beats);
   v1::Traffic& traffic = *result.mutable_traffic();
@@ -76,6 +77,10 @@ absl::StatusOr<EpochCut> MessageCoordination::BeginEpoch(uint64_t epoch, uint64_
     return Wrong(absl::StrCat("epoch ", epoch, ": has ", reply.steps(), " steps of ",
                               reply.rows_total(), " rows, want less than 2^40"));
   }
+  if (reply.batch_rows() >= kStepsEnd || reply.rows_before() >= kStepsEnd) {
+    return Wrong(absl::StrCat("epoch ", epoch, ": has minibatches of ", reply.batch_rows(),
+                              " rows behind ", reply.rows_before(), ", want less than 2^40"));
+  }
   // Some may be over where others have joined meanwhile. A worker that is told of such ones alone would ask for ever.
   const bool is_over = reply.first_step() + reply.steps() <= step;
   epochs_over_ = is_over ? epochs_over_ + 1 : 0;
@@ -89,6 +94,8 @@ absl::StatusOr<EpochCut> MessageCoordination::BeginEpoch(uint64_t epoch, uint64_
   cut.steps = reply.steps();
   cut.first_step = reply.first_step();
   cut.rows_total = reply.rows_total();
+  cut.batch_rows = reply.batch_rows();
+  cut.rows_before = reply.rows_before();
   return cut;
 }
 

@@ -129,10 +129,12 @@ absl::Status TrainLoop::BeginEpoch() {
 
 float TrainLoop::Rate() const {
   // The others have done about as much since the pull as this worker.
-  const uint64_t parts = static_cast<uint64_t>(std::max<int64_t>(1, walk_.cut().parts));
+  const EpochCut& cut = walk_.cut();
+  const uint64_t parts = static_cast<uint64_t>(std::max<int64_t>(1, cut.parts));
+  const uint64_t of_step = parts * options_.job.train().batch_size();
   const uint64_t own = trained_.examples + (in_flight_ ? in_flight_->examples : 0);
-  return static_cast<float>(schedule_.Factor(values_.job_examples() + parts * own,
-                                             parts * options_.job.train().batch_size()));
+  const uint64_t of_all = cut.batch_rows > 0 ? own / cut.batch_rows * of_step : parts * own;
+  return static_cast<float>(schedule_.Factor(values_.job_examples() + of_all, of_step));
 }
 
 int64_t TrainLoop::StepsUntilExchange() const {

@@ -17,26 +17,32 @@ constexpr int kBisections = 50;
 
 }  // namespace
 
-std::vector<uint32_t> BoundedShares(absl::Span<const double> sizes, int64_t least_width) {
-  const auto count = static_cast<double>(sizes.size());
-  const double least = std::max(kPartLeast, count / static_cast<double>(least_width) * kRounding);
-  if (least >= 1) return std::vector<uint32_t>(sizes.size(), kMeanShare);
+std::vector<double> BoundedSizes(absl::Span<const double> sizes, double least, double most) {
   const auto bounded = [&](double factor, double size) {
-    return std::clamp(factor * size, least, kPartMost);
+    return std::clamp(factor * size, least, most);
   };
-  // The factor that makes the mean 1. The sum grows with it, from all at the least to all at the most.
+  // The sum grows with the factor, from all at the least to all at the most.
   const auto [smallest, largest] = std::minmax_element(sizes.begin(), sizes.end());
   TESSERA_CHECK(*smallest > 0);
-  double low = least / *largest, high = kPartMost / *smallest;
+  double low = least / *largest, high = most / *smallest;
   for (int i = 0; i < kBisections; ++i) {
     const double factor = std::sqrt(low * high);
     double sum = 0;
     for (const double size : sizes) sum += bounded(factor, size);
-    (sum < count ? low : high) = factor;
+    (sum < static_cast<double>(sizes.size()) ? low : high) = factor;
   }
+  std::vector<double> result;
+  for (const double size : sizes) result.push_back(bounded(high, size));
+  return result;
+}
+
+std::vector<uint32_t> BoundedShares(absl::Span<const double> sizes, int64_t least_width) {
+  const auto count = static_cast<double>(sizes.size());
+  const double least = std::max(kPartLeast, count / static_cast<double>(least_width) * kRounding);
+  if (least >= 1) return std::vector<uint32_t>(sizes.size(), kMeanShare);
   std::vector<uint32_t> shares;
-  for (const double size : sizes) {
-    shares.push_back(static_cast<uint32_t>(std::llround(bounded(high, size) * kMeanShare)));
+  for (const double size : BoundedSizes(sizes, least, kPartMost)) {
+    shares.push_back(static_cast<uint32_t>(std::llround(size * kMeanShare)));
   }
   return shares;
 }

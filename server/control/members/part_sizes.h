@@ -24,6 +24,10 @@ namespace tessera {
 // The mean of shares as integers.
 constexpr uint32_t kMeanShare = 1 << 16;
 
+// `sizes`, which are above 0, times the factor that makes their mean 1 where each is then moved into [least, most];
+// least is at most 1, most at least.
+std::vector<double> BoundedSizes(absl::Span<const double> sizes, double least, double most);
+
 // Shares in proportion to `sizes`, which are above 0, as far as bounds allow: each within
 // [kPartLeast, kPartMost] of the mean (common/keyset/subnet.h), and enough for a neuron of a layer of
 // `least_width`, which has at least as many as there are sites.

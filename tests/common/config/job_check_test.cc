@@ -347,6 +347,26 @@ TEST_CASE("gradients are clipped by all methods but the one whose workers have h
       "gradient of all parameters\n");
 }
 
+TEST_CASE("minibatches go by speed where a method can weigh them", "[job_check]") {
+  for (const std::string method :
+       {"data_parallel", "local_sgd", "diloco", "async_sgd", "ssp", "softsync", "slim_dp"}) {
+    CHECK(Errors(kJob, {"data.partition=by_speed", "method=" + method}) == "");
+  }
+  const auto refused = [](const std::string& method) {
+    return Errors(kJob, {"data.partition=by_speed", "method=" + method});
+  };
+  const std::string want = "--set data.partition: got \"by_speed\", want \"global\" with ";
+  CHECK(refused("ist") ==
+        want + "method ist: its parts of the model go by speed (method.ist.parts)\n");
+  CHECK(refused("ensemble") == want + "method ensemble: nobody waits for others before the end\n");
+  CHECK(refused("{diloco: {asynchronous: true}}") ==
+        want + "method.diloco.asynchronous: slower workers make fewer local steps there\n");
+  CHECK(
+      Errors(kJob, {"data.partition=by_speed", "method=layer_separation", "model.input=[1, 8, 8]",
+                    "model.layers=[{conv2d: {channels: 2, kernel: 3}}, {linear: {units: 10}}]"}) ==
+      want + "method layer_separation: a linear worker expects equal minibatches of all\n");
+}
+
 TEST_CASE("a job may name a file with the values that it begins with", "[job_check]") {
   CHECK(Errors(kJob, {"model.init=x.safetensors"}).empty());
 }

@@ -112,7 +112,8 @@ TEST_CASE("every mistake in the data gets its message", "[job_errors]") {
        "is of "
        "csv files\n"},
       {"format: idx", "format: idx\n  partition: everywhere",
-       "x.yaml:5:14: data.partition: got \"everywhere\", want one of global, shard, full, local\n"},
+       "x.yaml:5:14: data.partition: got \"everywhere\", want one of global, shard, full, local, "
+       "by_speed\n"},
       {"format: idx", "format: idx\n  normalize: {stddev: 0}",
        "x.yaml:5:23: data.normalize.stddev: got \"0\", want a number in [1e-30, 1e+30]\n"},
       {"format: idx", "format: idx\n  normalize: {mean: .nan}",

@@ -454,5 +454,39 @@ TEST_CASE("a job without a method has no recipe, which is no crash", "[method]")
   CHECK(RecipeFor(job).status().code() == absl::StatusCode::kUnimplemented);
 }
 
+TEST_CASE("where minibatches differ pushes weigh by their rows, in every method", "[method]") {
+  v1::Job job = WithSgd(0.5);
+  job.mutable_train()->set_batch_size(16);
+  const bool by_speed = GENERATE(false, true);
+  job.mutable_data()->set_partition(by_speed ? "by_speed" : "global");
+  const int64_t steps = 5;
+  v1::Method& method = *job.mutable_method();
+  SECTION("data_parallel") { method.mutable_data_parallel(); }
+  SECTION("quant_dp") { method.mutable_quant_dp(); }
+  SECTION("local_sgd") { method.mutable_local_sgd()->set_local_steps(steps); }
+  SECTION("diloco") { method.mutable_diloco()->set_local_steps(steps); }
+  SECTION("async_sgd") { method.mutable_async_sgd()->set_local_steps(1); }
+  SECTION("async_sgd of deltas") { method.mutable_async_sgd()->set_local_steps(steps); }
+  SECTION("softsync") { method.mutable_softsync()->set_pushes(2); }
+  SECTION("ssp") { method.mutable_ssp()->set_local_steps(steps); }
+  const Recipe recipe = RecipeOf(job);
+  const std::unique_ptr<ConsistencyPolicy> policy = recipe.make_policy();
+  policy->SetMembers(
+      {Generation(1), {{MemberId(1), Rank(0), Exchange(1)}, {MemberId(2), Rank(1), Exchange(1)}}});
+  const auto rows = [&](uint64_t of_step) {
+    return of_step * static_cast<uint64_t>(recipe.local_steps);
+  };
+  const Verdict fast = policy->OnPush({MemberId(1), Exchange(1), Version(0), Version(0), rows(24)});
+  const Verdict slow = policy->OnPush({MemberId(2), Exchange(1), Version(0), Version(0), rows(8)});
+  // Diloco weighs by examples anyway, as workers of a quorum may come with fewer steps.
+  const bool weighs = by_speed || recipe.name == "diloco";
+  CHECK(slow.weight / fast.weight == Approx(weighs ? 1.0 / 3 : 1));
+  CHECK(Says(recipe, "smaller minibatches") == by_speed);
+  // Together they are what two equal ones would be.
+  if (slow.commit && !fast.commit) {
+    CHECK((fast.weight + slow.weight) * slow.commit_scale == Approx(1));
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -221,6 +221,18 @@ TEST_CASE("speed and part are columns only where parts go by speed", "[cli][stat
   CHECK(Says(status, 80, " - "));
 }
 
+TEST_CASE("speed and rows are columns only where minibatches go by speed", "[cli][status]") {
+  CHECK(!Says(Free(), 200, "rows"));
+  v1::JobStatus status = Free();
+  status.mutable_members(1)->mutable_progress()->set_batch_rows(41);
+  status.mutable_members(1)->mutable_progress()->set_steps_per_second(321);
+  for (int width : {40, 80}) CHECK(Says(status, width, "rows"));
+  CHECK(Says(status, 40, " 41\n"));
+  CHECK(Says(status, 80, " 321 "));
+  // The other is given none yet.
+  CHECK(Says(status, 80, " - "));
+}
+
 TEST_CASE("pulls that wait, workers that rest and the rate's factor are told", "[cli][status]") {
   CHECK(!Says(Free(), 80, " wait"));
   CHECK(!Says(Free(), 80, " rest"));

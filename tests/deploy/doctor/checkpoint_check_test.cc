@@ -22,7 +22,8 @@ struct Saved {
     Manifest manifest = ManifestOf(1);
     SavedJob job;
     const uint64_t epoch = (manifest.step - 1) / steps_of_epoch;
-    job.cuts = {{epoch, epoch * steps_of_epoch, steps_of_epoch, steps_of_epoch * 2 * 10, {0, 1}}};
+    job.cuts = {
+        {epoch, epoch * steps_of_epoch, steps_of_epoch, steps_of_epoch * 2 * 10, {0, 1}, {}}};
     manifest.coordinator = FormatSavedJob(job);
     REQUIRE(SaveShards(folder, &manifest).ok());
     WriteManifest(folder, manifest);

@@ -117,6 +117,46 @@ TEST_CASE("a slow worker is waited for where all are", "[simulation]") {
   CHECK(slow.report["simulation"]["slow_worker"] == 3);
 }
 
+TEST_CASE("rows that go by speed end the waiting for a slow worker, and change no step's rows",
+          "[simulation]") {
+  SimulationOptions options = Cluster();
+  options.slow_worker = 4;
+  options.step_time = 20'000'000;
+  options.bandwidth = 12'500'000'000;
+  const auto run = [&](const std::string& method, const std::string& partition) {
+    const Result result = Simulate(
+        ReadDigits("digits", {"cluster.workers=3", "train.epochs=30", "cluster.lease_timeout=1s",
+                              "train.evaluate_every=0",
+                              // Without a norm, whose statistics are of a worker's own rows.
+                              "model.layers=[{linear: {units: 64}}, relu, {linear: {units: 10}}]",
+                              "train.optimizer={sgd: {learning_rate: 0.05}}",
+                              "data.partition=" + partition, "method=" + method}),
+        options);
+    CHECK(result.outcome.ok());
+    return result.report;
+  };
+  const std::string method =
+      GENERATE("data_parallel", "{local_sgd: {local_steps: 5}}", "{async_sgd: {}}",
+               "{ssp: {bound: 2}}", "{softsync: {pushes: 2}}", "{slim_dp: {alpha: 0.3, beta: 0.1}}",
+               "{diloco: {local_steps: 5}}");
+  CAPTURE(method);
+  const Json equal = run(method, "global"), by_speed = run(method, "by_speed");
+  // A fair share is 9/13 of a minibatch for the slow one's 4 steps' time, at best 0.43 of it; 5 epochs come before.
+  CHECK(by_speed["train_seconds"].get<double>() < 0.6 * equal["train_seconds"].get<double>());
+  CHECK(equal["batches"].empty());
+  const Json& batches = by_speed["batches"];
+  REQUIRE(batches.size() == 3);
+  int64_t rows = 0;
+  for (const Json& batch : batches) rows += batch["rows"].get<int64_t>();
+  CHECK(rows == 3 * 32);
+  CHECK(batches[0]["rows"].get<int64_t>() * 3 < batches[1]["rows"].get<int64_t>());
+  CHECK(equal["examples"] == by_speed["examples"]);
+  const double loss = equal["final"]["test_loss"];
+  // The mean of a step's gradients is that of the same rows, however they are shared out.
+  const double off = method == "data_parallel" ? 1e-4 : 0.1;
+  CHECK(by_speed["final"]["test_loss"].get<double>() == Approx(loss).epsilon(off));
+}
+
 TEST_CASE("one worker and one server take the time that a line of arithmetic says",
           "[simulation]") {
   SimulationOptions options = Cluster();

@@ -457,7 +457,7 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
   job.train_seconds = 0.1;
   job.evaluation_due = true;
   job.examples = 1280;
-  job.cuts = {{3, 60, 20, 1347, {0, 2}}, {4, 80, 30, 1347, {0, 1, 2}}};
+  job.cuts = {{3, 60, 20, 1347, {0, 2}, {}}, {4, 80, 30, 1347, {0, 1, 2}, {40, 7, 49}}};
   v1::HistoryEntry entry;
   entry.set_step(60);
   entry.set_train_loss(0.0 / 0.0);
@@ -470,6 +470,8 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
   CHECK(FormatSavedJob(*again) == text);
   CHECK(again->history[0].test_loss() == 1.0 / 3.0);
   CHECK(again->cuts[1].ranks.size() == 3);
+  CHECK(again->cuts[0].batch_rows.empty());
+  CHECK(again->cuts[1].batch_rows == std::vector<int64_t>{40, 7, 49});
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"\"format\":1", "\"format\":2"},
            {"\"steps\":20", "\"steps\":0"},
@@ -480,6 +482,10 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
            {"\"steps\":30", "\"steps\":18446744073709551615"},
            {"\"rows_total\":1347", "\"rows_total\":140737488355328"},
            {"\"ranks\":[0,2]", "\"ranks\":[0,65535]"},
+           {"\"batch_rows\":[40,7,49]", "\"batch_rows\":[40,49]"},
+           {"\"batch_rows\":[40,7,49]", "\"batch_rows\":[40,0,49]"},
+           {"\"batch_rows\":[40,7,49]", "\"batch_rows\":[40,7,2147483648]"},
+           {"\"batch_rows\":[40,7,49]", "\"batch_rows\":7"},
            {"\"examples\":1280", "\"examples\":72057594037927936"},
            {"\"0.1", "\"1e11"},
            {"\"0.1", "\"x"},
@@ -491,7 +497,7 @@ TEST_CASE("what a coordinator saves comes back bit for bit, and nothing else doe
     bad.replace(at, from.size(), to);
     CHECK(absl::IsInvalidArgument(ParseSavedJob("m", bad).status()));
   }
-  job.cuts = {{uint64_t{1} << 40, 60, 20, 1347, {0, 2}}};
+  job.cuts = {{uint64_t{1} << 40, 60, 20, 1347, {0, 2}, {}}};
   CHECK(ParseSavedJob("m", FormatSavedJob(job)).status().message() ==
         "m.cuts.epoch: is 1099511627776, want below 2147483648");
 }

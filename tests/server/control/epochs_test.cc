@@ -126,7 +126,7 @@ SavedState SavedAt(uint64_t least, uint64_t most) {
   saved.manifest.members[0].step = least;
   saved.manifest.members[1].step = most;
   for (uint64_t epoch = 0; 5 * epoch <= most; ++epoch) {
-    saved.job.cuts.push_back({epoch, 5 * epoch, 5, 100, {0, 1}});
+    saved.job.cuts.push_back({epoch, 5 * epoch, 5, 100, {0, 1}, {}});
   }
   return saved;
 }
@@ -160,6 +160,88 @@ TEST_CASE("an epoch that nobody had begun is cut by the batch size there is now"
   REQUIRE(!kept.empty());
   CHECK(kept.back().epoch == (batch == 10 ? 2 : 1));
   CHECK(kept.back().steps == 5);
+}
+
+// As AdvancingFacts, with slower workers having smaller minibatches.
+JobFacts BySpeed(int workers) {
+  JobFacts facts = AdvancingFacts(workers);
+  facts.rows_by_speed = true;
+  return facts;
+}
+
+void SayRowsPerSecond(ControlFixture* control, uint64_t member, double rows_per_second,
+                      uint64_t batch_rows) {
+  v1::RenewRequest request;
+  request.set_member(member);
+  request.mutable_progress()->set_beats(batch_rows);
+  request.mutable_progress()->set_steps_per_second(rows_per_second /
+                                                   static_cast<double>(batch_rows));
+  request.mutable_progress()->set_speed_steps(10);
+  request.mutable_progress()->set_batch_rows(batch_rows);
+  REQUIRE(control->coordinator->Renew(request, control->now).ok());
+}
+
+// The rows of a step: of how many that are before it.
+std::string Dealt(const absl::StatusOr<v1::EpochCut>& cut) {
+  REQUIRE(cut.ok());
+  return std::to_string(cut->batch_rows()) + " behind " + std::to_string(cut->rows_before()) +
+         ", " + std::to_string(cut->steps()) + " steps";
+}
+
+TEST_CASE("rows go by speed from the second epoch on, and the steps of an epoch stay what they are",
+          "[control][epochs]") {
+  ControlFixture control(BySpeed(2));
+  control.Start(2);
+  const bool restarts = GENERATE(false, true);
+  CHECK(Dealt(Begin(&control, 1, 0, 0)) == "10 behind 0, 5 steps");
+  CHECK(Dealt(Begin(&control, 2, 0, 0)) == "10 behind 10, 5 steps");
+  SayRowsPerSecond(&control, 1, 30, 10);
+  SayRowsPerSecond(&control, 2, 10, 10);
+  if (restarts) Restart(&control);
+  CHECK(Dealt(Begin(&control, 2, 1, 5)) == "5 behind 15, 5 steps");
+  // What comes to be known in an epoch changes the next one.
+  SayRowsPerSecond(&control, 1, 10, 15);
+  SayRowsPerSecond(&control, 2, 10, 5);
+  if (restarts) Restart(&control);
+  CHECK(Dealt(Begin(&control, 1, 1, 5)) == "15 behind 0, 5 steps");
+  CHECK(Dealt(Begin(&control, 1, 2, 10)) == "10 behind 0, 5 steps");
+}
+
+TEST_CASE("a job that goes on from a checkpoint has the sizes of the epoch that it was in",
+          "[control][epochs]") {
+  SavedState saved = SavedAt(7, 7);
+  saved.job.cuts[1].batch_rows = {14, 6};
+  JobFacts facts = ControlFixture::Facts(1, 2);
+  facts.rows_by_speed = true;
+  const auto again = [&] {
+    Epochs epochs(facts);
+    epochs.Restore(saved.job.cuts, 7);
+    return epochs.Save(7, 7).back().batch_rows;
+  };
+  CHECK(again() == std::vector<int64_t>{14, 6});
+  SECTION("another job deals them otherwise") { facts.rows_by_speed = false; }
+  SECTION("they are not of this batch size") { facts.batch_size = 9; }
+  SECTION("one has more than anybody may have") { saved.job.cuts[1].batch_rows = {41, -21}; }
+  SECTION("one is missing") { saved.job.cuts[1].batch_rows = {20}; }
+  CHECK(again().empty());
+}
+
+TEST_CASE("a state whose minibatches have not the mean size is refused", "[control][epochs]") {
+  ControlFixture control(BySpeed(2));
+  control.Start(2);
+  REQUIRE(Begin(&control, 1, 0, 0).ok());
+  v1::CoordinatorState state = control.coordinator->Save();
+  JobFacts facts = control.coordinator->facts();
+  CHECK(Coordinator::Load(facts, state).ok());
+  v1::EpochsState::Cut& cut = *state.mutable_epochs()->mutable_cuts(0);
+  REQUIRE(cut.batch_rows_size() == 2);
+  SECTION("one is larger") { cut.set_batch_rows(0, 11); }
+  SECTION("one is missing") { cut.mutable_batch_rows()->RemoveLast(); }
+  SECTION("one is empty") {
+    cut.set_batch_rows(0, 20);
+    cut.set_batch_rows(1, 0);
+  }
+  CHECK(absl::IsInvalidArgument(Coordinator::Load(facts, state).status()));
 }
 
 }  // namespace

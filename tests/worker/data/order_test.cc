@@ -205,5 +205,35 @@ TEST_CASE("a partition has one of four names", "[order]") {
   REQUIRE_FALSE(ParsePartition("").ok());
 }
 
+TEST_CASE("parts of other sizes share out the rows of the same steps", "[order]") {
+  const Job job{Partition::kGlobal, 100, 8};
+  std::vector<Rows> whole;
+  for (const Rows& part :
+       {Read(job, Place(3, 0, 3)), Read(job, Place(3, 1, 3)), Read(job, Place(3, 2, 3))}) {
+    for (size_t step = 0; step < part.size() / 8; ++step) {
+      if (whole.size() <= step) whole.emplace_back();
+      whole[step].insert(whole[step].end(), part.begin() + step * 8, part.begin() + step * 8 + 8);
+    }
+  }
+  REQUIRE(whole.size() == 4);
+  std::vector<Rows> dealt(whole.size());
+  int64_t before = 0, part = 0;
+  for (const int64_t rows : {2, 17, 5}) {
+    EpochPlace place = Place(3, part++, 3);
+    place.batch_rows = rows;
+    place.rows_before = before;
+    before += rows;
+    EpochOrder order = OrderOf(job);
+    REQUIRE(order.Begin(place).ok());
+    REQUIRE(order.steps() == 4);
+    for (int64_t step = 0; step < order.steps(); ++step) {
+      const auto batch = order.Rows(step);
+      REQUIRE(static_cast<int64_t>(batch.size()) == rows);
+      dealt[step].insert(dealt[step].end(), batch.begin(), batch.end());
+    }
+  }
+  CHECK(dealt == whole);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -90,5 +90,26 @@ TEST_CASE("the buffers of tokens are reckoned with a label for each place and no
   CHECK(BatchRows::MemoryNeeded(Job(), shape, {}) == 2 * (kContext + kContext) * 4);
 }
 
+TEST_CASE("a minibatch of any size is computed in pieces that are about equally large",
+          "[batch_rows]") {
+  v1::Job job = Job();
+  job.mutable_data()->set_partition("by_speed");
+  const size_t most = GENERATE(3, 8);
+  job.mutable_train()->set_batch_size(most);
+  job.mutable_train()->set_micro_batch(0);
+  const BatchRows rows(job, {});
+  for (size_t minibatch = 1; minibatch <= 4 * most; ++minibatch) {
+    const size_t pieces = (minibatch + most - 1) / most;
+    size_t first = 0, count = 0;
+    for (; first < minibatch; ++count) {
+      const size_t piece = rows.PieceOf(minibatch, first);
+      CAPTURE(most, minibatch, first, piece);
+      REQUIRE((piece >= minibatch / pieces && piece <= most));
+      first += piece;
+    }
+    REQUIRE((first == minibatch && count == pieces));
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -221,6 +221,23 @@ TEST_CASE("in pieces sparse rows teach what they do at once", "[pieces][device][
   }
 }
 
+TEST_CASE("minibatches of other sizes than the job's teach what they do in a job of their size",
+          "[pieces][device][sparse]") {
+  const std::string device = GENERATE("cpu", "cuda"), optimizer = GENERATE("sgd", "adamw");
+  const PayloadKind payload = GENERATE(PayloadKind::kDelta, PayloadKind::kGradient);
+  const bool sparse = GENERATE(false, true);
+  v1::Job job = JobOf("600 linear:8 relu drop:0.3 linear:4 softmax", 0);
+  SetOptimizer(optimizer, &job);
+  const Result want = TrainOn("cpu", job, RecipeOf(payload), 9, sparse);
+  job.mutable_data()->set_partition("by_speed");
+  // kBatch rows are one minibatch of a slow worker, and three pieces of a fast one's.
+  for (const int64_t batch_size : {20, 7, 5, 3}) {
+    CAPTURE(device, optimizer, sparse, batch_size);
+    job.mutable_train()->set_batch_size(batch_size);
+    CheckNear(TrainOn(device, job, RecipeOf(payload), 9, sparse), want, 1e-4);
+  }
+}
+
 TEST_CASE("what is clipped is the gradient of the whole minibatch, in pieces and on every device",
           "[pieces][device][clip]") {
   const std::string device = GENERATE("cpu", "cuda");

@@ -45,6 +45,14 @@ TEST_CASE("an epoch that this worker cannot be in is refused", "[train][coordina
   CHECK(why(Cut(2, 3, 4, 12)).find("epoch 3: part is 3 of 2, want one of 1 or more") == 0);
   CHECK(why(Cut(2, 1, 4, 13)).find("epoch 3: begins at step 13, want at most 12") == 0);
   CHECK(why(Cut(2, 1, ~uint64_t{0}, 12)).find("epoch 3: has 18446744073709551615 steps") == 0);
+  v1::EpochCut dealt = Cut(2, 1, 4, 12);
+  dealt.set_batch_rows(40);
+  dealt.set_rows_before(24);
+  CHECK(why(dealt).empty());
+  CHECK(coordinator.BeginEpoch(3, 12)->batch_rows == 40);
+  CHECK(coordinator.BeginEpoch(3, 12)->rows_before == 24);
+  dealt.set_rows_before(uint64_t{1} << 63);
+  CHECK(why(dealt).find("epoch 3: has minibatches of 40 rows behind 9223372036854775808") == 0);
 }
 
 TEST_CASE("a worker that is told only of epochs that are over asks so often and no more",
