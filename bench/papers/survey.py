@@ -42,6 +42,8 @@ WAITING = {"data_parallel": "{data_parallel: {}}", "ssp(2)": "{ssp: {bound: 2}}"
            "diloco(20)": "{diloco: {local_steps: 20}}",
            "diloco(20), quorum of 6": "{diloco: {local_steps: 20, quorum: {pushes: 6}}}",
            "diloco(20), asynchronous": "{diloco: {local_steps: 20, asynchronous: true}}"}
+# Those whose slower workers have smaller minibatches, too.
+BY_SPEED = ("data_parallel", "ssp(2)", "async_sgd", "diloco(20)")
 TARGET = 0.85
 
 CODED = {"f32": ("{data_parallel: {}}", ""), "density 0.05": ("{data_parallel: {}}", "{density: 0.05}"),
@@ -66,13 +68,14 @@ class Jobs:
         self.seeds = SEEDS[:1] if options.quick else SEEDS
         self.asked = []
 
-    def ask(self, workers, epochs, method, optimizer, link, codec="", more=()):
+    def ask(self, workers, epochs, method, optimizer, link, codec="", more=(), partition="global"):
         """The numbers of the reports, one for each seed."""
         epochs = 1 if self.options.quick else epochs
         train = "{batch_size: %d, epochs: %d, evaluate_every: 1, optimizer: %s}" % (BATCH, epochs, optimizer)
         begin = len(self.asked)
         for seed in self.seeds:
-            keys = {"data.directory": self.data, "method": method, "train": train, "seed": seed}
+            keys = {"data.directory": self.data, "data.partition": partition, "method": method, "train": train,
+                    "seed": seed}
             if codec:
                 keys["codec"] = "{push: {threshold: %s}}" % codec
             self.asked.append((self.job, paper.sets(keys) + ["--workers", workers, "--servers", workers, "--machines",
@@ -113,6 +116,11 @@ def measure(options, programs):
         for times in SLOWNESS[:1] if quick else SLOWNESS:
             slow = ["--slow-worker", times, "--step-jitter", 0.1]
             asked.append(("stragglers", name, times, jobs.ask(WORKERS, 5, method, PLAIN, FAST_LINK, "", slow)))
+    for name in BY_SPEED:
+        for times in SLOWNESS[:1] if quick else SLOWNESS:
+            slow = ["--slow-worker", times, "--step-jitter", 0.1]
+            asked.append(("stragglers", name + ", rows by speed", times,
+                          jobs.ask(WORKERS, 5, WAITING[name], PLAIN, FAST_LINK, "", slow, "by_speed")))
     for name, (method, codec) in CODED.items():
         asked.append(("threshold", name, 0, jobs.ask(WORKERS, 4, method, PLAIN, SLOW_LINK, codec)))
     reports = jobs.reports()
