@@ -10,24 +10,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/callback_threads.h"
-#include "common/rpc/windows.h"
 
 namespace tessera {
 namespace {
 
 constexpr char kExperiments[] = "GRPC_EXPERIMENTS";
 
-// Starts gRPC with the rule for windows that the process has.
+// Starts gRPC with its rule for windows that end at 32 MiB, whatever windows the process has. The
+// other one of gRPC 1.51 asks for the memory of a connection that is closed while one of its pings
+// is on its way, and ends the process there (docs/design/transfer.md).
 void StartGrpc() {
   const char* const given = getenv(kExperiments);
   const std::optional<std::string> before =
       given == nullptr ? std::nullopt : std::make_optional<std::string>(given);
   // A name with a minus before it is turned off, as a later version may have it on by itself.
-  const bool is_open = CurrentWindows() == Windows::kOpen;
-  setenv(
-      kExperiments,
-      absl::StrCat(is_open ? "" : "-", "memory_pressure_controller,", before.value_or("")).c_str(),
-      /*overwrite=*/1);
+  setenv(kExperiments, absl::StrCat("-memory_pressure_controller,", before.value_or("")).c_str(),
+         /*overwrite=*/1);
   grpc_init();
   // Programs that this one starts have their own windows.
   if (before.has_value()) {

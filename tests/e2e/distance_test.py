@@ -84,7 +84,7 @@ class Limited(Test):
         self.assertIn("windows=follow_network freed=kept", server)
         self.assertIn("windows=follow_network freed=kept", worker)
         for output in (server, worker):
-            self.assertRegex(output, RULE + "ON")
+            self.assertRegex(output, RULE + "OFF")
         self.contains(said, "a server has ", "a worker has ", " left for windows that follow the network; at ")
         self.assertLess(wide, 0.75 * narrow)
         with open("/proc/sys/net/ipv4/tcp_slow_start_after_idle") as file:
