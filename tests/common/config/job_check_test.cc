@@ -348,8 +348,8 @@ TEST_CASE("gradients are clipped by all methods but the one whose workers have h
 }
 
 TEST_CASE("minibatches go by speed where a method can weigh them", "[job_check]") {
-  for (const std::string method :
-       {"data_parallel", "local_sgd", "diloco", "async_sgd", "ssp", "softsync", "slim_dp"}) {
+  for (const std::string method : {"data_parallel", "local_sgd", "diloco", "async_sgd", "ssp",
+                                   "{softsync: {pushes: 2}}", "slim_dp"}) {
     CHECK(Errors(kJob, {"data.partition=by_speed", "method=" + method}) == "");
   }
   const auto refused = [](const std::string& method) {

@@ -21,8 +21,8 @@ TEST_CASE("a push weighs by its examples, beside what its policy says", "[consis
   CHECK(alone->OnPush(Of(40)).weight == 1.25f);
   CHECK(alone->OnPush(Of(8)).commit);
   const auto inverse = MakeExampleWeighted(MakeNone({StalenessWeight::Kind::kInverse, 1, 1}), 32);
-  CHECK(inverse->OnPush(Of(8, 1)).weight == 0.25f * inverse->OnPush(Of(32, 1)).weight);
-  CHECK(inverse->OnPush(Of(32, 1)).weight < 1);
+  CHECK(inverse->OnPush(Of(8, 4)).weight == 0.25f * inverse->OnPush(Of(32, 4)).weight);
+  CHECK(inverse->OnPush(Of(32, 4)).weight < 1);
 }
 
 TEST_CASE("nobody weighs more than the most that a member may be given, and none nothing",
@@ -34,7 +34,7 @@ TEST_CASE("nobody weighs more than the most that a member may be given, and none
 
 TEST_CASE("a mean of some pushes divides by their number, as without weights", "[consistency]") {
   const auto policy = MakeExampleWeighted(MakeSoftsync(2, StalenessWeight()), 32);
-  policy->SetMembers({Generation(1), {{MemberId(1), Rank(0)}}});
+  policy->SetMembers({Generation(1), {{MemberId(1), Rank(0)}, {MemberId(2), Rank(1)}}});
   CHECK_FALSE(policy->OnPush(Of(48)).commit);
   const Verdict second = policy->OnPush(Of(16));
   CHECK((second.commit && second.weight == 0.5f && second.commit_scale == 0.5f));

@@ -457,6 +457,7 @@ TEST_CASE("a job without a method has no recipe, which is no crash", "[method]")
 TEST_CASE("where minibatches differ pushes weigh by their rows, in every method", "[method]") {
   v1::Job job = WithSgd(0.5);
   job.mutable_train()->set_batch_size(16);
+  job.mutable_cluster()->set_workers(2);
   const bool by_speed = GENERATE(false, true);
   job.mutable_data()->set_partition(by_speed ? "by_speed" : "global");
   const int64_t steps = 5;
@@ -467,7 +468,10 @@ TEST_CASE("where minibatches differ pushes weigh by their rows, in every method"
   SECTION("diloco") { method.mutable_diloco()->set_local_steps(steps); }
   SECTION("async_sgd") { method.mutable_async_sgd()->set_local_steps(1); }
   SECTION("async_sgd of deltas") { method.mutable_async_sgd()->set_local_steps(steps); }
-  SECTION("softsync") { method.mutable_softsync()->set_pushes(2); }
+  SECTION("softsync") {
+    method.mutable_softsync()->set_pushes(2);
+    method.mutable_softsync()->set_local_steps(1);
+  }
   SECTION("ssp") { method.mutable_ssp()->set_local_steps(steps); }
   const Recipe recipe = RecipeOf(job);
   const std::unique_ptr<ConsistencyPolicy> policy = recipe.make_policy();

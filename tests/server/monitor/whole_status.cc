@@ -67,7 +67,9 @@ v1::JobStatus WholeStatus() {
   status.set_method("ssp");
   status.set_state("training");
   status.add_waiting_for("worker 1");
-  AddMember(1, 0, "training", 500, &status)->set_step_budget(5);
+  v1::MemberStatus& first = *AddMember(1, 0, "training", 500, &status);
+  first.set_step_budget(5);
+  first.mutable_progress()->set_batch_rows(40);
   AddMember(2, 1, "lost", 300, &status);
   AddMember(3, 2, "left", 150, &status);
   AddMember(4, 1, "training", 50, &status)->set_part(0.25);
