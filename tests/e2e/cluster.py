@@ -12,7 +12,6 @@ logs of all processes. Ports are free ones, files lie in TEST_TMPDIR, and no pro
 if the test itself is killed.
 """
 import contextlib
-import ctypes
 import glob
 import json
 import os
@@ -195,19 +194,20 @@ def read_tensors(path):
             for name, spec in header.items() if name != "__metadata__"}
 
 
-def die_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+# Before a command: it is killed when this process ends. A preexec_fn would do it, too, but for that Python forks, and
+# gRPC's handlers of a fork may end a process in which a connection was just closed.
+WITH_PARENT = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--"]
 
 
 class Process:
     """One process with its output in a file."""
 
     def __init__(self, test, name, command, env=None):
-        self.test, self.name, self.command = test, name, command
+        self.test, self.name = test, name
         self.log = test.path(name.replace(" ", "-") + "-%d.log" % time.monotonic_ns())
         with open(self.log, "wb") as log:
-            self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                          preexec_fn=die_with_parent, env=dict(os.environ, **(env or {})))
+            self.popen = subprocess.Popen(WITH_PARENT + list(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                          env=dict(os.environ, **(env or {})))
         test.addCleanup(self.end)
 
     @property
@@ -318,8 +318,8 @@ def await_true(what, condition, within=SOON, explain=lambda: ""):
 
 def tessera(*arguments, within=SOON, env=None):
     """Runs the command to its end; (exit code, stdout, what is wrong by stderr)."""
-    done = subprocess.run([TESSERA] + list(arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=within * PATIENCE, preexec_fn=die_with_parent, env=dict(os.environ, **(env or {})))
+    done = subprocess.run(WITH_PARENT + [TESSERA] + list(arguments), stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=within * PATIENCE, env=dict(os.environ, **(env or {})))
     return done.returncode, done.stdout, errors_in(done.stderr) if "run" in arguments[:1] else done.stderr
 
 

@@ -9,7 +9,7 @@ import threading
 import unittest
 
 from authority import Authority
-from cluster import (ROOT, SERVER, TESSERA, WORKER, Cluster, Process, Test, die_with_parent, digits, free_ports,
+from cluster import (ROOT, SERVER, TESSERA, WITH_PARENT, WORKER, Cluster, Process, Test, digits, free_ports,
                      run_to_end, tessera, write_job)
 
 ENDLESS = 1000000
@@ -106,8 +106,8 @@ class Doctor(Test):
             silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
             job = self.job([each.getsockname()[1] for each in silent])
             path = write_job(self, job)
-            doctor = stack.enter_context(subprocess.Popen([TESSERA, "doctor", path], stdout=subprocess.PIPE, text=True,
-                                                          preexec_fn=die_with_parent))
+            doctor = stack.enter_context(subprocess.Popen(WITH_PARENT + [TESSERA, "doctor", path],
+                                                          stdout=subprocess.PIPE, text=True))
             self.assertTrue(doctor.stdout.readline().startswith("ok       job: "))
             # Every one of them takes two seconds.
             self.assertIsNone(doctor.poll())

@@ -1,11 +1,10 @@
 """Machines of a network of their own, as far as processes can tell: each has its address and its /etc/hosts, and all
 have the same files. They want the right to make namespaces, as root has it."""
-import ctypes
 import functools
 import subprocess
 import unittest
 
-from cluster import Process
+from cluster import WITH_PARENT, Process
 
 IN_NETWORK = ["nsenter", "--net", "--target"]
 
@@ -16,9 +15,8 @@ def run(*command):
 
 def hold(*command):
     """A process that is there until it is killed, or this one ends."""
-    held = subprocess.Popen(list(command) + ["sh", "-c", "echo; exec sleep 600"], stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            preexec_fn=lambda: ctypes.CDLL(None).prctl(1, 9))
+    held = subprocess.Popen(WITH_PARENT + list(command) + ["sh", "-c", "echo; exec sleep 600"],
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if held.stdout.readline() != b"\n":
         raise OSError(held.stderr.read().decode())
     return held

@@ -9,7 +9,7 @@ import unittest
 
 import yaml
 
-from cluster import DIGITS, ENDLESS, ROOT, SERVER, TESSERA, TEST_MAX, WORKER, Process, Test, die_with_parent
+from cluster import DIGITS, ENDLESS, ROOT, SERVER, TESSERA, TEST_MAX, WITH_PARENT, WORKER, Process, Test
 from cluster import free_ports
 from commands import PAGES, blocks, commands_of, text_of
 from machines import Network, wanted, why_not
@@ -181,8 +181,8 @@ class Commands(Test):
 
     def end_well(self, page, command, **there):
         with self.subTest(command):
-            done = subprocess.run(self.command(page, command, **there), stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=TEST_MAX, preexec_fn=die_with_parent)
+            done = subprocess.run(WITH_PARENT + self.command(page, command, **there), stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=TEST_MAX)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             return done.stdout
 
@@ -373,8 +373,8 @@ class Commands(Test):
         client = "deploy/examples/python_client.py"
         shown = shown.replace(client, "%s %s/%s --proto-root %s" % (sys.executable, ROOT, client, ROOT))
         shown += " || { kill $(jobs -p); exit 1; }\nwait"
-        done = subprocess.run(["sh", "-c", shown], cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=TEST_MAX, preexec_fn=die_with_parent)
+        done = subprocess.run(WITH_PARENT + ["sh", "-c", shown], cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=TEST_MAX)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertGreater(float(re.search(r"test accuracy ([0-9.]+)", done.stdout).group(1)), 0.9)
 

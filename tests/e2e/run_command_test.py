@@ -9,8 +9,8 @@ import time
 import unittest
 
 from authority import Authority
-from cluster import (DIGITS, ENDLESS, ONE_SIGNAL_SECONDS, PATIENCE, SOON, TESSERA, Process, Test, await_true, errors_in,
-                     children_of, die_with_parent, digits, exists, job_size, lost, status_of, tessera, write_job)
+from cluster import (DIGITS, ENDLESS, ONE_SIGNAL_SECONDS, PATIENCE, SOON, TESSERA, WITH_PARENT, Process, Test,
+                     await_true, children_of, digits, errors_in, exists, job_size, lost, status_of, tessera, write_job)
 
 
 def rank_of(command):
@@ -97,8 +97,8 @@ class RunCommand(Test):
                         TESSERA + " simulate <(cat job.text) --workers 3 --step-time 1ms",
                         TESSERA + " plan <(cat job.text) --nodes 3 --bandwidth 1Gbit"):
             with self.case(command):
-                done = subprocess.run(["bash", "-c", command], cwd=self.folder, capture_output=True, text=True,
-                                      timeout=SOON * PATIENCE, preexec_fn=die_with_parent)
+                done = subprocess.run(WITH_PARENT + ["bash", "-c", command], cwd=self.folder, capture_output=True,
+                                      text=True, timeout=SOON * PATIENCE)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         code, _, error = tessera("check", "-")
         self.assertEqual(code, 2)
@@ -209,9 +209,8 @@ class RunCommand(Test):
         # A job that comes by a pipe has not come yet.
         for command in ("run", "simulate", "doctor"):
             with self.case(command):
-                waiting = subprocess.Popen([TESSERA, command, "/dev/stdin"], stdin=subprocess.PIPE,
-                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                           preexec_fn=die_with_parent)
+                waiting = subprocess.Popen(WITH_PARENT + [TESSERA, command, "/dev/stdin"], stdin=subprocess.PIPE,
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 try:
                     if command != "doctor":  # Which leaves signals to the kernel.
                         await_true("it takes signals", lambda: takes(waiting.pid, signal.SIGINT))
