@@ -580,7 +580,7 @@ absl::StatusOr<std::unique_ptr<FetchedTensors>> FetchMissingTensors(const Server
   if (!is_missing || MayCoordinate(job, options.rank)) return nullptr;
   TESSERA_RETURN_IF_ERROR(UseSecurity(FilesOf(job.security())));
   // What a limit has room for is known when the file is here, and gRPC asks before.
-  if (job.cluster().memory_limit() > 0) SetWindows(Windows::kBounded);
+  if (job.cluster().memory_limit() > 0) SetWindows(Windows::kFollowing);
   TESSERA_ASSIGN_OR_RETURN(
       const ServerPlace place,
       FindPlace(job, {options.rank, options.listen, options.coordinator}, /*is_replica=*/true));

@@ -26,7 +26,7 @@ struct WorkerMemory {
   // The process itself and its connections.
   int64_t program = 0;
   // Windows as wide as the limit leaves room for; narrow ones where there is no limit, which nobody asks for then, and
-  // where no window is planned (WindowPlan::BytesOf is 0 for all kinds).
+  // where no window is planned (WindowPlan::following_bytes is 0).
   WindowPlan windows;
   // The sum's parts where subnets are trained.
   SubnetMemory subnets;

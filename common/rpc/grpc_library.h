@@ -7,9 +7,9 @@ namespace tessera {
 // Prepares gRPC, once per process, before anything of it is used: by whatever opens a channel or a server. The windows
 // that the process has (windows.h) are decided by then.
 //
-// gRPC has no call for which rule its windows follow, but reads GRPC_EXPERIMENTS while it starts. The variable is set
-// for that time alone; what the user has in it comes after ours, and wins. No other thread may read the environment
-// meanwhile.
+// gRPC 1.51 has a rule for windows without an end, which may end the process (docs/design/transfer.md), and is told to
+// leave it by GRPC_EXPERIMENTS alone, which it reads while it starts. The variable is set for that time; what the user
+// has in it comes after ours, and wins. No other thread may read the environment meanwhile.
 void PrepareGrpc();
 
 }  // namespace tessera

@@ -41,7 +41,7 @@ void SetBuffers(Set set) {
     return;
   }
   // Without probing a connection's window stays near 1 MiB and the sender stalls at every message;
-  // with it, gRPC opens 16 MiB, and more where the link holds more (windows.h).
+  // with it, gRPC opens up to 32 MiB, as the link holds them (windows.h).
   set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
   // gRPC reads a quarter to one chunk at a time (docs/design/transfer.md).
   set(GRPC_ARG_TCP_READ_CHUNK_SIZE, chunk);

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-Windows current = Windows::kOpen;
+Windows current = Windows::kFollowing;
 // What a connection reads and writes at a time without a limit, both ways: 4 MiB are read, two chunks and the kernel's
 // share are written, and malloc holds its arenas' ends.
 constexpr int64_t kFreeConnectionBytes = int64_t{32} << 20;
@@ -16,15 +16,7 @@ int64_t WithAllocator(int64_t bytes) { return bytes * 9 / 8; }
 }  // namespace
 
 absl::string_view NameOf(Windows windows) {
-  switch (windows) {
-    case Windows::kNarrow:
-      return "narrow";
-    case Windows::kBounded:
-      return "follow_network_to_32MiB";
-    case Windows::kOpen:
-      break;
-  }
-  return "follow_network";
+  return windows == Windows::kNarrow ? "narrow" : "follow_network";
 }
 
 void SetWindows(Windows windows) { current = windows; }
@@ -33,30 +25,15 @@ Windows CurrentWindows() { return current; }
 
 void WindowPlan::Add(int64_t connections, int64_t bytes) {
   connections_ += connections;
-  bounded_ += connections * WithAllocator(std::min(bytes, kBoundedWindowBytes));
-  open_ += connections * WithAllocator(bytes);
+  following_bytes_ += connections * WithAllocator(std::min(bytes, kWindowBytesMax));
+  message_bytes_ += connections * WithAllocator(bytes);
 }
 
 void WindowPlan::Choose(int64_t room) {
-  // A message that a bounded window holds whole costs the same with either rule, and then has the open one.
-  kind_ = open_ == 0 || bounded_ > room ? Windows::kNarrow
-          : open_ > room                ? Windows::kBounded
-                                        : Windows::kOpen;
+  kind_ = following_bytes_ == 0 || following_bytes_ > room ? Windows::kNarrow : Windows::kFollowing;
   // What is freed lies between what is in use: twice what comes at a time holds it with room to spare.
-  keeps_freed_ =
-      kind_ == Windows::kOpen && 2 * open_ + connections_ * kFreeConnectionBytes <= room - open_;
-}
-
-int64_t WindowPlan::BytesOf(Windows kind) const {
-  switch (kind) {
-    case Windows::kNarrow:
-      return 0;
-    case Windows::kBounded:
-      return bounded_;
-    case Windows::kOpen:
-      break;
-  }
-  return open_;
+  keeps_freed_ = kind_ == Windows::kFollowing &&
+                 3 * message_bytes_ + connections_ * kFreeConnectionBytes <= room;
 }
 
 }  // namespace tessera

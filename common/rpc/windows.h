@@ -1,9 +1,8 @@
 // How much a peer may have sent before anybody has read it: HTTP/2's windows, and what they cost a process whose memory
 // is limited.
 //
-// A connection carries at most a window for each round trip. gRPC 1.51 measures the product of rate and delay and
-// follows it, by one of two rules: one that ends at 32 MiB, and one that has no end (its "memory_pressure_controller",
-// which later versions have always), and it can leave windows as they are. Which it is, is one decision for a process.
+// A connection carries at most a window for each round trip. gRPC 1.51 can measure the product of rate and delay and
+// follow it, up to 32 MiB, or leave windows as they are. Which it is, is one decision for a process.
 #ifndef TESSERA_COMMON_RPC_WINDOWS_H_
 #define TESSERA_COMMON_RPC_WINDOWS_H_
 
@@ -16,21 +15,19 @@ namespace tessera {
 enum class Windows {
   // The rest of the message that is being read and 64 KiB more: a chunk for each round trip, whatever the link carries.
   kNarrow,
-  // The product of rate and delay, from 4 MiB to kBoundedWindowBytes.
-  kBounded,
-  // The product of rate and delay, from 16 MiB on: as much as a peer has to send.
-  kOpen,
+  // Twice the product of rate and delay, from 4 MiB to kWindowBytesMax.
+  kFollowing,
 };
 
-// What a connection has in flight, at most, while its windows are narrow.
+// What a connection has in flight, at most, while its windows are narrow, and while they follow the network.
 constexpr int64_t kNarrowWindowBytes = int64_t{1} << 20;
-constexpr int64_t kBoundedWindowBytes = int64_t{32} << 20;
+constexpr int64_t kWindowBytesMax = int64_t{32} << 20;
 
-// "narrow", "follow_network_to_32MiB", "follow_network".
+// "narrow", "follow_network".
 absl::string_view NameOf(Windows windows);
 
-// The windows of this process's connections: open ones until it is told otherwise, which must be before the first
-// connection, as gRPC asks once.
+// The windows of this process's connections: they follow the network until it is told otherwise, which must be before
+// the first connection, as gRPC asks once.
 void SetWindows(Windows windows);
 Windows CurrentWindows();
 
@@ -43,20 +40,22 @@ class WindowPlan {
   void Choose(int64_t room);
 
   Windows kind() const { return kind_; }
-  // Whether open windows leave as much room again for what has been read and freed, and for pieces as large as without
-  // a limit: nothing need then be spared, and nothing given back to the system message by message.
+  // Whether there is room for all messages three times over, as they come and as they were read and freed, and for
+  // pieces as large as without a limit: nothing need then be spared, and nothing given back to the system message by
+  // message.
   bool keeps_freed() const { return keeps_freed_; }
   // The bytes of the windows that were chosen, beyond LimitedConnectionBytes (transport.h); narrow ones have none. What
   // is kept is not in them: it is what the limit has beyond all that is planned.
-  int64_t bytes() const { return BytesOf(kind_); }
-  int64_t BytesOf(Windows kind) const;
+  int64_t bytes() const { return kind_ == Windows::kNarrow ? 0 : following_bytes_; }
+  // Of windows that follow the network, chosen or not. 0: nothing is planned, and they are narrow under any limit.
+  int64_t following_bytes() const { return following_bytes_; }
 
  private:
   Windows kind_ = Windows::kNarrow;
   bool keeps_freed_ = false;
   int64_t connections_ = 0;
-  int64_t bounded_ = 0;
-  int64_t open_ = 0;
+  int64_t following_bytes_ = 0;
+  int64_t message_bytes_ = 0;
 };
 
 }  // namespace tessera

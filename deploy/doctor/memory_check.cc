@@ -129,32 +129,24 @@ Finding JudgeWindows(const Need& need, int64_t free_bytes, const MeasuredDelay& 
       absl::StrCat(absl::StrFormat("%.0f", absl::ToDoubleMilliseconds(delay.round_trip)),
                    " ms, as measured to ", delay.address);
   const std::string start = absl::StrCat("cluster.memory_limit: a ", need.who, " has ");
-  const auto left = [&] {
-    return absl::StrCat(start, Bytes(static_cast<double>(need.windows.bytes())),
-                        " left for windows");
-  };
-  const std::string bounded = RateOf(kBoundedWindowBytes, delay.round_trip);
-  const int64_t open_bytes = need.windows.BytesOf(Windows::kOpen);
-  if (need.windows.kind() == Windows::kOpen) {
+  if (need.windows.kind() == Windows::kFollowing) {
     return {Finding::Kind::kGood,
-            absl::StrCat(left(), " that follow the network; at ", way,
-                         ", they slow no connection down"),
+            absl::StrCat(start, Bytes(static_cast<double>(need.windows.bytes())),
+                         " left for windows that follow the network; at ", way,
+                         ", a connection brings ", RateOf(kWindowBytesMax, delay.round_trip),
+                         " at most, as without a limit"),
             ""};
   }
-  // All choices that a process has come before its windows.
-  const std::string advice =
-      absl::StrCat("with a limit of ", free_bytes + open_bytes,
-                   " bytes windows would follow the network, and slow no connection down");
-  if (need.windows.kind() == Windows::kBounded) {
-    return {Finding::Kind::kGood,
-            absl::StrCat(left(), " of up to ", Bytes(kBoundedWindowBytes), "; at ", way,
-                         ", a connection brings ", bounded, " at most; ", advice),
-            ""};
-  }
+  const int64_t following_bytes = need.windows.following_bytes();
   return {Finding::Kind::kNote,
           absl::StrCat(start, "narrow windows; at ", way, ", a connection brings ",
                        RateOf(kNarrowWindowBytes, delay.round_trip), " at most"),
-          open_bytes == 0 ? "this method has narrow windows under any limit" : advice};
+          following_bytes == 0
+              ? "this method has narrow windows under any limit"
+              // All choices that a process has come before its windows.
+              : absl::StrCat("with a limit of ", free_bytes + following_bytes,
+                             " bytes windows would follow the network, and a connection bring ",
+                             RateOf(kWindowBytesMax, delay.round_trip), " at most")};
 }
 
 // What servers and, where `data` says what they need, workers take under `bytes_max`.

@@ -115,17 +115,17 @@ TEST_CASE("windows follow the network where the limit has room for all that they
   };
   const ServerMemory ample = with(1024 * kMiB);
   // Of each of four workers a push at most.
-  CHECK(ample.windows.kind() == Windows::kOpen);
+  CHECK(ample.windows.kind() == Windows::kFollowing);
   CHECK(ample.windows.bytes() == 4 * (kBytes * 9 / 8));
   CHECK(ample.total() <= 1024 * kMiB);
   CHECK(ample.Describe().find(absl::StrCat(" + windows ", ample.windows.bytes())) !=
         std::string::npos);
   const int64_t rest = ample.total() - ample.windows.bytes();
   CHECK(with(ample.total()).windows.bytes() == ample.windows.bytes());
-  // A byte less, and they stay narrow, as such a push is smaller than a bounded window; all else is as it was.
+  // A byte less, and they stay narrow; all else is as it was.
   const ServerMemory narrow = with(ample.total() - 1);
   CHECK(narrow.windows.kind() == Windows::kNarrow);
-  CHECK(narrow.windows.BytesOf(Windows::kOpen) == ample.windows.bytes());
+  CHECK(narrow.windows.following_bytes() == ample.windows.bytes());
   CHECK(narrow.total() == rest);
   CHECK(narrow.Describe().find("windows") == std::string::npos);
   // Without a limit nothing is planned for them, as nothing holds them back.
@@ -134,16 +134,12 @@ TEST_CASE("windows follow the network where the limit has room for all that they
                                          *RecipeFor(JobOf(kDataParallel, 1, 0))),
                          0)
             .windows.bytes() == 0);
-  // Where a push is larger than that, less room does for windows that end there.
+  // Where a push is larger than the widest window, that is what they take.
   const std::vector<std::string> wide = {"model.layers=[{linear: {units: 30000}}]"};
   const ServerMemory large = with(8192 * kMiB, 1, wide);
-  const int64_t push = int64_t{30000} * 2001 * static_cast<int64_t>(sizeof(float));
-  CHECK(large.windows.bytes() == 4 * (push * 9 / 8));
-  const ServerMemory bounded = with(large.total() - 1, 1, wide);
-  CHECK(bounded.windows.kind() == Windows::kBounded);
-  CHECK(bounded.windows.bytes() == 4 * (32 * kMiB * 9 / 8));
-  CHECK(with(bounded.total(), 1, wide).windows.kind() == Windows::kBounded);
-  CHECK(with(bounded.total() - 1, 1, wide).windows.kind() == Windows::kNarrow);
+  CHECK(large.windows.bytes() == 4 * (kWindowBytesMax * 9 / 8));
+  CHECK(with(large.total(), 1, wide).windows.kind() == Windows::kFollowing);
+  CHECK(with(large.total() - 1, 1, wide).windows.kind() == Windows::kNarrow);
   // A standby's leader has one, too.
   CHECK(with(1024 * kMiB, 4, {"cluster.replicas=1"}).windows.bytes() >
         with(1024 * kMiB, 4).windows.bytes());

@@ -78,24 +78,20 @@ TEST_CASE("a worker's windows follow the network where its limit has room for th
   // Half of the model comes from each server.
   const int64_t ample = int64_t{4} << 30;
   const WorkerMemory follows = Plan("digits", wide, ample).memory;
-  CHECK(follows.windows.kind() == Windows::kOpen);
-  CHECK(follows.windows.BytesOf(Windows::kBounded) == 2 * ((int64_t{32} << 20) * 9 / 8));
-  const int64_t open = follows.windows.bytes();
-  CHECK(open > follows.windows.BytesOf(Windows::kBounded));
-  CHECK_THAT(follows.Describe(), Contains(absl::StrCat(" + windows ", open)));
-  CHECK(Plan("digits", wide, follows.total()).memory.windows.bytes() == open);
-  const WorkerMemory bounded = Plan("digits", wide, follows.total() - 1).memory;
-  CHECK(bounded.windows.kind() == Windows::kBounded);
-  CHECK(bounded.total() - bounded.windows.bytes() == follows.total() - open);
-  const WorkerMemory narrow = Plan("digits", wide, bounded.total() - 1).memory;
+  CHECK(follows.windows.kind() == Windows::kFollowing);
+  const int64_t bytes = follows.windows.bytes();
+  CHECK(bytes == 2 * (kWindowBytesMax * 9 / 8));
+  CHECK_THAT(follows.Describe(), Contains(absl::StrCat(" + windows ", bytes)));
+  CHECK(Plan("digits", wide, follows.total()).memory.windows.bytes() == bytes);
+  const WorkerMemory narrow = Plan("digits", wide, follows.total() - 1).memory;
   CHECK(narrow.windows.kind() == Windows::kNarrow);
-  CHECK(narrow.total() == follows.total() - open);
+  CHECK(narrow.total() == follows.total() - bytes);
   CHECK_THAT(narrow.Describe(), !Contains("windows"));
   // Without a limit nothing holds them back.
   CHECK(Plan("digits", wide).memory.windows.bytes() == 0);
   // Where workers call each other no sum knows how many.
   const WorkerMemory split = Plan("digits_layers", {}, ample).memory;
-  CHECK(split.windows.BytesOf(Windows::kOpen) == 0);
+  CHECK(split.windows.following_bytes() == 0);
   CHECK(split.windows.kind() == Windows::kNarrow);
 }
 

@@ -18,25 +18,25 @@ WindowPlan PlanOf(int64_t connections, int64_t bytes, int64_t room) {
 
 TEST_CASE("windows are as wide as the room is, to the byte", "[rpc][windows]") {
   // Two connections of 64 MiB each; an allocator adds an eighth.
-  const int64_t open = 2 * 72 * kMiB, bounded = 2 * 36 * kMiB;
-  CHECK(PlanOf(2, 64 * kMiB, open).kind() == Windows::kOpen);
-  CHECK(PlanOf(2, 64 * kMiB, open).bytes() == open);
-  CHECK(PlanOf(2, 64 * kMiB, open - 1).kind() == Windows::kBounded);
-  CHECK(PlanOf(2, 64 * kMiB, bounded).bytes() == bounded);
-  CHECK(PlanOf(2, 64 * kMiB, bounded - 1).kind() == Windows::kNarrow);
-  CHECK(PlanOf(2, 64 * kMiB, bounded - 1).bytes() == 0);
+  const int64_t following = 2 * 36 * kMiB;
+  CHECK(PlanOf(2, 64 * kMiB, following).kind() == Windows::kFollowing);
+  CHECK(PlanOf(2, 64 * kMiB, following).bytes() == following);
+  const WindowPlan narrow = PlanOf(2, 64 * kMiB, following - 1);
+  CHECK(narrow.kind() == Windows::kNarrow);
+  CHECK(narrow.bytes() == 0);
+  CHECK(narrow.following_bytes() == following);
   CHECK(PlanOf(2, 64 * kMiB, -1).kind() == Windows::kNarrow);
-  // A message that is smaller than a bounded window has an open one at once.
-  CHECK(PlanOf(1, 8 * kMiB, 9 * kMiB).kind() == Windows::kOpen);
+  // A message that is smaller than the widest window lets no more come than it has.
+  CHECK(PlanOf(1, 8 * kMiB, 9 * kMiB).kind() == Windows::kFollowing);
   CHECK(PlanOf(1, 8 * kMiB, 9 * kMiB - 1).kind() == Windows::kNarrow);
 }
 
 TEST_CASE("what is freed is kept where there is room for it three times over", "[rpc][windows]") {
-  const int64_t open = 2 * 72 * kMiB, kept = 3 * open + 2 * 32 * kMiB;
+  const int64_t kept = 3 * 2 * 72 * kMiB + 2 * 32 * kMiB;
   CHECK(PlanOf(2, 64 * kMiB, kept).keeps_freed());
-  CHECK(PlanOf(2, 64 * kMiB, kept).bytes() == open);
+  CHECK(PlanOf(2, 64 * kMiB, kept).bytes() == 2 * 36 * kMiB);
   CHECK_FALSE(PlanOf(2, 64 * kMiB, kept - 1).keeps_freed());
-  CHECK(PlanOf(2, 64 * kMiB, kept - 1).kind() == Windows::kOpen);
+  CHECK(PlanOf(2, 64 * kMiB, kept - 1).kind() == Windows::kFollowing);
 }
 
 TEST_CASE("where nothing is planned windows are narrow in any room", "[rpc][windows]") {
@@ -44,7 +44,7 @@ TEST_CASE("where nothing is planned windows are narrow in any room", "[rpc][wind
   plan.Choose(1024 * kMiB);
   CHECK(plan.kind() == Windows::kNarrow);
   CHECK_FALSE(plan.keeps_freed());
-  CHECK(plan.BytesOf(Windows::kOpen) == 0);
+  CHECK(plan.following_bytes() == 0);
 }
 
 }  // namespace

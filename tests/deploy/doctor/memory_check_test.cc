@@ -155,10 +155,11 @@ TEST_CASE("what a limit costs over a long way is told, and the limit that would 
         "10.0.0.1:7000, a connection brings 10.0 MiB a second at most");
   const int64_t wanted =
       free.Server() +
-      PlanServerMemory(free.job, free.recipe, free.shape, 0, most).windows.BytesOf(Windows::kOpen);
+      PlanServerMemory(free.job, free.recipe, free.shape, 0, most).windows.following_bytes();
   CHECK(narrow[0].advice ==
         absl::StrCat("with a limit of ", wanted,
-                     " bytes windows would follow the network, and slow no connection down"));
+                     " bytes windows would follow the network, and a connection bring 320.0 MiB a "
+                     "second at most"));
   CHECK(narrow[1].kind == Finding::Kind::kGood);
   CHECK_THAT(narrow[1].what,
              Contains("a worker has ") && Contains(" left for windows that follow the network"));
@@ -167,7 +168,8 @@ TEST_CASE("what a limit costs over a long way is told, and the limit that would 
   REQUIRE(!follows.empty());
   CHECK(follows[0].kind == Finding::Kind::kGood);
   CHECK_THAT(follows[0].what, Contains(" left for windows that follow the network; at 100 ms"));
-  CHECK_THAT(follows[0].what, Contains(", they slow no connection down"));
+  CHECK_THAT(follows[0].what,
+             Contains(", a connection brings 320.0 MiB a second at most, as without a limit"));
   // Nothing is lost on a short way, without a limit, or where nobody starts.
   CHECK(windows(with(most), absl::Milliseconds(1)).empty());
   CHECK(windows(free, absl::Milliseconds(100)).empty());
