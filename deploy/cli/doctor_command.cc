@@ -39,6 +39,7 @@
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
 #include "deploy/doctor/checkpoint_check.h"
+#include "deploy/doctor/connections_check.h"
 #include "deploy/doctor/data_check.h"
 #include "deploy/doctor/device_check.h"
 #include "deploy/doctor/disk_check.h"
@@ -181,8 +182,9 @@ class Examination {
     if (is_secure) Add(CheckSecurity(FilesOf(job_.security()), hosts_here_, absl::Now()));
     Memory();
     if (delay_) {
-      Add(CheckKernelNetwork(ReadKernelNetwork(), *delay_,
-                             LargestShardBytes(shape_, ShardingOf(recipe_, servers))));
+      const int64_t bytes = LargestShardBytes(shape_, ShardingOf(recipe_, servers));
+      Add(CheckKernelNetwork(ReadKernelNetwork(), *delay_, bytes));
+      Add(CheckConnections(recipe_, *delay_, servers, bytes));
     }
     const auto rows = data_ ? std::optional<int64_t>(data_->train.rows()) : std::nullopt;
     for (std::string& note : NotesOn(job_, recipe_, rows)) Note(std::move(note), "");
