@@ -2,7 +2,7 @@
 slow."""
 import unittest
 
-from cluster import ENDLESS, Brake, Cluster, Test, digits, lost, members
+from cluster import (ENDLESS, Brake, Cluster, Test, digits, lost, members, train_beside_a_slow_worker, wait_share)
 
 BATCH = 64
 
@@ -24,32 +24,13 @@ def rows(status):
     return {rank: rows for rank, rows in told.items() if rows > 0}
 
 
-def wait_share(report, rank):
-    return report["phases"][rank]["wait_seconds"] / report["train_seconds"]
-
-
 class Batches(Test):
-    def train(self, job, settled):
-        # Pauses between steps would be most of the time, the slow worker's too.
-        cluster = Cluster(self, job, pause=0)
-        cluster.await_step(10)
-        brake = Brake(cluster.workers[1], cluster.workers[0])
-        trained = cluster.await_status("sizes have moved apart", settled)["train_seconds"]
-        # Most of the time is after it.
-        cluster.await_status("it has trained for longer", lambda status: status["train_seconds"] > 4 * trained,
-                             within=60)
-        brake.release()
-        cluster.drain()
-        report = cluster.finish()
-        self.assertEqual((report["outcome"], report["members"]["lost"], report["refused_pushes"]), ("stopped", 0, 0))
-        self.assertGreater(report["final"]["test_accuracy"], 0.9)
-        return report
-
     def test_a_slow_worker_gets_fewer_rows_and_the_others_wait_less_for_it(self):
-        equal = self.train(batches_job("global"), lambda status: status["train_seconds"] > 2)
+        equal = train_beside_a_slow_worker(self, batches_job("global"), lambda status: status["train_seconds"] > 2)
         self.doCleanups()
         self.assertEqual(equal["batches"], [])
-        by_speed = self.train(batches_job("by_speed"), lambda status: rows(status).get(1, BATCH) < 0.8 * BATCH)
+        by_speed = train_beside_a_slow_worker(self, batches_job("by_speed"),
+                                              lambda status: rows(status).get(1, BATCH) < 0.8 * BATCH)
         self.assertEqual([entry["worker"] for entry in by_speed["batches"]], [0, 1])
         self.assertEqual(sum(entry["rows"] for entry in by_speed["batches"]), 2 * BATCH)
         self.assertIn("slower workers have smaller minibatches", by_speed["method_description"])
@@ -64,6 +45,7 @@ class Batches(Test):
         victim.kill()
         cluster.await_status("a worker is lost", lost)
         status = cluster.await_status("two share a step", lambda status: sum(rows(status).values()) == 2 * BATCH)
+        # As before, whether or not their speeds are known at this moment.
         self.assertLess(rows(status)[2], rows(status)[1])
         cluster.start_worker()
         status = cluster.await_status("three share a step", lambda status: sum(rows(status).values()) == 3 * BATCH and

@@ -504,6 +504,28 @@ class Cluster:
             return json.load(file)
 
 
+def train_beside_a_slow_worker(test, job, settled):
+    """Two workers train well, the second of which is slow; four times as long as it takes until `settled` says yes of a
+    status. The report."""
+    # Pauses between steps would be most of the time, the slow worker's too.
+    cluster = Cluster(test, job, pause=0)
+    cluster.await_step(10)
+    brake = Brake(cluster.workers[1], cluster.workers[0])
+    trained = cluster.await_status("the slow one is known", settled)["train_seconds"]
+    cluster.await_status("it has trained for longer", lambda status: status["train_seconds"] > 4 * trained, within=60)
+    brake.release()
+    cluster.drain()
+    report = cluster.finish()
+    test.assertEqual((report["outcome"], report["members"]["lost"], report["refused_pushes"]), ("stopped", 0, 0))
+    test.assertGreater(report["final"]["test_accuracy"], 0.9)
+    return report
+
+
+def wait_share(report, rank):
+    """The part of the training time in which a worker waited for others."""
+    return report["phases"][rank]["wait_seconds"] / report["train_seconds"]
+
+
 def free_ports(count):
     """Ports that were free a moment ago, below those that connections take by themselves."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:

@@ -1,7 +1,7 @@
 """Independent subnets whose sizes follow the workers' speeds, with real processes of which one is slow."""
 import unittest
 
-from cluster import ENDLESS, Brake, Cluster, Test, digits, lost, members
+from cluster import (ENDLESS, Brake, Cluster, Test, digits, lost, members, train_beside_a_slow_worker, wait_share)
 
 
 def parts_job(parts, workers=2, lease="10s", **keys):
@@ -20,35 +20,12 @@ def part(status, rank):
     return next(m["part"] for m in status["members"] if m["rank"] == rank and m["state"] != "lost")
 
 
-def wait_share(report, rank):
-    phases = report["phases"][rank]
-    return phases["wait_seconds"] / report["train_seconds"]
-
-
 class Parts(Test):
-    def train(self, job, settled=None):
-        # Pauses between steps would be most of the time, the slow worker's too.
-        cluster = Cluster(self, job, pause=0)
-        cluster.await_step(10)
-        brake = Brake(cluster.workers[1], cluster.workers[0])
-        trained = 2.0
-        if settled is not None:
-            trained = cluster.await_status("parts have moved apart", settled)["train_seconds"]
-        # Most of the time is after it.
-        cluster.await_status("it has trained for longer", lambda status: status["train_seconds"] > 4 * trained,
-                             within=60)
-        brake.release()
-        cluster.drain()
-        report = cluster.finish()
-        self.assertEqual((report["outcome"], report["members"]["lost"], report["refused_pushes"]), ("stopped", 0, 0))
-        self.assertGreater(report["final"]["test_accuracy"], 0.9)
-        return report
-
     def test_a_slow_worker_gets_less_to_do_and_the_others_wait_less_for_it(self):
-        equal = self.train(parts_job("equal"))
+        equal = train_beside_a_slow_worker(self, parts_job("equal"), lambda status: status["train_seconds"] > 2)
         self.doCleanups()
         self.assertEqual(equal["parts"], [])
-        by_speed = self.train(parts_job("by_speed"), lambda status: part(status, 1) < 0.4)
+        by_speed = train_beside_a_slow_worker(self, parts_job("by_speed"), lambda status: part(status, 1) < 0.4)
         parts = by_speed["parts"]
         self.assertEqual([entry["worker"] for entry in parts], [0, 1])
         self.assertAlmostEqual(sum(entry["part"] for entry in parts), 1)
