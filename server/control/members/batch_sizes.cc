@@ -41,7 +41,7 @@ std::vector<int64_t> NextBatchSizes(absl::Span<const MeasuredBatches> workers, i
   TESSERA_CHECK(!workers.empty() && batch_size >= 1);
   const auto count = static_cast<int64_t>(workers.size());
   std::vector<int64_t> sizes;
-  double slowest = 0, fastest = 0, known = 0, sum = 0;
+  double slowest = 0, fastest = 0, known = 0, paces = 0;
   bool are_all_placed = true;
   for (const MeasuredBatches& worker : workers) {
     sizes.push_back(worker.rows);
@@ -50,18 +50,26 @@ std::vector<int64_t> NextBatchSizes(absl::Span<const MeasuredBatches> workers, i
     slowest = known == 0 ? worker.steps_per_second : std::min(slowest, worker.steps_per_second);
     fastest = std::max(fastest, worker.steps_per_second);
     ++known;
-    sum += worker.rows_per_second;
+    paces += worker.steps_per_second;
   }
   int64_t total = 0;
   for (const int64_t size : sizes) total += size;
   const bool may_stay = are_all_placed && total == count * batch_size;
   const bool are_alike = fastest <= kAlike * slowest;
   if (may_stay && (known < static_cast<double>(count) || are_alike)) return sizes;
+  // Sizes are such that all take equally long: whose speed is not known at present makes its minibatches at the pace of
+  // the others. One that had none is taken for as fast as these are on average.
+  const double pace = known > 0 ? paces / known : 1;
   std::vector<double> speeds;
+  double placed = 0, sum = 0;
   for (const MeasuredBatches& worker : workers) {
     speeds.push_back(worker.rows_per_second > 0 ? worker.rows_per_second
-                     : known > 0                ? sum / known
-                                                : 1);
+                                                : static_cast<double>(worker.rows) * pace);
+    sum += speeds.back();
+    if (speeds.back() > 0) ++placed;
+  }
+  for (double& speed : speeds) {
+    if (speed <= 0) speed = placed > 0 ? sum / placed : 1;
   }
   const auto batch = static_cast<double>(batch_size);
   const int64_t least = std::min(batch_size, std::max<int64_t>(2, batch_size / kBatchLeastPart));

@@ -26,7 +26,7 @@ struct MeasuredBatches {
 
 // New sizes, whose mean is `batch_size` exactly, within [max(2, batch_size / kBatchLeastPart), batch_size kBatchMost].
 // Sizes stay as they are while some speed is not known, or all are as fast as each other within a tenth. Where some
-// have none yet, who has no speed yet gets the mean.
+// come or have gone, those whose speed is not known keep their proportions, and who has no size yet gets the mean.
 std::vector<int64_t> NextBatchSizes(absl::Span<const MeasuredBatches> workers, int64_t batch_size);
 
 // What the member says of its speed, as far as that can be. It was told last to have minibatches of `rows` (0: it was
