@@ -21,7 +21,24 @@ ServerCheckpoints::ServerCheckpoints(const v1::Job& job, const JobFacts& facts, 
       weights_of_mean_share_(facts.weights_of_mean_share),
       store_(MakeCheckpointStore(job, rank, facts.digest, model_)) {}
 
+// The job has begun from what it begins from.
+ServerCheckpoints::ServerCheckpoints(const ServerCheckpoints& own, int rank)
+    : directory_path_(own.directory_path_),
+      restore_path_(own.restore_path_),
+      rank_(rank),
+      model_(own.model_),
+      weights_of_mean_share_(own.weights_of_mean_share_),
+      store_(own.store_) {
+  if (!directory_path_.empty()) {
+    saver_ = std::make_unique<ShardSaver>(store_->Parts(), model_, rank_);
+  }
+}
+
 ServerCheckpoints::~ServerCheckpoints() { Release(); }
+
+std::unique_ptr<ServerCheckpoints> ServerCheckpoints::OfShard(int rank) const {
+  return std::unique_ptr<ServerCheckpoints>(new ServerCheckpoints(*this, rank));
+}
 
 absl::Status ServerCheckpoints::Prepare(bool goes_on) {
   TESSERA_RETURN_IF_ERROR(store_->Prepare());

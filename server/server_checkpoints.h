@@ -27,6 +27,8 @@ class ServerCheckpoints {
   // `facts` follow from `job`.
   ServerCheckpoints(const v1::Job& job, const JobFacts& facts, int rank);
   ~ServerCheckpoints();
+  // Where this process, which is prepared, reads and writes what another server's shard has, which it leads now.
+  std::unique_ptr<ServerCheckpoints> OfShard(int rank) const;
 
   // Called before the coordinator is made: finds what the job begins from, unless it `goes_on` with what the
   // coordinator has kept.
@@ -58,6 +60,7 @@ class ServerCheckpoints {
   const std::string& restore_path() const { return restore_path_; }
 
  private:
+  ServerCheckpoints(const ServerCheckpoints& own, int rank);
   absl::Status FindRestored();
   void Release();
 
@@ -67,7 +70,7 @@ class ServerCheckpoints {
   const Manifest model_;
   const std::vector<int> weights_of_mean_share_;  // JobFacts'
   std::shared_ptr<const SavedState> restored_;
-  const std::unique_ptr<CheckpointStore> store_;
+  const std::shared_ptr<CheckpointStore> store_;  // the process's
   std::unique_ptr<ShardSaver> saver_;
   LiveCoordinator* coordinator_ = nullptr;
   std::unique_ptr<CheckpointKeeper> keeper_;

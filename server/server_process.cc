@@ -250,13 +250,6 @@ void ServerProcess::MakeHost(const JobFacts& facts) {
   host.is_replica = is_replica_;
   host.keeps_standbys = facts.standbys;
   host.shard_options = [this](uint32_t rank) { return ShardOptions(static_cast<int>(rank)); };
-  host.make_checkpoints =
-      [this, facts](uint32_t rank) -> absl::StatusOr<std::unique_ptr<ServerCheckpoints>> {
-    auto made = std::make_unique<ServerCheckpoints>(job_, facts, static_cast<int>(rank));
-    // The job has begun from what it begins from.
-    TESSERA_RETURN_IF_ERROR(made->Prepare(/*goes_on=*/true));
-    return made;
-  };
   host.checkpoints = checkpoints_.get();
   host.open_coordinator = [this](const std::string& at) { return OpenCoordinator(at); };
   if (elects()) host.find_coordinator = [this] { return control_->Find(); };

@@ -77,8 +77,7 @@ void ShardHost::Start(const std::string& coordinator, const std::string& address
     std::unique_ptr<Shard> own = MakeShard(options_.rank);
     if (!own->initial().ok()) return;
     absl::MutexLock lock(&mutex_);
-    const absl::Status led = Lead(options_.rank, std::move(own), 0);
-    TESSERA_CHECK(led.ok());  // The checkpoints are there.
+    Lead(options_.rank, std::move(own), 0);
     return;
   }
   HostLink::Options link;
@@ -258,15 +257,13 @@ AttachLink::Options ShardHost::LinkOptions(uint32_t rank, Led* led) {
   return link;
 }
 
-absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term) {
-  std::unique_ptr<ServerCheckpoints> checkpoints;
-  // A shard of another server is saved under that one's rank.
-  if (rank != options_.rank) {
-    TESSERA_ASSIGN_OR_RETURN(checkpoints, options_.make_checkpoints(rank));
-  }
+void ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term) {
   Led& led = led_[rank];
   led.lead_term = lead_term;
-  led.own_checkpoints = std::move(checkpoints);
+  // A shard of another server is saved under that one's rank.
+  if (rank != options_.rank) {
+    led.own_checkpoints = options_.checkpoints->OfShard(static_cast<int>(rank));
+  }
   led.checkpoints =
       led.own_checkpoints != nullptr ? led.own_checkpoints.get() : options_.checkpoints;
   const bool is_there = shard != nullptr;
@@ -288,7 +285,6 @@ absl::Status ShardHost::Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64
                                                  [this] { return service_->server_key(); });
   }
   led.link = std::make_unique<AttachLink>(LinkOptions(rank, &led));
-  return absl::OkStatus();
 }
 
 void ShardHost::SetServerKey(uint64_t key) {
@@ -321,7 +317,8 @@ void ShardHost::OnOrder(const v1::HostOrder& order) {
     // Orders repeat all roles; only what has changed is carried out.
     const absl::StatusOr<RoleChanges> changes = roles_.Take(order);
     if (changes.ok() && changes->is_same) return;
-    status = changes.ok() ? Obey(*changes) : changes.status();
+    status = changes.status();
+    if (changes.ok()) Obey(*changes);
     SaySoon();
   }
   if (is_over || !status.ok()) End(std::move(status));
@@ -344,7 +341,7 @@ void ShardHost::PrepareStandbys() {
   }
 }
 
-absl::Status ShardHost::Obey(const RoleChanges& changes) {
+void ShardHost::Obey(const RoleChanges& changes) {
   for (const auto& [shard, term] : changes.follow) followed_->Follow(shard, term);
   for (const auto& [shard, lead_term] : changes.lead) {
     const auto rank = static_cast<uint32_t>(shard.value());
@@ -353,16 +350,15 @@ absl::Status ShardHost::Obey(const RoleChanges& changes) {
     Log(LogLevel::kInfo, absl::StrCat("standby: leads shard=", rank, " term=", lead_term,
                                       mine != nullptr ? " as its standby" : ""));
     absl::MutexLock lock(&mutex_);
-    if (disconnected_) return absl::OkStatus();
-    TESSERA_RETURN_IF_ERROR(Lead(rank, std::move(mine), lead_term));
+    if (disconnected_) return;
+    Lead(rank, std::move(mine), lead_term);
   }
   // Shards that were followed and are no more are dropped after those that are led were taken over.
   followed_->Keep(changes.followed);
   prepare_.Notify();
   absl::MutexLock lock(&mutex_);
-  if (disconnected_) return absl::OkStatus();
+  if (disconnected_) return;
   for (const RoleChanges::Feed& feed : changes.feed) Feed(feed);
-  return absl::OkStatus();
 }
 
 void ShardHost::Feed(const RoleChanges::Feed& feed) {

@@ -63,8 +63,6 @@ class ShardHost {
     bool keeps_standbys = false;
     // What a shard is made of, by the rank whose it is. Any thread.
     std::function<Shard::Options(uint32_t rank)> shard_options;
-    std::function<absl::StatusOr<std::unique_ptr<ServerCheckpoints>>(uint32_t rank)>
-        make_checkpoints;
     // The server's checkpoints, which outlive this.
     ServerCheckpoints* checkpoints = nullptr;
     // Passed on to AttachLink; empty: the coordinator stays where it is.
@@ -126,14 +124,14 @@ class ShardHost {
   // thread that others wait for. `awaits_load`: as Shard::Options has it.
   std::unique_ptr<Shard> MakeShard(uint32_t rank, bool awaits_load = false) const;
   // nullptr: the shard is made while the coordinator hears of its server already.
-  absl::Status Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term)
+  void Lead(uint32_t rank, std::unique_ptr<Shard> shard, uint64_t lead_term)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   AttachLink::Options LinkOptions(uint32_t rank, Led* led) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const AttachLink* AnyLink() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The number by which the run's servers know each other was heard.
   void SetServerKey(uint64_t key);
   void OnOrder(const v1::HostOrder& order);
-  absl::Status Obey(const RoleChanges& changes) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Obey(const RoleChanges& changes) ABSL_LOCKS_EXCLUDED(mutex_);
   // Runs in the thread that makes what standbys begin with.
   void PrepareStandbys();
   void SaySoon();

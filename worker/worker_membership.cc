@@ -245,8 +245,12 @@ absl::Status WorkerMembership::UseOwnDisks(WorkerSaver::Options* saver) {
       std::vector<std::string>(admission_.servers().begin(), admission_.servers().end()),
       /*own=*/-1, worker_.digest, checkpoint.copies());
   if (!checkpoint.directory().empty()) {
-    saver->parts = [disks](uint64_t folder_step, const std::string& name) {
-      return disks->OpenPart(folder_step, name);
+    saver->parts = [this, disks](uint64_t folder_step, const std::string& name) {
+      if (!worker_.has_standbys()) return disks->OpenPart(folder_step, name);
+      const std::vector<std::string> leaders = LeadersByRank();
+      return OtherDisks(leaders, /*own=*/-1, worker_.digest, worker_.job.checkpoint().copies(),
+                        AwayIn(leaders))
+          .OpenPart(folder_step, name);
     };
   }
   if (!admission_.has_resume()) return absl::OkStatus();
@@ -264,6 +268,18 @@ absl::Status WorkerMembership::UseOwnDisks(WorkerSaver::Options* saver) {
   saver->restored = folder;
   saver->bring = BringFrom(disks, resume.step(), resume.manifest_sum(), folder);
   return absl::OkStatus();
+}
+
+// A server that leads several shards is one disk.
+std::vector<std::string> WorkerMembership::LeadersByRank() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::string> addresses(static_cast<size_t>(server_list_.servers_size()));
+  for (const v1::ServerEntry& entry : server_list_.servers()) {
+    const bool is_new =
+        std::find(addresses.begin(), addresses.end(), entry.address()) == addresses.end();
+    if (is_new && entry.rank() < addresses.size()) addresses[entry.rank()] = entry.address();
+  }
+  return addresses;
 }
 
 absl::Status WorkerMembership::Run() {

@@ -68,6 +68,8 @@ class WorkerMembership {
   absl::Status MakeLearner();
   absl::Status MakeSaver();
   absl::Status UseOwnDisks(WorkerSaver::Options* saver);
+  // Where shards are led now: addresses, each once, at the rank of a shard. The others are empty.
+  std::vector<std::string> LeadersByRank() const;
   v1::WorkerReport Report() const;
   // What the thread that renews the lease tells.
   void OnLost(absl::Status why);
@@ -82,19 +84,19 @@ class WorkerMembership {
   CoordinatorFinder* const finder_;
   const std::optional<LifeBefore> before_;
   v1::JoinReply admission_;
+  mutable absl::Mutex mutex_;
+  v1::ServerList server_list_ ABSL_GUARDED_BY(mutex_);  // as of the last renewal that brought one
   std::unique_ptr<Learner> learner_;
   std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<RemoteCoordination> coordination_;
-  std::unique_ptr<WorkerSaver> saver_;
+  std::unique_ptr<WorkerSaver> saver_;  // whose thread asks for the list
   bool left_early_ = false;
 
-  mutable absl::Mutex mutex_;
   // Set while they may be told to stop.
   std::unique_ptr<ParameterClientGrpc> servers_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<TrainLoop> loop_ ABSL_GUARDED_BY(mutex_);
   CoordinatorClient* joining_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  v1::ServerList server_list_ ABSL_GUARDED_BY(mutex_);  // as of the last renewal that brought one
-  bool is_away_ ABSL_GUARDED_BY(mutex_) = false;        // the coordinator
+  bool is_away_ ABSL_GUARDED_BY(mutex_) = false;  // the coordinator
   bool asked_to_leave_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status lost_ ABSL_GUARDED_BY(mutex_);
   Wakeup loop_over_;  // its train loop has returned

@@ -127,7 +127,7 @@ class Checker {
                                                 "are kept"));
   }
 
-  // Checkpoints on servers' own disks: as many servers as copies, and what is not made for them.
+  // Checkpoints on servers' own disks: as many servers as copies.
   void OwnDisks(const v1::Job& job) {
     if (!HasOwnDisks(job) || !Sound("checkpoint") || !Sound("cluster.servers")) return;
     const v1::Cluster& cluster = job.cluster();
@@ -137,22 +137,6 @@ class Checker {
            absl::StrCat("got ", checkpoint.copies(), ", want at most ", cluster.servers().count(),
                         ", which is cluster.servers: each copy is on another server's disk; with "
                         "one copy, 1, a lost disk is a lost checkpoint"));
-    }
-    if (!Sound("checkpoint.store")) return;
-    if (cluster.replicas() > 0) {
-      Fail("checkpoint.store",
-           absl::StrCat("got \"", checkpoint.store(),
-                        "\", want \"shared_folder\" with "
-                        "cluster.replicas ",
-                        cluster.replicas(),
-                        ": a standby that leads another server's shard has not that one's disk"));
-    }
-    if (cluster.coordinator().etcd_size() > 0) {
-      Fail("checkpoint.store",
-           absl::StrCat("got \"", checkpoint.store(),
-                        "\", want \"shared_folder\" with "
-                        "cluster.coordinator.etcd: an elected coordinator looks for checkpoints in "
-                        "one folder"));
     }
   }
 

@@ -55,12 +55,33 @@ std::string DescribeServers(const std::vector<uint64_t>& ranks) {
   });
 }
 
+std::set<uint64_t> AwayIn(const std::vector<std::string>& addresses) {
+  std::set<uint64_t> away;
+  for (uint64_t rank = 0; rank < addresses.size(); ++rank) {
+    if (addresses[rank].empty()) away.insert(rank);
+  }
+  return away;
+}
+
 OtherDisks::OtherDisks(const std::vector<std::string>& addresses, int64_t own,
-                       const std::string& job_digest, int64_t copies)
+                       const std::string& job_digest, int64_t copies,
+                       const std::set<uint64_t>& away)
     : own_(own), copies_(copies) {
   for (uint64_t rank = 0; rank < addresses.size(); ++rank) {
     clients_.push_back(std::make_shared<StoreClient>(rank, addresses[rank], job_digest));
+    there_.push_back(static_cast<int64_t>(rank) == own_ || away.count(rank) == 0);
   }
+}
+
+std::vector<uint64_t> OtherDisks::PlacesFor(const FileOwner& owner) const {
+  // A server keeps what it writes, whichever shard it is of.
+  const uint64_t first = own_ >= 0 ? static_cast<uint64_t>(own_) : owner.rank % count();
+  std::vector<uint64_t> places;
+  for (uint64_t i = 0; i < count() && static_cast<int64_t>(places.size()) < copies_; ++i) {
+    const uint64_t rank = (first + i) % count();
+    if (IsThere(rank)) places.push_back(rank);
+  }
+  return places;
 }
 
 absl::StatusOr<std::unique_ptr<PartFile>> OtherDisks::OpenPart(uint64_t folder_step,
@@ -71,9 +92,12 @@ absl::StatusOr<std::unique_ptr<PartFile>> OtherDisks::OpenPart(uint64_t folder_s
     return absl::UnavailableError("checkpoint: where the servers are is not known here yet");
   }
   std::vector<std::unique_ptr<PartFile>> parts;
-  for (const uint64_t rank : HoldersOf(owner, count(), copies_)) {
+  for (const uint64_t rank : PlacesFor(owner)) {
     if (static_cast<int64_t>(rank) == own_) continue;
     parts.push_back(clients_[rank]->OpenPart(folder_step, name));
+  }
+  if (parts.empty() && own_ < 0) {
+    return absl::UnavailableError("checkpoint: no server is there to keep what is written here");
   }
   if (parts.empty()) return std::unique_ptr<PartFile>();
   return WriteToAll(std::move(parts));
@@ -87,6 +111,9 @@ std::vector<uint64_t> OtherDisks::AskedFor(const FileOwner& owner) const {
     if (std::find(asked.begin(), asked.end(), rank) == asked.end()) asked.push_back(rank);
   }
   asked.erase(std::remove(asked.begin(), asked.end(), static_cast<uint64_t>(own_)), asked.end());
+  // One that is away costs its patience.
+  std::stable_partition(asked.begin(), asked.end(),
+                        [this](uint64_t rank) { return IsThere(rank); });
   return asked;
 }
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,7 +50,10 @@ std::optional<uint64_t> TakeStep(std::string* path) {
 
 OwnDisksStore::OwnDisksStore(const v1::Job& job, int rank, std::string job_digest,
                              const Manifest& model)
-    : rank_(rank), job_digest_(std::move(job_digest)), copies_(job.checkpoint().copies()) {
+    : rank_(rank),
+      job_digest_(std::move(job_digest)),
+      copies_(job.checkpoint().copies()),
+      has_standbys_(job.cluster().replicas() > 0) {
   held_options_.directory = job.checkpoint().directory();
   held_options_.restore = job.checkpoint().restore();
   held_options_.keep = job.checkpoint().keep();
@@ -73,11 +77,12 @@ absl::Status OwnDisksStore::Prepare() {
 void OwnDisksStore::SetServers(std::vector<std::string> addresses) {
   absl::MutexLock lock(&mutex_);
   addresses_.resize(addresses.size());
+  const std::set<uint64_t> away = has_standbys_ ? AwayIn(addresses) : std::set<uint64_t>();
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (!addresses[i].empty()) addresses_[i] = std::move(addresses[i]);
   }
   // Whoever writes to the old ones goes on doing so; connections open when they are used.
-  disks_ = std::make_shared<OtherDisks>(addresses_, rank_, job_digest_, copies_);
+  disks_ = std::make_shared<OtherDisks>(addresses_, rank_, job_digest_, copies_, away);
 }
 
 OpenPart OwnDisksStore::Parts() {
@@ -206,12 +211,13 @@ absl::Status OwnDisksStore::OnOther(const DiskTask& task, StoreClient* other) {
 }
 
 absl::Status OwnDisksStore::Perform(const DiskTask& task) {
-  const OtherDisks others(task.servers, rank_, job_digest_, copies_);
+  const OtherDisks others(task.servers, rank_, job_digest_, copies_,
+                          has_standbys_ ? AwayIn(task.servers) : std::set<uint64_t>());
   // The manifest is on all disks before the first of them has a whole checkpoint.
   if (task.kind == DiskTask::Kind::kCommit) {
     const std::string text = FormatManifest(task.manifest);
     for (uint64_t server = 0; server < others.count(); ++server) {
-      if (static_cast<int64_t>(server) == rank_) continue;
+      if (static_cast<int64_t>(server) == rank_ || !others.IsThere(server)) continue;
       absl::Status written = others.at(server)->WriteManifest(task.folder_step, text);
       if (absl::IsNotFound(written)) {
         // The commit was done there before, unheard: it takes the folder away again.
@@ -225,6 +231,7 @@ absl::Status OwnDisksStore::Perform(const DiskTask& task) {
   // This server comes last: what is whole here is whole everywhere.
   for (uint64_t i = 1; i <= others.count(); ++i) {
     const uint64_t server = (own + i) % others.count();
+    if (!others.IsThere(server)) continue;
     const absl::Status done = server == own ? OnOwn(task) : OnOther(task, others.at(server).get());
     if (done.ok()) continue;
     if (task.is_awaited()) return done;

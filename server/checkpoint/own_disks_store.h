@@ -1,7 +1,7 @@
 // A job's checkpoints on the servers' own disks: each step is taken on all of them (common/store/own_disks.h).
 //
-// A checkpoint is whole once all servers have given its files their names. Each file is then on as many disks as
-// checkpoint.copies says; and where a server was lost before it had, on another that had.
+// A checkpoint is whole once all servers that are there have given its files their names. Each file is then on as many
+// of their disks as checkpoint.copies says; and where a server was lost before it had, on another that had.
 #ifndef TESSERA_SERVER_CHECKPOINT_OWN_DISKS_STORE_H_
 #define TESSERA_SERVER_CHECKPOINT_OWN_DISKS_STORE_H_
 
@@ -49,12 +49,13 @@ class OwnDisksStore final : public CheckpointStore {
   const int64_t rank_;
   const std::string job_digest_;
   const int64_t copies_;
+  const bool has_standbys_;  // servers may be away while the job goes on
   HeldCheckpoints::Options held_options_;
   std::optional<uint64_t> restore_step_;  // where checkpoint.restore names one checkpoint
   std::unique_ptr<HeldCheckpoints> held_;
   std::unique_ptr<FolderLock> lock_;  // nullptr: nobody is asked
   mutable absl::Mutex mutex_;
-  // As the coordinator said last, or the job says.
+  // As the coordinator said last, or the job says: of those that are away, where they were.
   std::vector<std::string> addresses_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const OtherDisks> disks_ ABSL_GUARDED_BY(mutex_);
 };

@@ -139,7 +139,10 @@ absl::StatusOr<v1::JoinReply> Coordinator::Join(const v1::JoinRequest& first, ab
 v1::JoinReply Coordinator::AdmittedReply(const MemberRecord& member) {
   v1::JoinReply reply;
   reply.set_admitted(true);
-  for (std::string& address : ServerAddresses()) *reply.add_servers() = std::move(address);
+  // A worker reads its file of whoever has it; who leads the shards is in the list.
+  for (std::string& address : facts_.own_disks ? DiskAddresses() : ServerAddresses()) {
+    *reply.add_servers() = std::move(address);
+  }
   if (facts_.replicated || facts_.standbys) {
     *reply.mutable_server_list() = membership_.directory().Text();
   }
@@ -442,10 +445,20 @@ std::vector<std::string> Coordinator::ServerAddresses() const {
   return addresses;
 }
 
+std::vector<std::string> Coordinator::DiskAddresses() const {
+  if (membership_.owners() == nullptr) return ServerAddresses();
+  const ShardHosts& hosts = membership_.owners()->hosts();
+  std::vector<std::string> addresses(hosts.count());
+  for (uint32_t rank = 0; rank < hosts.count(); ++rank) {
+    if (hosts.IsHere(rank)) addresses[rank] = hosts.at(rank).address;
+  }
+  return addresses;
+}
+
 std::vector<DiskTask> Coordinator::TakeDiskTasks() {
   std::vector<DiskTask> tasks = checkpoints_.TakeTasks();
   // Where the servers are when the task is done, not when it was thought of.
-  for (DiskTask& task : tasks) task.servers = ServerAddresses();
+  for (DiskTask& task : tasks) task.servers = DiskAddresses();
   return tasks;
 }
 
@@ -456,7 +469,7 @@ std::vector<Outgoing> Coordinator::TakeOutbox() {
   for (Outgoing& outgoing : outbox) {
     v1::PlanMessage& message = outgoing.message;
     if (!message.has_checkpoint() && !message.has_restore()) continue;
-    for (std::string& address : ServerAddresses()) *message.add_servers() = std::move(address);
+    for (std::string& address : DiskAddresses()) *message.add_servers() = std::move(address);
   }
   return outbox;
 }

@@ -145,6 +145,9 @@ class Coordinator {
   v1::JoinReply AdmittedReply(const MemberRecord& member);
   // Where each server is reached, by rank; empty where none has come.
   std::vector<std::string> ServerAddresses() const;
+  // Where each server process is reached whose disk has checkpoints, by rank, whichever shards it leads; empty where
+  // it is away.
+  std::vector<std::string> DiskAddresses() const;
   // After every event: what follows from it, and what is to be told of it.
   void Settle(absl::Time now);
   void Follow(absl::Time now);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/process.h"
+#include "common/config/checkpoint_keys.h"
 #include "common/config/job_difference.h"
 #include "common/config/job_digest.h"
 #include "common/keyset/mean_share.h"
@@ -129,6 +130,7 @@ JobFacts FactsOf(const v1::Job& job, const Recipe& recipe, const ModelShape& sha
   const RateSchedule schedule(job.train().schedule());
   if (!schedule.is_constant()) facts.schedule = schedule;
   facts.checkpoints = !job.checkpoint().directory().empty();
+  facts.own_disks = HasOwnDisks(job);
   facts.checkpoint_every = job.checkpoint().every_steps();
   facts.model_manifest = std::make_shared<const Manifest>(ModelManifest(job, recipe, shape, facts));
   if (recipe.subnets) {

@@ -109,6 +109,7 @@ struct JobFacts {
   bool insecure = true;
   // Checkpoints are written: every so many steps, where that is not 0.
   bool checkpoints = false;
+  bool own_disks = false;  // checkpoint.store
   int64_t checkpoint_every = 0;
   // What of a manifest follows from the job. Never nullptr where checkpoints are written.
   std::shared_ptr<const Manifest> model_manifest;

@@ -1,8 +1,10 @@
 """The servers elect the coordinator in a real etcd, and it may go without the job."""
+import shutil
 import time
 import unittest
 
 from authority import Authority
+from checkpoint_folders import steps_in
 from cluster import (ENDLESS, PATIENCE, SOON, Cluster, Test, await_true, digits, free_ports, status_of, tessera,
                      write_job)
 from etcd_member import Etcd
@@ -13,15 +15,15 @@ METHODS = {"data_parallel": {"data_parallel": {}}, "async_sgd": {"async_sgd": {}
 
 
 class Elected(Test):
-    def cluster(self, etcds, servers=2, workers=2, away="1m", checkpoints=False, start=True, method=None, lease=LEASE,
+    def cluster(self, etcds, servers=2, workers=2, away="1m", checkpoints=None, start=True, method=None, lease=LEASE,
                 replicas=0, **keys):
         job = digits(batch=16, lease=lease, method=method, workers=workers, **keys)
         job["cluster"]["replicas"] = replicas
         ports = free_ports(servers)
         job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
         job["cluster"]["coordinator"] = {"etcd": etcds, "away_timeout": away}
-        if checkpoints:
-            job["checkpoint"] = {"directory": self.path("checkpoints"), "every_steps": 50, "keep": 3}
+        if checkpoints is not None:
+            job["checkpoint"] = dict(checkpoints, directory=self.path("checkpoints"), every_steps=50, keep=3)
         return Cluster(self, job, start=start)
 
     def leader(self, cluster):
@@ -89,10 +91,48 @@ class Elected(Test):
                 for process in cluster.workers + cluster.servers:
                     self.assertEqual(process.exit_code(), 0, cluster.logs())
 
+    def test_the_coordinators_machine_is_lost_and_its_disk_was_not_the_only_one(self):
+        disks = [self.path("disk-%d" % rank) for rank in range(3)]
+
+        def start(etcd, restore=False, **keys):
+            cluster = self.cluster([etcd.address], servers=3, replicas=1, checkpoints={"store": "own_disks"},
+                                   start=False, **keys)
+            for rank, disk in enumerate(disks):
+                folders = ["checkpoint.directory=" + disk] + (["checkpoint.restore=" + disk] if restore else [])
+                # Whoever is the coordinator at the end writes the report.
+                report = ["--report", cluster.report_path] if rank > 0 else []
+                cluster.start_server(rank, *report, *(word for key in folders for word in ("--set", key)))
+            for rank in range(2):
+                scratch = self.path("scratch-%d" % rank)
+                folders = ["checkpoint.directory=" + scratch] + (["checkpoint.restore=" + scratch] if restore else [])
+                cluster.start_worker(rank, *(word for key in folders for word in ("--set", key)))
+            return cluster
+
+        cluster = start(Etcd(self), epochs=ENDLESS)
+        old, _ = self.leader(cluster)
+        cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+        rank = cluster.servers.index(old)
+        old.kill()
+        old.exit_code()
+        shutil.rmtree(disks[rank])
+        new, status = self.leader(cluster)
+        self.assertEqual(status["coordinator"]["term"], "2")
+        count = int(status["checkpoint"]["count"])
+        cluster.await_status("another checkpoint", lambda s: int(s["checkpoint"]["count"]) > count)
+        cluster.drain()
+        report = cluster.finish(old)
+        self.assertEqual((report["checkpoint"]["rollbacks"], report["members"]["lost"]), (0, 0))
+        steps = report["steps"]
+
+        # Another etcd, as after all machines were off, and whoever is elected finds what the disks have.
+        again = start(Etcd(self), restore=True, steps=steps + 50)
+        self.assertEqual(again.finish()["steps"], steps + 50)
+        self.assertEqual([steps_in(disk)[-1] for disk in disks], [steps + 50] * 3)
+
     def test_the_coordinators_process_is_killed_and_the_job_goes_on_from_its_checkpoint(self):
         etcd = Etcd(self)
         # Nobody is lost while the server is gone: leases outlive what a busy machine takes to start it again.
-        cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints=True, lease="5s")
+        cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints={}, lease="5s")
         old, _ = self.leader(cluster)
         cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 1)
         rank = cluster.servers.index(old)
@@ -157,7 +197,7 @@ class Elected(Test):
 
     def test_a_frozen_coordinator_that_wakes_is_none_any_more(self):
         etcd = Etcd(self)
-        cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints=True)
+        cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints={})
         old, _ = self.leader(cluster)
         cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 1)
         old.freeze()

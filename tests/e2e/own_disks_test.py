@@ -118,6 +118,47 @@ class OwnDisks(CheckpointTest):
                       "(want it on server 1 and server 2), worker-1.safetensors", "begin anew without")
         self.assertEqual(again.servers[-1].exit_code(), 2)
 
+    def with_standbys(self, steps):
+        job = self.job(steps)
+        return dict(job, cluster=dict(job["cluster"], replicas=1))
+
+    def test_with_standbys_a_server_and_its_disk_may_go_for_good(self):
+        reference = course(run_to_end(self, dict(self.job(140), checkpoint={})))
+        job_cluster = self.start(self.with_standbys(100))
+        job_cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+        victim = job_cluster.servers.pop(1)
+        victim.kill()
+        shutil.rmtree(self.disks[1])
+        report = job_cluster.finish(victim)
+        self.assertEqual((report["checkpoint"]["rollbacks"], report["checkpoint"]["failure"]), (0, ""))
+        # What is written without it is on both disks that are left, its own shard included.
+        for rank in (0, 2):
+            self.assertEqual(self.files(rank, 100), ["manifest.json"] + [
+                "shard-%d-of-3.safetensors" % shard for shard in range(3)] + [
+                "worker-%d.safetensors" % worker for worker in range(2)])
+        # Of these one may go, too: the job goes on from the other one alone.
+        shutil.rmtree(self.disks[0])
+        report = self.start(self.with_standbys(140), restore=True).finish()
+        self.assertEqual(course(report), reference)
+        self.assertEqual([steps_in(disk)[-1] for disk in self.disks], [140] * SERVERS)
+
+    def test_a_shard_that_is_lost_with_its_standby_comes_back_though_a_disk_does_not(self):
+        reference = course(run_to_end(self, dict(self.job(100), checkpoint={})))
+        job_cluster = self.start(self.with_standbys(100))
+        job_cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
+        # The standby of shard 1 is server 2.
+        victims = job_cluster.servers[1:]
+        del job_cluster.servers[1:]
+        for victim in victims:
+            victim.kill()
+        shutil.rmtree(self.disks[1])
+        for rank in (1, 2):
+            self.start_server(job_cluster, rank)
+        self.in_rank_order(job_cluster)
+        report = job_cluster.finish(*victims)
+        self.assertEqual((report["checkpoint"]["rollbacks"], report["members"]["lost"]), (1, 0))
+        self.assertEqual(course(report), reference)
+
     def test_servers_that_want_certificates_and_tokens_fetch_from_each_other(self):
         reference = course(run_to_end(self, dict(self.job(100), checkpoint={})))
         job = self.job(100)
@@ -168,16 +209,12 @@ class OwnDisks(CheckpointTest):
             self.assertEqual(run_to_end(self, again)["steps"], 80)
 
     def test_jobs_that_have_no_second_disk_are_refused(self):
-        alone = self.job(20)
-        alone["cluster"]["servers"] = 1
-        standbys = self.job(20)
-        standbys["cluster"]["replicas"] = 1
-        for job, words in ((alone, ("checkpoint.copies: got 2, want at most 1",)),
-                           (standbys, ("checkpoint.store: ", "cluster.replicas"))):
-            job["checkpoint"]["directory"] = self.disks[0]
-            code, out, error = tessera("check", write_job(self, job))
-            self.assertEqual(code, 2)
-            self.contains(out + error, *words)
+        job = self.job(20)
+        job["cluster"]["servers"] = 1
+        job["checkpoint"]["directory"] = self.disks[0]
+        code, out, error = tessera("check", write_job(self, job))
+        self.assertEqual(code, 2)
+        self.contains(out + error, "checkpoint.copies: got 2, want at most 1")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ TEST_CASE("a standby wants another server, and a method whose servers have parts
         "whole model already\n");
 }
 
-TEST_CASE("copies want other servers' disks, and a disk that stays one server's", "[job_check]") {
+TEST_CASE("copies want other servers' disks", "[job_check]") {
   const DataDirectory data;
   CHECK(data.Errors({"checkpoint.store=own_disks", "cluster.servers=2"}).empty());
   CHECK(data.Errors({"checkpoint.store=own_disks", "cluster.servers=1", "checkpoint.copies=1"})
@@ -53,14 +53,11 @@ TEST_CASE("copies want other servers' disks, and a disk that stays one server's"
         "x.yaml:22:1: checkpoint.copies: got 2, want at most 1, which is cluster.servers: each "
         "copy is on "
         "another server's disk; with one copy, 1, a lost disk is a lost checkpoint\n");
-  CHECK(data.Errors({"checkpoint.store=own_disks", "cluster.servers=2", "cluster.replicas=1"}) ==
-        "--set checkpoint.store: got \"own_disks\", want \"shared_folder\" with "
-        "cluster.replicas 1: a standby that leads another server's shard has not that one's "
-        "disk\n");
+  CHECK(data.Errors({"checkpoint.store=own_disks", "cluster.servers=2", "cluster.replicas=1"})
+            .empty());
   CHECK(data.Errors({"checkpoint.store=own_disks", "cluster.servers=[a:1, b:1]",
-                     "cluster.coordinator.etcd=[c:1]"}) ==
-        "--set checkpoint.store: got \"own_disks\", want \"shared_folder\" with "
-        "cluster.coordinator.etcd: an elected coordinator looks for checkpoints in one folder\n");
+                     "cluster.coordinator.etcd=[c:1]"})
+            .empty());
 }
 
 TEST_CASE("without central servers every worker has a server beside it", "[job_check]") {

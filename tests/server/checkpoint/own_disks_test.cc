@@ -36,7 +36,8 @@ std::set<std::string> NamesIn(const std::string& folder) {
 
 // A server's store with its port.
 struct Disk {
-  Disk(const std::string& folder, int rank, int64_t keep, const std::string& restore = "")
+  Disk(const std::string& folder, int rank, int64_t keep, const std::string& restore = "",
+       uint64_t replicas = 0)
       : folder(folder) {
     v1::Job job;
     job.mutable_checkpoint()->set_directory(folder);
@@ -44,6 +45,7 @@ struct Disk {
     job.mutable_checkpoint()->set_store("own_disks");
     job.mutable_checkpoint()->set_copies(2);
     job.mutable_checkpoint()->set_keep(keep);
+    job.mutable_cluster()->set_replicas(replicas);
     store = std::make_unique<OwnDisksStore>(job, rank, kDigest, ManifestOf(3));
     REQUIRE(store->Prepare().ok());
     service = std::make_unique<CheckpointStoreService>(store->held(), kDigest);
@@ -59,8 +61,9 @@ struct Disk {
 };
 
 struct Job {
-  // With one folder for all, or one each.
-  explicit Job(bool is_shared = false, int64_t keep = 3) : keep(keep) {
+  // With one folder for all, or one each; with standbys, or without.
+  explicit Job(bool is_shared = false, int64_t keep = 3, uint64_t replicas = 0)
+      : keep(keep), replicas(replicas) {
     const std::string one = EmptyFolder();
     for (int rank = 0; rank < 3; ++rank) folders.push_back(is_shared ? one : EmptyFolder());
     Start("");
@@ -70,14 +73,27 @@ struct Job {
     disks.clear();
     for (int rank = 0; rank < 3; ++rank) {
       const std::string& folder = folders[static_cast<size_t>(rank)];
-      disks.push_back(
-          std::make_unique<Disk>(folder, rank, keep, restore.empty() ? "" : folder + restore));
+      disks.push_back(std::make_unique<Disk>(folder, rank, keep,
+                                             restore.empty() ? "" : folder + restore, replicas));
     }
+    leaders = {0, 1, 2};
+    Tell();
+  }
+  // Server `rank` ends, and `standby` leads its shard.
+  void TakeOver(int rank, int standby) {
+    disks[static_cast<size_t>(rank)]->server.reset();
+    leaders[static_cast<size_t>(rank)] = static_cast<size_t>(standby);
+    Tell();
+  }
+  void Tell() {
     for (const auto& disk : disks) disk->store->SetServers(addresses());
   }
+  // Those that are there.
   std::vector<std::string> addresses() const {
     std::vector<std::string> all;
-    for (const auto& disk : disks) all.push_back(disk->server->address());
+    for (const auto& disk : disks) {
+      all.push_back(disk->server == nullptr ? "" : disk->server->address());
+    }
     return all;
   }
   absl::Status Do(DiskTask::Kind kind, uint64_t folder_step, const Manifest& manifest) {
@@ -88,8 +104,9 @@ struct Job {
     Manifest manifest = ManifestOf(3, step);
     for (int64_t shard = 0; shard < 3; ++shard) {
       const std::string name = ShardFileName(shard, 3);
-      auto writer = SafetensorsWriter::CreatePart(disks[static_cast<size_t>(shard)]->store->Parts(),
-                                                  step, name, ShardTensors(manifest, shard), {});
+      const Disk& leader = *disks[leaders[static_cast<size_t>(shard)]];
+      auto writer = SafetensorsWriter::CreatePart(leader.store->Parts(), step, name,
+                                                  ShardTensors(manifest, shard), {});
       REQUIRE(writer.ok());
       // As SaveShard has them, read back from a whole checkpoint in a folder.
       const std::string folder = EmptyFolder();
@@ -113,7 +130,7 @@ struct Job {
     tensor.name = "residual.0";
     tensor.dtype = "U8";
     tensor.shape = {(int64_t{5} << 19) + 3};
-    const OtherDisks others(addresses(), -1, kDigest, 2);
+    const OtherDisks others(addresses(), -1, kDigest, 2, AwayIn(addresses()));
     auto writer = SafetensorsWriter::CreatePart(
         [&](uint64_t folder_step, const std::string& name) {
           return others.OpenPart(folder_step, name);
@@ -141,8 +158,10 @@ struct Job {
   void Lose(int rank) { std::filesystem::remove_all(folders[static_cast<size_t>(rank)]); }
 
   const int64_t keep;
+  const uint64_t replicas;
   std::vector<std::string> folders;
   std::vector<std::unique_ptr<Disk>> disks;
+  std::vector<size_t> leaders;  // of each shard
 };
 
 bool HasAll(const Checkpoint& checkpoint) {
@@ -321,6 +340,63 @@ TEST_CASE("a server that is not there fails a checkpoint, which names it", "[che
   const absl::Status begun =
       job.disks[0]->store->Perform({DiskTask::Kind::kBegin, 1, 20, {}, addresses});
   CHECK(begun.message() == "server 1: it is not there");
+}
+
+TEST_CASE("with standbys a server that is away costs no checkpoint, and no copy", "[checkpoint]") {
+  Job job(/*is_shared=*/false, /*keep=*/3, /*replicas=*/1);
+  using Names = std::set<std::string>;
+  job.Save(20);
+  // Its shard is led by the next one, which has a copy of what it has saved, or by the one before, which has not.
+  const int standby = GENERATE(2, 0);
+  CAPTURE(standby);
+  job.TakeOver(1, standby);
+  const Manifest manifest = job.Save(40);
+  CHECK(NamesIn(job.StepOf(1, 40)).empty());
+  // Each file is on both disks that are left.
+  for (const int rank : {0, 2}) {
+    CHECK(NamesIn(job.StepOf(rank, 40)) == Names{kManifestName, ShardFileName(0, 3),
+                                                 ShardFileName(1, 3), ShardFileName(2, 3),
+                                                 WorkerFileName(1)});
+  }
+  // All go back: the shard's file is its new leader's own.
+  v1::RestoreOrder order;
+  order.set_step(40);
+  order.set_manifest_sum(SumOf(manifest));
+  for (const int rank : {0, 2}) {
+    const auto checkpoint = job.disks[static_cast<size_t>(rank)]->store->Open(order);
+    REQUIRE(checkpoint.ok());
+    CHECK(HasAll(**checkpoint));
+  }
+  // One that comes back, and leads nothing, has what is saved from then on.
+  job.disks[1] = std::make_unique<Disk>(job.folders[1], 1, 3, "", 1);
+  job.Tell();
+  job.Save(60);
+  CHECK(NamesIn(job.StepOf(1, 60)).count(ShardFileName(0, 3)) == 1);
+  // Of that any one disk may be lost.
+  job.disks.clear();
+  const int lost = GENERATE(0, 1, 2);
+  CAPTURE(lost);
+  job.Lose(lost);
+  job.Start("/");
+  const auto found = job.disks[0]->store->FindRestored();
+  CAPTURE(found.status());
+  REQUIRE(found.ok());
+  CHECK((*found)->manifest().step == 60);
+  CHECK(HasAll(**found));
+}
+
+TEST_CASE("with standbys a server alone keeps all that is written", "[checkpoint]") {
+  Job job(/*is_shared=*/false, /*keep=*/3, /*replicas=*/1);
+  job.TakeOver(1, 0);
+  job.TakeOver(2, 0);
+  job.Save(40);
+  const auto whole = Checkpoint::Open(job.StepOf(0, 40));
+  REQUIRE(whole.ok());
+  CHECK(HasAll(**whole));
+  // A worker that knows of no server has nowhere to write.
+  const OtherDisks none({"", ""}, -1, kDigest, 2, {0, 1});
+  CHECK(none.OpenPart(40, WorkerFileName(1)).status().message() ==
+        "checkpoint: no server is there to keep what is written here");
 }
 
 TEST_CASE("a worker fetches what it reads, and no more", "[checkpoint]") {
