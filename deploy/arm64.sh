@@ -28,7 +28,7 @@ for tool in aarch64-linux-gnu-g++ qemu-aarch64-static protoc grpc_cpp_plugin mak
 done
 root=$folder/root
 libraries=(libgrpc++-dev libprotobuf-dev libabsl-dev libyaml-cpp-dev libssl-dev libxxhash-dev libzstd-dev zlib1g-dev
-  libgoogle-perftools-dev prometheus-cpp-dev libcivetweb-dev catch2 libstdc++-12-dev nlohmann-json3-dev)
+  libgoogle-perftools-dev prometheus-cpp-dev libcivetweb-dev catch2 libstdc++-12-dev nlohmann-json3-dev libcli11-dev)
 
 # apt with a state of its own, in which nothing is installed: this machine's packages stay as they are.
 fetch_libraries() {
@@ -45,17 +45,20 @@ fetch_libraries() {
   find "$root.part" -type l -lname '/*' -printf '%p\t%l\n' | while IFS=$'\t' read -r link target; do
     ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$root.part$target")" "$link"
   done
+  rm -rf "$root"
   mv "$root.part" "$root"
+  echo "${libraries[*]}" >"$root.list"
 }
 mkdir -p "$folder"
 log=$folder/log
-if [[ ! -d $root ]] && ! fetch_libraries >"$log" 2>&1; then
+if [[ "$(cat "$root.list" 2>/dev/null)" != "${libraries[*]}" ]] && ! fetch_libraries >"$log" 2>&1; then
   tail -20 "$log" >&2
   echo "arm64.sh: the libraries for arm64 are not to be had; the last lines are above" >&2
   exit 1
 fi
 
-# The sources of the tests, of the headers that they include, of those that these include, and so on.
+# The sources of the tests, of the headers that they include, of those that these include, and so on; of a folder of
+# common/ all, as the rows of its table have no header.
 sources() {
   declare -A seen
   local queue=($(find "${rooms[@]}" -name '*_test.cc' | sort) tests/catch_main.cc) file header
@@ -64,8 +67,10 @@ sources() {
     queue=("${queue[@]:1}")
     [[ -z "${seen[$file]:-}" && -f $file ]] || continue
     seen[$file]=1
-    while read -r header; do queue+=("$header" "${header%.h}.cc"); done < \
-      <(grep -o '^#include "\(common\|tests\)/[^"]*"' "$file" | cut -d'"' -f2)
+    while read -r header; do
+      queue+=("$header" "${header%.h}.cc")
+      [[ $header != common/* ]] || queue+=("${header%/*}"/*.cc)
+    done < <(grep -o '^#include "\(common\|tests\)/[^"]*"' "$file" | cut -d'"' -f2)
   done
   printf '%s\n' "${!seen[@]}" | grep '\.cc$' | sort
 }
@@ -117,7 +122,7 @@ sources() {
   echo "LIBRARIES = -Wl,--as-needed -lgrpc++_reflection -lgrpc++ -lgrpc -lgpr -lprotobuf -lyaml-cpp $absl" \
     "-lprometheus-cpp-pull -lprometheus-cpp-core -lcivetweb-cpp -lcivetweb -lssl -lcrypto -lxxhash -lzstd -lz -lpthread"
 } >"$folder/Makefile"
-if ! make -f "$folder/Makefile" --jobs="$jobs" --keep-going all >"$log" 2>&1; then
+if ! make --silent -f "$folder/Makefile" --jobs="$jobs" --keep-going all >"$log" 2>&1; then
   grep -E 'error|undefined|\*\*\*' "$log" | head -40 >&2
   echo "arm64.sh: not all of it compiles; $log has the rest" >&2
 fi
