@@ -17,6 +17,7 @@
 #include "common/keyset/subnet.h"
 #include "common/layout/parameters.h"
 #include "common/method/catalog.h"
+#include "common/method/shared_parts.h"
 #include "common/rule/add.h"
 
 namespace tessera {

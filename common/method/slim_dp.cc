@@ -19,6 +19,7 @@
 #include "common/keyset/key_set.h"
 #include "common/layout/parameters.h"
 #include "common/method/catalog.h"
+#include "common/method/shared_parts.h"
 #include "common/rule/add.h"
 
 namespace tessera {
