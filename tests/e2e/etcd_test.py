@@ -5,8 +5,8 @@ import unittest
 
 from authority import Authority
 from checkpoint_folders import steps_in
-from cluster import (ENDLESS, PATIENCE, SOON, Cluster, Test, await_true, digits, free_ports, status_of, tessera,
-                     write_job)
+from cluster import (ENDLESS, PATIENCE, SOON, Cluster, Test, await_true, digits, free_ports, lost, members, status_of,
+                     tessera, write_job)
 from etcd_member import Etcd
 from partition import Cut
 
@@ -23,7 +23,8 @@ class Elected(Test):
         job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in ports]
         job["cluster"]["coordinator"] = {"etcd": etcds, "away_timeout": away}
         if checkpoints is not None:
-            job["checkpoint"] = dict(checkpoints, directory=self.path("checkpoints"), every_steps=50, keep=3)
+            folder = self.path("checkpoints-" + checkpoints.get("store", ""))
+            job["checkpoint"] = dict(checkpoints, directory=folder, every_steps=50, keep=3)
         return Cluster(self, job, start=start)
 
     def leader(self, cluster):
@@ -94,18 +95,19 @@ class Elected(Test):
     def test_the_coordinators_machine_is_lost_and_its_disk_was_not_the_only_one(self):
         disks = [self.path("disk-%d" % rank) for rank in range(3)]
 
-        def start(etcd, restore=False, **keys):
+        def keys(folder, restore):
+            directory, restored = ["--set", "checkpoint.directory=" + folder], ["--set", "checkpoint.restore=" + folder]
+            return directory + (restored if restore else [])
+
+        def start(etcd, restore=False, **train):
             cluster = self.cluster([etcd.address], servers=3, replicas=1, checkpoints={"store": "own_disks"},
-                                   start=False, **keys)
+                                   start=False, **train)
             for rank, disk in enumerate(disks):
-                folders = ["checkpoint.directory=" + disk] + (["checkpoint.restore=" + disk] if restore else [])
                 # Whoever is the coordinator at the end writes the report.
                 report = ["--report", cluster.report_path] if rank > 0 else []
-                cluster.start_server(rank, *report, *(word for key in folders for word in ("--set", key)))
+                cluster.start_server(rank, *report, *keys(disk, restore))
             for rank in range(2):
-                scratch = self.path("scratch-%d" % rank)
-                folders = ["checkpoint.directory=" + scratch] + (["checkpoint.restore=" + scratch] if restore else [])
-                cluster.start_worker(rank, *(word for key in folders for word in ("--set", key)))
+                cluster.start_worker(rank, *keys(self.path("scratch-%d" % rank), restore))
             return cluster
 
         cluster = start(Etcd(self), epochs=ENDLESS)
@@ -119,9 +121,17 @@ class Elected(Test):
         self.assertEqual(status["coordinator"]["term"], "2")
         count = int(status["checkpoint"]["count"])
         cluster.await_status("another checkpoint", lambda s: int(s["checkpoint"]["count"]) > count)
+        # Whoever comes now is told of the servers that are there.
+        victim = cluster.workers.pop(0)
+        victim.kill()
+        cluster.await_status("a worker is lost", lost)
+        cluster.start_worker(0, *keys(self.path("scratch-0"), restore=False))
+        status = cluster.await_status("both train", lambda s: len(members(s, "training")) == 2)
+        count = int(status["checkpoint"]["count"])
+        cluster.await_status("a checkpoint of both", lambda s: int(s["checkpoint"]["count"]) > count + 1)
         cluster.drain()
-        report = cluster.finish(old)
-        self.assertEqual((report["checkpoint"]["rollbacks"], report["members"]["lost"]), (0, 0))
+        report = cluster.finish(old, victim)
+        self.assertEqual((report["checkpoint"]["rollbacks"], report["members"]["lost"]), (0, 1))
         steps = report["steps"]
 
         # Another etcd, as after all machines were off, and whoever is elected finds what the disks have.
@@ -130,9 +140,14 @@ class Elected(Test):
         self.assertEqual([steps_in(disk)[-1] for disk in disks], [steps + 50] * 3)
 
     def test_the_coordinators_process_is_killed_and_the_job_goes_on_from_its_checkpoint(self):
+        for store in ("shared_folder", "own_disks"):
+            with self.case(store):
+                self.kill_the_coordinator({"store": store})
+
+    def kill_the_coordinator(self, checkpoints):
         etcd = Etcd(self)
         # Nobody is lost while the server is gone: leases outlive what a busy machine takes to start it again.
-        cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints={}, lease="5s")
+        cluster = self.cluster([etcd.address], epochs=ENDLESS, checkpoints=checkpoints, lease="5s")
         old, _ = self.leader(cluster)
         cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 1)
         rank = cluster.servers.index(old)
