@@ -61,16 +61,22 @@ fi
 # common/ all, as the rows of its table have no header.
 sources() {
   declare -A seen
-  local queue=($(find "${rooms[@]}" -name '*_test.cc' | sort) tests/catch_main.cc) file header
-  while [[ ${#queue[@]} -gt 0 ]]; do
-    file=${queue[0]}
-    queue=("${queue[@]:1}")
-    [[ -z "${seen[$file]:-}" && -f $file ]] || continue
-    seen[$file]=1
-    while read -r header; do
-      queue+=("$header" "${header%.h}.cc")
-      [[ $header != common/* ]] || queue+=("${header%/*}"/*.cc)
-    done < <(grep -o '^#include "\(common\|tests\)/[^"]*"' "$file" | cut -d'"' -f2)
+  local queue=() next=0 file found
+  add() {
+    for file; do
+      [[ -z "${seen[$file]:-}" && -f $file ]] || continue
+      seen[$file]=1
+      queue+=("$file")
+    done
+  }
+  add $(find "${rooms[@]}" -name '*_test.cc' | sort) tests/catch_main.cc
+  while [[ $next -lt ${#queue[@]} ]]; do
+    for found in $(grep -o '^#include "\(common\|tests\)/[^"]*"' "${queue[$next]}" | cut -d'"' -f2); do
+      [[ -z "${seen[$found]:-}" ]] || continue
+      add "$found" "${found%.h}.cc"
+      [[ $found != common/* ]] || add "${found%/*}"/*.cc
+    done
+    next=$((next + 1))
   done
   printf '%s\n' "${!seen[@]}" | grep '\.cc$' | sort
 }
@@ -127,12 +133,19 @@ if ! make --silent -f "$folder/Makefile" --jobs="$jobs" --keep-going all >"$log"
   echo "arm64.sh: not all of it compiles; $log has the rest" >&2
 fi
 
+# What qemu does in the system's place: its own last words behind a signal, and address space of its own. Cases that
+# hold how long something takes are left out, too.
+excluded=(tests/common/base/process_limits_test.cc tests/common/base/uncaught_test.cc)
 passed=0 failed=0
 for source in $(find "${rooms[@]}" -name '*_test.cc' | sort); do
+  if [[ " ${excluded[*]} " == *" $source "* ]]; then
+    echo "excluded: $source (it is about the system, which qemu stands for)"
+    continue
+  fi
   program=$folder/bin/${source%.cc}
   output=$folder/output
-  if [[ -x $program ]] && TEST_TMPDIR=$(mktemp -d -p "$folder") timeout 600 qemu-aarch64-static -L "$root" "$program" \
-    >"$output" 2>&1; then
+  if [[ -x $program ]] && TEST_TMPDIR=$(mktemp -d -p "$folder") \
+    timeout 600 qemu-aarch64-static -L "$root" "$program" "~[timed]" >"$output" 2>&1; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))

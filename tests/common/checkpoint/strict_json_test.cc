@@ -29,7 +29,7 @@ TEST_CASE("a text that is no object, or has a key twice, is refused by what is w
 }
 
 TEST_CASE("a list of very many objects is read in time that grows with its length",
-          "[checkpoint][json][strangers]") {
+          "[checkpoint][json][strangers][timed]") {
   constexpr int kItems = 300'000;
   std::string text = "{\"members\": [{\"member\": 0}";
   for (int i = 1; i < kItems; ++i) {

@@ -385,7 +385,8 @@ TEST_CASE("servers begin with the file's values, and notice that it was changed"
   CHECK(absl::IsFailedPrecondition(OpenInitialFile(job.model()).status()));
 }
 
-TEST_CASE("a job of 100,000 tensors is read, printed and digested in a moment", "[tensors]") {
+TEST_CASE("a job of 100,000 tensors is read, printed and digested in a moment",
+          "[tensors][timed]") {
   std::vector<Tensor> tensors;
   for (int i = 0; i < 100000; ++i) {
     tensors.push_back({absl::StrFormat("blocks.%d.attention.query.weight", i), {2, 2}});
