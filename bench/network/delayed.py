@@ -16,10 +16,12 @@ The relay is a process of its own, which needs a core of its own to carry much; 
 row.
 """
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import queue
+import random
 import socket
 import ssl
 import statistics
@@ -195,14 +197,21 @@ def layers(mebibytes):
         "{linear: {units: 10, bias: false}}]" % (units, inner)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as port:
-        return port.getsockname()[1]
+def free_ports(count):
+    """Below those that connections take by themselves, as the relays' do all the time."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        low = int(file.read().split()[0])
+    with contextlib.ExitStack() as stack:
+        held = []
+        while len(held) < count:
+            with contextlib.suppress(OSError):
+                held.append(stack.enter_context(socket.create_server(("127.0.0.1", random.randrange(low // 2, low)))))
+        return [port.getsockname()[1] for port in held]
 
 
 def exchange(options, credentials, delay, limit, steps):
     """(seconds, bytes each way, largest peak of a process) of all exchanges of a job through the relays."""
-    numbers = [free_port() for _ in range(options.servers)]
+    numbers = free_ports(options.servers)
     relays = [start_relay("127.0.0.1:%d" % number, delay / 2) for number in numbers]
     addresses = ", ".join(address for _, address in relays)
     flags = ["model.layers=" + layers(options.mib), "train.steps=%d" % steps, "train.batch_size=4",

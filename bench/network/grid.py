@@ -67,7 +67,7 @@ def planned(options, method, rate, delay, step_seconds):
 
 def measured(options, method, rate, delay, steps):
     """Seconds of both workers: (computing, waiting for exchanges)."""
-    number = delayed.free_port()
+    number, = delayed.free_ports(1)
     process, address = delayed.start_relay("127.0.0.1:%d" % number, delay / 2, rate)
     more = ["train.steps=%d" % steps, "train.evaluate_every=0", "cluster.lease_timeout=60s",
             "cluster.servers=[%s]" % address, "security.insecure=true", "cluster.transport=tcp"]
