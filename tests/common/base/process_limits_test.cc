@@ -74,14 +74,15 @@ void RefuseThreads() {
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(1);
 }
 
-TEST_CASE("threads that the system does not give are told with what there is", "[base]") {
+TEST_CASE("threads that the system does not give are told with what there is", "[base][system]") {
   CHECK(Told(RefuseThreads, {0, 0}).empty());
   const std::string words = "; raise the limit of processes (ulimit -u, pids.max of the cgroup)";
   CHECK(Told(RefuseThreads, {10, 0}) == "threads: the system gives 0 more, want 10" + words);
   CHECK(Told(RefuseThreads, {0, 0, 7}) == "threads: the system gives 0 more, want 7" + words);
 }
 
-TEST_CASE("threads whose stacks have no room are told with the limit that leaves none", "[base]") {
+TEST_CASE("threads whose stacks have no room are told with the limit that leaves none",
+          "[base][system]") {
   if (kHasSanitizer) return;  // Their shadow alone is more.
   const std::string told = Told(
       [] {

@@ -46,7 +46,7 @@ bool Has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST_CASE("a process that ends by an exception says what it was and what to do", "[base]") {
+TEST_CASE("a process that ends by an exception says what it was and what to do", "[base][system]") {
   const std::string no_thread = LastWordsOf([] {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again),
                             "thread");
@@ -61,7 +61,7 @@ TEST_CASE("a process that ends by an exception says what it was and what to do",
   CHECK(Has(LastWordsOf([] { std::terminate(); }), "nothing thrown"));
 }
 
-TEST_CASE("a process that a fault or a limit ends says which", "[base]") {
+TEST_CASE("a process that a fault or a limit ends says which", "[base][system]") {
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGXCPU}) {
     const std::string log = LastWordsOf([number] { kill(getpid(), number); }, number);
     CHECK(Has(log, "E worker: ended error=\"signal " + std::to_string(number) + " ("));

@@ -98,7 +98,8 @@ TEST_CASE("what a peer may read comes back when its end of the connection is clo
   CHECK(arena->bytes_in_use() == 0);
 }
 
-TEST_CASE("limits that a large file would run into are errors, and no signals", "[shared_memory]") {
+TEST_CASE("limits that a large file would run into are errors, and no signals",
+          "[shared_memory][system]") {
   // In a process of its own, as limits do not rise again.
   for (const int kind : {RLIMIT_FSIZE, RLIMIT_AS}) {
     const pid_t child = fork();
