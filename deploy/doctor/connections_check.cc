@@ -12,7 +12,8 @@ namespace {
 
 // A way over which a connection carries so many bytes a second is no long one.
 constexpr double kShortWayRate = 1e9;
-// Windows grow to twice of what is in flight: what is half of one is under way at once from the first exchange on.
+// Half a window: with so much for each server an exchange was as fast as a plain socket over 100 and 200 ms, with a
+// whole one not always (docs/design/large_models.md).
 constexpr int64_t kServerBytesWanted = kWindowBytesMax / 2;
 
 }  // namespace
@@ -22,8 +23,9 @@ Findings CheckConnections(const Recipe& recipe, const MeasuredDelay& delay, int 
   const double rate =
       static_cast<double>(kWindowBytesMax) / absl::ToDoubleSeconds(delay.round_trip);
   if (recipe.placement == Placement::kReplicated || server_bytes <= kWindowBytesMax ||
-      rate >= kShortWayRate)
+      rate >= kShortWayRate) {
     return {};
+  }
   const int64_t wanted = servers * ((server_bytes + kServerBytesWanted - 1) / kServerBytesWanted);
   return {
       {Finding::Kind::kNote,

@@ -122,7 +122,7 @@ TEST_CASE("while a speed is not known sizes stay, and who has none yet gets the 
   CHECK(NextBatchSizes({{96, 96, 1}, {0, 0, 0}, {32, 32, 1}}, kBatch) == Rows{96, 64, 32});
   // The third has gone, and its rows are the others' now.
   CHECK(NextBatchSizes({{96, 96, 1}, {64, 32, 0.5}}, kBatch) == Rows{96, 32});
-  // So they are where nobody knows anything at present, or one alone: sizes say who was how fast.
+  // Where no speed is known at present, or one alone, sizes say who was how fast.
   CHECK(NextBatchSizes({{90, 0, 0}, {30, 0, 0}}, kBatch) == Rows{96, 32});
   CHECK(NextBatchSizes({{90, 180, 2}, {30, 0, 0}}, kBatch) == Rows{96, 32});
   CHECK(NextBatchSizes({{90, 0, 0}, {0, 0, 0}, {30, 0, 0}}, kBatch) == Rows{96, 64, 32});
