@@ -459,6 +459,7 @@ absl::Status ServerProcess::AwaitEnd() {
   server_->SetServing(false);
   server_->Shutdown(was_coordinator && !host_->has_left() ? kLingerAfterEnd
                                                           : absl::Milliseconds(100));
+  host_->EndLocalCalls();
   if (metrics_ != nullptr) {
     if (tells_end) last_scrape_.Await(options_.metrics_linger);
     metrics_->Stop();

@@ -51,7 +51,11 @@ ShardHost::ShardHost(Options options)
   standbys_ = std::make_unique<StandbyHost>(followed_.get());
 }
 
-ShardHost::~ShardHost() { Disconnect(); }
+ShardHost::~ShardHost() {
+  Disconnect();
+  // Before the shards' threads end, which answer them.
+  service_->EndLocalCalls();
+}
 
 std::unique_ptr<Shard> ShardHost::MakeShard(uint32_t rank, bool awaits_load) const {
   Failpoint("shard.make");

@@ -80,6 +80,8 @@ class ShardHost {
 
   // The services, which are given to GrpcServer and outlive it.
   std::vector<grpc::Service*> services();
+  // Behind the end of the gRPC server that has them.
+  void EndLocalCalls() { service_->EndLocalCalls(); }
   // Begins: the server is reached at `address` from now on.
   void Start(const std::string& coordinator, const std::string& address);
   // Ends all links: nothing is said or heard afterwards; calls are still answered, but for what a standby has yet

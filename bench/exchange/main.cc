@@ -10,6 +10,7 @@
 // With --synchronise BYTES two workers exchange one parameter of so many bytes with two servers under a barrier, each a
 // process: what both wait until each has the mean of both. gloo_peer.py does the same by an all-reduce.
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,9 +20,12 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 
 #include "absl/strings/str_cat.h"
 #include "bench/exchange/plain_stream.h"
@@ -200,6 +204,7 @@ class Pair {
   }
 
   int64_t bytes() const { return 4 * shape_.size; }
+  int grpc_port() const { return process_.grpc_port; }
   void Pull() {
     Must(client_->Pull(Exchange(exchange_), client_->dense_keys(), {absl::MakeSpan(values_)})
              .status());
@@ -294,19 +299,62 @@ void RunSize(int64_t bytes, int repetitions, const Setting& setting) {
   std::fflush(stdout);
 }
 
-// Times a push with the pull behind it of a model so small that the round trip is all there is.
-void RunRoundTrip(int repetitions, const Setting& setting) {
-  Pair pair(1000, setting);
-  pair.Verify();
+// Runs `once` and prints what it takes, warm.
+template <typename Once>
+void PrintRoundTrip(const char* what, int repetitions, const Once& once) {
   std::vector<double> seconds;
   for (int i = -repetitions / 10; i < repetitions; ++i) {
-    const double s = Seconds([&] { pair.PushPull(); });
+    const double s = Seconds(once);
     if (i >= 0) seconds.push_back(s);
   }
   const double median = Median(seconds);
   std::sort(seconds.begin(), seconds.end());
-  std::printf("push and pull of 1000 floats: median %.0f us, 99%% within %.0f us\n", 1e6 * median,
+  std::printf("%s: median %.0f us, 99%% within %.0f us\n", what, 1e6 * median,
               1e6 * seconds[seconds.size() * 99 / 100]);
+}
+
+// What a call and a packet take with nothing to do, between the same processes or threads of one.
+void RunEmptyCalls(int repetitions, int grpc_port) {
+  grpc::GenericStub stub(OpenChannel(absl::StrCat("127.0.0.1:", grpc_port)));
+  grpc::CompletionQueue queue;
+  PrintRoundTrip("a call of gRPC's own health service", repetitions, [&] {
+    grpc::ClientContext context;
+    grpc::ByteBuffer answer;
+    grpc::Status status;
+    const grpc::Slice nothing;
+    const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check",
+                                            grpc::ByteBuffer(&nothing, 1), &queue);
+    call->StartCall();
+    call->Finish(&answer, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    TESSERA_CHECK(queue.Next(&tag, &ok) && ok && status.ok());
+  });
+  int ends[2];
+  TESSERA_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+  std::thread other([end = ends[1]] {
+    char packet[64];
+    ssize_t size = 0;
+    while ((size = read(end, packet, sizeof packet)) > 0) {
+      TESSERA_CHECK(write(end, packet, static_cast<size_t>(size)) == size);
+    }
+  });
+  PrintRoundTrip("a packet of 64 bytes on a Unix socket, and back", repetitions, [&] {
+    char packet[64] = {};
+    TESSERA_CHECK(write(ends[0], packet, sizeof packet) == sizeof packet);
+    TESSERA_CHECK(read(ends[0], packet, sizeof packet) == sizeof packet);
+  });
+  close(ends[0]);
+  other.join();
+  close(ends[1]);
+}
+
+// Times a push with the pull behind it of a model so small that the round trip is all there is.
+void RunRoundTrip(int repetitions, const Setting& setting) {
+  Pair pair(1000, setting);
+  pair.Verify();
+  PrintRoundTrip("push and pull of 1000 floats", repetitions, [&] { pair.PushPull(); });
+  RunEmptyCalls(repetitions, pair.grpc_port());
 }
 
 // One worker of a synchronisation, which begins when all of them are there. Returns the median of its exchanges.

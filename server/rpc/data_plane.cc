@@ -137,9 +137,9 @@ absl::StatusOr<DataPlane*> DataPlanes::Find(absl::string_view where,
       absl::StrCat(where, ": shard ", shard.value(), " is not led by this server, or not yet"));
 }
 
-absl::Status DataPlanes::ShareMemory() {
+absl::Status DataPlanes::ShareMemory(LinkListener* listener) {
   TESSERA_RETURN_IF_ERROR(SharedArena::Enable());
-  TESSERA_ASSIGN_OR_RETURN(door_, MemoryDoor::Open(SharedArena::OfProcess()));
+  TESSERA_ASSIGN_OR_RETURN(door_, MemoryDoor::Open(SharedArena::OfProcess(), listener));
   return absl::OkStatus();
 }
 

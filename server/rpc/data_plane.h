@@ -147,8 +147,9 @@ class DataPlanes {
   // hears the coordinator does not speak for the others.
   void SetAway(ShardId shard, bool away);
   // Payloads of callers on this machine go by memory from now on. Before the first call.
+  // `listener` is told what they say on their links, and outlives this.
   //   kUnavailable  the system does not let this process share memory
-  absl::Status ShareMemory();
+  absl::Status ShareMemory(LinkListener* listener);
   // nullptr: this process shares none.
   MemoryDoor* door() const { return door_.get(); }
   // The link that the caller names; nullptr: none, or one that has ended.

@@ -7,6 +7,7 @@
 #include "common/base/steady_clock.h"
 #include "common/rpc/status.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "server/rpc/grpc_streams.h"
 #include "server/rpc/pull_call.h"
 #include "server/rpc/push_call.h"
 
@@ -46,17 +47,21 @@ class ParameterService::Service final : public RawMethods {
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Pull(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request) override {
-    return PullCall::Start(planes_, context, *request);
+    return Pull(context, *request, &PullCall::Start);
   }
 
   grpc::ServerReadReactor<grpc::ByteBuffer>* Push(grpc::CallbackServerContext* context,
                                                   grpc::ByteBuffer* reply) override {
-    return PushCall::Start(planes_, context, reply);
+    auto* const stream = new GrpcReadStream(context, reply);  // until its OnDone
+    const auto call = std::make_shared<PushCall>(planes_, stream);
+    stream->Serve(call);
+    call->Start();
+    return stream;
   }
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchSubnet(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override {
-    return PullCall::StartFetch(planes_, context, *request);
+    return Pull(context, *request, &PullCall::StartFetch);
   }
 
   grpc::ServerUnaryReactor* ShareMemory(grpc::CallbackServerContext* context,
@@ -68,6 +73,16 @@ class ParameterService::Service final : public RawMethods {
   }
 
  private:
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Pull(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer& request,
+      void (PullCall::*start)(const grpc::ByteBuffer& request)) {
+    auto* const stream = new GrpcWriteStream(context);  // until its OnDone
+    const auto call = std::make_shared<PullCall>(planes_, stream);
+    stream->Serve(call);
+    ((*call).*start)(request);
+    return stream;
+  }
+
   DataPlanes* const planes_;
 };
 
@@ -85,7 +100,16 @@ ParameterService::ParameterService(ShardThread* shard, std::string job_digest,
   planes_.Add(shard);
 }
 
-ParameterService::~ParameterService() = default;
+ParameterService::~ParameterService() { EndLocalCalls(); }
+
+absl::Status ParameterService::ShareMemory() { return planes_.ShareMemory(&local_calls_); }
+
+void ParameterService::EndLocalCalls() {
+  if (planes_.door() == nullptr) return;
+  // First the door, whose thread begins calls and cancels them.
+  planes_.door()->Close();
+  local_calls_.End();
+}
 
 grpc::Service* ParameterService::service() { return service_.get(); }
 

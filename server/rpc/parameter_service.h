@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "common/base/ids.h"
 #include "server/rpc/data_plane.h"
+#include "server/rpc/local_calls.h"
 #include "server/shard/shard_thread.h"
 
 namespace tessera {
@@ -37,8 +38,12 @@ class ParameterService {
                    int64_t unread_bytes_per_host = kUnreadAnswerBytes);
   ~ParameterService();
 
-  // As DataPlanes::ShareMemory. Where it is not called, or has failed, all bytes go in messages.
-  absl::Status ShareMemory() { return planes_.ShareMemory(); }
+  // As DataPlanes::ShareMemory. Where it is not called, or has failed, all calls and bytes go over gRPC. EndLocalCalls
+  // comes before the end of the shard's thread then.
+  absl::Status ShareMemory();
+  // Shares memory with nobody any more: ends the calls that came by it, and returns when all have ended. A second time
+  // it does nothing. Behind GrpcServer::Shutdown, so that no member comes again.
+  void EndLocalCalls();
   // Members that share memory with this server, in the order of their numbers.
   std::vector<uint64_t> memory_members() const {
     return planes_.door() == nullptr ? std::vector<uint64_t>() : planes_.door()->members();
@@ -63,6 +68,7 @@ class ParameterService {
   class Service;
 
   DataPlanes planes_;
+  LocalCalls local_calls_{&planes_};
   const std::unique_ptr<Service> service_;
 };
 

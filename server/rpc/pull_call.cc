@@ -42,35 +42,19 @@ class LentSnapshot final : public LentMemory {
 
 }  // namespace
 
-PullCall::PullCall(DataPlanes* planes, grpc::CallbackServerContext* context)
-    : planes_(planes), context_(context), host_(NumberOfHost(context->peer())) {}
-
-grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Start(DataPlanes* planes,
-                                                            grpc::CallbackServerContext* context,
-                                                            const grpc::ByteBuffer& request) {
-  return Begin(std::shared_ptr<PullCall>(new PullCall(planes, context)), &PullCall::AskPull,
-               request);
+void PullCall::Start(const grpc::ByteBuffer& request) {
+  const absl::Status status = AskPull(request);
+  if (!status.ok()) stream_->End(status);
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::StartFetch(
-    DataPlanes* planes, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request) {
-  return Begin(std::shared_ptr<PullCall>(new PullCall(planes, context)), &PullCall::AskFetch,
-               request);
-}
-
-grpc::ServerWriteReactor<grpc::ByteBuffer>* PullCall::Begin(std::shared_ptr<PullCall> call,
-                                                            AskFunction ask,
-                                                            const grpc::ByteBuffer& request) {
-  // The call keeps itself until OnDone, as gRPC has it by its bare address.
-  call->self_ = call;
-  const absl::Status status = ((*call).*ask)(request);
-  if (!status.ok()) call->Finish(ToGrpc(status));
-  return call.get();
+void PullCall::StartFetch(const grpc::ByteBuffer& request) {
+  const absl::Status status = AskFetch(request);
+  if (!status.ok()) stream_->End(status);
 }
 
 template <typename Result, typename... Args>
 void PullCall::Answer(absl::StatusOr<Result> result, const Args&... args) {
-  if (!result.ok()) return Finish(ToGrpc(result.status()));
+  if (!result.ok()) return stream_->End(result.status());
   answer_ = AnswerOf(*std::move(result), args..., plane_->shard().traits());
   BeginAnswer();
 }
@@ -80,7 +64,7 @@ absl::Status PullCall::AskPull(const grpc::ByteBuffer& bytes) {
   const absl::Status read = ReadMessage(bytes, &request);
   if (!read.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("pull from ", context_->peer(), ": ", read.message()));
+        absl::StrCat("pull from ", stream_->peer(), ": ", read.message()));
   }
   if (request.copies_replica()) return AskCopy(request);
   const MemberId member(request.caller().member());
@@ -88,6 +72,7 @@ absl::Status PullCall::AskPull(const grpc::ByteBuffer& bytes) {
                         request.after_exchange());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
+  TESSERA_RETURN_IF_ERROR(stream_->CheckCaller(request.caller()));
   link_ = planes_->FindLink(request.caller());
   TESSERA_RETURN_IF_ERROR(CheckNumber(where_, "after_exchange", request.after_exchange()));
   TESSERA_RETURN_IF_ERROR(CheckNumber(where_, "rest", request.rest()));
@@ -148,16 +133,17 @@ void PullCall::AskCore(MemberId member, uint64_t number) {
       member, Exchange(0), IdleNotice(),
       [member, number](Shard& shard) { return shard.ReadCore(member, number); },
       [self = shared_from_this()](const absl::StatusOr<Keys>& core) {
-        if (!core.ok()) return self->Finish(ToGrpc(core.status()));
+        if (!core.ok()) return self->stream_->End(core.status());
         self->answer_ = AnswerOf(**core, self->plane_->shard().traits());
         self->BeginAnswer();
       }));
 }
 
 absl::Status PullCall::AskCopy(const v1::PullRequest& request) {
-  where_ = absl::StrCat("copy for ", context_->peer());
+  where_ = absl::StrCat("copy for ", stream_->peer());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckJob(where_, request.caller()));
+  TESSERA_RETURN_IF_ERROR(stream_->CheckCaller(request.caller()));
   // A copy of a replica goes to servers only, which show the key of this run.
   if (request.server_key() != planes_->server_key()) {
     return absl::FailedPreconditionError(
@@ -190,12 +176,13 @@ absl::Status PullCall::AskFetch(const grpc::ByteBuffer& bytes) {
   const absl::Status read = ReadMessage(bytes, &request);
   if (!read.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("fetch from ", context_->peer(), ": ", read.message()));
+        absl::StrCat("fetch from ", stream_->peer(), ": ", read.message()));
   }
   const MemberId member(request.caller().member());
   where_ = absl::StrCat("fetch from member ", member.value(), " round ", request.round());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, request.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, request.caller()));
+  TESSERA_RETURN_IF_ERROR(stream_->CheckCaller(request.caller()));
   link_ = planes_->FindLink(request.caller());
   absl::StatusOr<SubnetPlace> asked = AskedPlace(request);
   if (!asked.ok()) {
@@ -249,7 +236,7 @@ void PullCall::SendNext() {
       room = answer_.left() > 2 * kFirstChunkBytes ? kFirstChunkBytes : answer_.left();
     }
     // What has to be made first does not hold up the word that the answer has begun.
-    if (answer_.payload != nullptr && !is_borrowed) room = 0;
+    if (answer_.payload != nullptr && !is_borrowed && !stream_->wants_one_message()) room = 0;
   }
   const int64_t left_before = answer_.left();
   std::vector<grpc::Slice> slices;
@@ -257,9 +244,11 @@ void PullCall::SendNext() {
   const int64_t sent = left_before - answer_.left();
   int64_t shared_bytes = 0;
   if (by_memory && sent >= kSharedBytesMin) {
+    // A short answer is copied, which takes less than to look after a loan.
     std::optional<v1::SharedBytes> shared =
-        is_borrowed ? link_->Lend(slices, std::make_shared<LentSnapshot>(answer_.snapshot))
-                    : link_->Stage(slices);
+        is_borrowed && !stream_->wants_one_message()
+            ? link_->Lend(slices, std::make_shared<LentSnapshot>(answer_.snapshot))
+            : link_->Stage(slices);
     // Where nothing could be lent the bytes go in the message.
     if (shared.has_value()) {
       *head.mutable_shared() = *std::move(shared);
@@ -281,51 +270,49 @@ void PullCall::SendNext() {
                                   static_cast<int64_t>(message_.Length()), nullptr);
   }
   if (answer_.left() == 0) {
-    StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status());
+    stream_->WriteLast(&message_);
   } else {
-    StartWrite(&message_);
+    stream_->Write(&message_);
   }
 }
 
 void PullCall::OnWriteDone(bool ok) {
-  // After StartWriteAndFinish only OnDone matters.
+  // After WriteLast only OnDone matters.
   if (answer_.left() == 0) return;
   if (is_unread_) planes_->unread_answers().Remove(this);
   if (answer_.snapshot->revoked()) {
     plane_->CountCutOff();
-    return Finish(
-        ToGrpc(absl::AbortedError(absl::StrCat(where_, ": reader too slow, ", answer_.left(),
-                                               " of ", bytes_, " bytes were left; pull again"))));
+    return stream_->End(
+        absl::AbortedError(absl::StrCat(where_, ": reader too slow, ", answer_.left(), " of ",
+                                        bytes_, " bytes were left; pull again")));
   }
   if (!ok) {
-    return Finish(ToGrpc(absl::CancelledError(absl::StrCat(where_, ": the client has gone"))));
+    return stream_->End(absl::CancelledError(absl::StrCat(where_, ": the client has gone")));
   }
   SendNext();
 }
 
 void PullCall::CutOffIfRevoked() {
-  // gRPC ends the write that waits for the client; OnWriteDone then sees why.
-  if (answer_.snapshot->revoked()) context_->TryCancel();
+  // The write that waits for the client ends; OnWriteDone then sees why.
+  if (answer_.snapshot->revoked()) stream_->Cancel();
 }
 
 void PullCall::GiveWay() {
   planes_->TellUnread(where_);
-  absl::MutexLock lock(&context_mutex_);
-  if (!done_) context_->TryCancel();
+  absl::MutexLock lock(&stream_mutex_);
+  if (!done_) stream_->Cancel();
 }
 
 void PullCall::OnDone() {
   if (is_unread_) planes_->unread_answers().Remove(this);
   {
-    absl::MutexLock lock(&context_mutex_);
+    absl::MutexLock lock(&stream_mutex_);
     done_ = true;
   }
   if (is_reader_) plane_->RemoveReader(this);
-  // gRPC has come back from OnCancel by now: said here, so that a checker sees it.
+  // The stream has come back from OnCancel by now: said here, so that a checker sees it.
   mutex_.Lock();
   mutex_.Unlock();
-  // Ends this object unless the shard still holds it.
-  const std::shared_ptr<PullCall> self = std::move(self_);
 }
 
 }  // namespace tessera

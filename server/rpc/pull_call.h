@@ -17,7 +17,6 @@
 #include <string>
 
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -25,22 +24,25 @@
 #include "common/keyset/named_keys.h"
 #include "proto/parameter_server.pb.h"
 #include "common/rpc/call_limit.h"
+#include "server/rpc/call_stream.h"
 #include "server/rpc/data_plane.h"
 #include "server/rpc/pull_answer.h"
 
 namespace tessera {
 
-// Keeps itself alive until gRPC and the shard are done with it.
-class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
+// Its stream and the shard keep it alive.
+class PullCall final : public StreamEvents,
                        public ActiveReader,
                        public LimitedCall,
                        public std::enable_shared_from_this<PullCall> {
  public:
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(DataPlanes* planes,
-                                                           grpc::CallbackServerContext* context,
-                                                           const grpc::ByteBuffer& request);
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* StartFetch(
-      DataPlanes* planes, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request);
+  // `stream` serves this, and is not there any more behind OnDone.
+  PullCall(DataPlanes* planes, CallStream* stream)
+      : planes_(planes), stream_(stream), host_(NumberOfHost(stream->peer())) {}
+  // `request`: a PullRequest.
+  void Start(const grpc::ByteBuffer& request);
+  // `request`: a SubnetRequest.
+  void StartFetch(const grpc::ByteBuffer& request);
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
@@ -50,12 +52,6 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void GiveWay() override;
 
  private:
-  PullCall(DataPlanes* planes, grpc::CallbackServerContext* context);
-
-  using AskFunction = absl::Status (PullCall::*)(const grpc::ByteBuffer& request);
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Begin(std::shared_ptr<PullCall> call,
-                                                           AskFunction ask,
-                                                           const grpc::ByteBuffer& request);
   absl::Status AskPull(const grpc::ByteBuffer& request);
   absl::Status AskFetch(const grpc::ByteBuffer& request);
   absl::Status AskCopy(const v1::PullRequest& request);
@@ -74,13 +70,12 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void SendNext();
   DataPlanes* const planes_;
   DataPlane* plane_ = nullptr;  // once the caller has named the shard
-  grpc::CallbackServerContext* const context_;
+  CallStream* const stream_;
   const uint64_t host_;
   std::shared_ptr<MemoryLink> link_;  // nullptr: the caller has named none that stands
-  // The context goes once OnDone has returned, though this object may still be held.
-  absl::Mutex context_mutex_;
-  bool done_ ABSL_GUARDED_BY(context_mutex_) = false;
-  std::shared_ptr<PullCall> self_;
+  // The stream goes once OnDone has returned, though this object may still be held.
+  absl::Mutex stream_mutex_;
+  bool done_ ABSL_GUARDED_BY(stream_mutex_) = false;
   std::string where_;
   bool outside_exchange_ = false;
   bool waits_only_ = false;  // a fetch that wants no values
@@ -93,7 +88,7 @@ class PullCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   uint64_t read_ ABSL_GUARDED_BY(mutex_) = 0;
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Set once by Answer. Then one thread at a time, as gRPC calls OnWriteDone.
+  // Set once by Answer. Then one thread at a time, as the stream calls OnWriteDone.
   PullAnswer answer_;
   bool is_reader_ = false;
   bool is_unread_ = false;  // the message that is being written is this call's alone

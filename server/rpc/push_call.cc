@@ -21,16 +21,11 @@ constexpr int64_t kChunkBytesLeast = 1024;
 
 }  // namespace
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* PushCall::Start(DataPlanes* planes,
-                                                           grpc::CallbackServerContext* context,
-                                                           grpc::ByteBuffer* reply) {
-  const std::shared_ptr<PushCall> call(new PushCall(planes, context, reply));
-  call->self_ = call;
-  call->where_ = "push";
+void PushCall::Start() {
+  where_ = "push";
   // Until its header has come a push is anybody's, and takes place among the few that a host may have in this state.
-  planes->half_open_pushes().Add(call->host_, call);
-  call->StartRead(&call->message_);
-  return call.get();
+  planes_->half_open_pushes().Add(host_, shared_from_this());
+  stream_->Read(&message_);
 }
 
 bool PushCall::EndHalfOpen() {
@@ -54,17 +49,17 @@ void PushCall::GiveWay() {
     }
   }
   if (!is_half_open) {
-    // One whose header has come makes place for a later one of its member: reading fails. The context goes
+    // One whose header has come makes place for a later one of its member: reading fails. The stream goes
     // once OnDone has returned, though this object may still be held.
-    absl::MutexLock lock(&context_mutex_);
-    if (!done_) context_->TryCancel();
+    absl::MutexLock lock(&stream_mutex_);
+    if (!done_) stream_->Cancel();
     return;
   }
-  Finish(ToGrpc(absl::ResourceExhaustedError(
-      absl::StrCat("push from ", context_->peer(), ": header has not come, and ",
+  stream_->End(absl::ResourceExhaustedError(
+      absl::StrCat("push from ", stream_->peer(), ": header has not come, and ",
                    planes_->half_open_pushes().most(),
                    " later pushes of this host wait for theirs, want at most ",
-                   planes_->half_open_pushes().most()))));
+                   planes_->half_open_pushes().most())));
 }
 
 void PushCall::OnReadDone(bool ok) {
@@ -83,7 +78,7 @@ void PushCall::OnReadDone(bool ok) {
   const bool is_packed = selective != nullptr && selective->packed();
   // The place is asked for once, before the second chunk: then the payload's size is known and checked.
   if (!asked_ && (received() < declared_bytes_ || is_packed)) return AskForPlace();
-  StartRead(&message_);
+  stream_->Read(&message_);
 }
 
 absl::Status PushCall::TakeChunk() {
@@ -92,12 +87,12 @@ absl::Status PushCall::TakeChunk() {
   const absl::Status read = ReadChunk(message_, &head, &payload);
   if (!read.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        has_header_ ? where_ : absl::StrCat("push from ", context_->peer()), ": ", read.message()));
+        has_header_ ? where_ : absl::StrCat("push from ", stream_->peer()), ": ", read.message()));
   }
   if (head.has_header() == has_header_) {
     return absl::InvalidArgumentError(
         has_header_ ? absl::StrCat(where_, ": has a second header, want one")
-                    : absl::StrCat("push from ", context_->peer(),
+                    : absl::StrCat("push from ", stream_->peer(),
                                    ": header is absent, want it in the first chunk"));
   }
   if (head.has_header()) TESSERA_RETURN_IF_ERROR(TakeHeader(head.header()));
@@ -163,6 +158,7 @@ absl::Status PushCall::TakeHeader(const v1::PushHeader& header) {
       absl::StrCat("push from member ", header.caller().member(), " exchange ", header.exchange());
   TESSERA_ASSIGN_OR_RETURN(plane_, planes_->Find(where_, header.caller()));
   TESSERA_RETURN_IF_ERROR(plane_->CheckCaller(where_, header.caller()));
+  TESSERA_RETURN_IF_ERROR(stream_->CheckCaller(header.caller()));
   link_ = planes_->FindLink(header.caller());
   TESSERA_RETURN_IF_ERROR(TakeCodec(header));
   TESSERA_RETURN_IF_ERROR(TakeKeys(header));
@@ -242,11 +238,10 @@ Payload PushCall::TakeCoreKeys(Payload payload) {
 
 // Before any of the payload is staged.
 void PushCall::AskForKeys() {
+  GiveBackPlace();
   v1::PushReply reply;
   reply.set_need_keys(true);
-  *reply_ = WriteMessage(reply);
-  GiveBackPlace();
-  End(grpc::Status());
+  Reply(reply);
 }
 
 // What the shard owns bounds what is received. The exact size of what depends on the exchange is the shard's to know.
@@ -295,7 +290,7 @@ absl::Status PushCall::CheckSize(uint64_t bytes) {
 absl::Status PushCall::CheckEnd() const {
   if (!has_header_) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "push from ", context_->peer(), ": ended before its header, want one in the first chunk"));
+        "push from ", stream_->peer(), ": ended before its header, want one in the first chunk"));
   }
   if (received() == declared_bytes_) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(where_, ": payload ended after ", received(),
@@ -331,7 +326,7 @@ void PushCall::OnPlace(const absl::Status& status, ShardThread& shard) {
     if (!status.ok()) {
       return Fail(absl::Status(status.code(), absl::StrCat(where_, ": ", status.message())));
     }
-    return StartRead(&message_);
+    return stream_->Read(&message_);
   }
   // The call was cancelled while it waited: the place that came is nobody's.
   if (status.ok()) shard.Release(push_.member, declared_bytes_);
@@ -345,7 +340,7 @@ void PushCall::OnCancel() {
     if (place_ != Place::kAsked) return;  // The next read fails.
     place_ = Place::kAbandoned;
   }
-  Finish(ToGrpc(Gone()));
+  stream_->End(Gone());
 }
 
 void PushCall::Deliver() {
@@ -380,11 +375,10 @@ void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {
   v1::PushReply reply;
   reply.set_duplicate(accepted->duplicate);
   reply.set_version(accepted->version.value());
-  *reply_ = WriteMessage(reply);
   // Before the end: the plane may go once no call is left.
   // The update may have been committed: readers of old values may be in the way of the next one.
   plane_->CutOffRevoked();
-  End(grpc::Status());
+  Reply(reply);
 }
 
 absl::Status PushCall::Gone() const {
@@ -400,26 +394,30 @@ void PushCall::GiveBackPlace() {
 
 void PushCall::Fail(const absl::Status& status) {
   GiveBackPlace();
-  End(ToGrpc(status));
+  LeavePlane();
+  stream_->End(status);
 }
 
-void PushCall::End(const grpc::Status& status) {
+void PushCall::Reply(const v1::PushReply& reply) {
+  message_ = WriteMessage(reply);
+  LeavePlane();
+  stream_->WriteLast(&message_);
+}
+
+void PushCall::LeavePlane() {
   if (plane_ != nullptr) plane_->member_pushes().Remove(push_.member.value(), this);
-  Finish(status);
 }
 
 void PushCall::OnDone() {
   planes_->half_open_pushes().Remove(host_, this);
-  if (plane_ != nullptr) plane_->member_pushes().Remove(push_.member.value(), this);
+  LeavePlane();
   {
-    absl::MutexLock lock(&context_mutex_);
+    absl::MutexLock lock(&stream_mutex_);
     done_ = true;
   }
-  // gRPC has come back from OnCancel by now: said here, so that a checker sees it.
+  // The stream has come back from OnCancel by now: said here, so that a checker sees it.
   mutex_.Lock();
   mutex_.Unlock();
-  // Ends this object unless the shard still holds it.
-  const std::shared_ptr<PushCall> self = std::move(self_);
 }
 
 }  // namespace tessera

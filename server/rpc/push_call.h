@@ -16,9 +16,7 @@
 #include <string>
 #include <variant>
 
-#include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -27,19 +25,20 @@
 #include "common/codec/coded_keys.h"
 #include "common/rpc/call_limit.h"
 #include "proto/parameter_server.pb.h"
+#include "server/rpc/call_stream.h"
 #include "server/rpc/data_plane.h"
 
 namespace tessera {
 
-// Keeps itself alive until gRPC and the shard are done with it. All but OnCancel and GiveWay runs in
-// sequence.
-class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
+// Its stream and the shard keep it alive. All but OnCancel and GiveWay runs in sequence.
+class PushCall final : public StreamEvents,
                        public LimitedCall,
                        public std::enable_shared_from_this<PushCall> {
  public:
-  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(DataPlanes* planes,
-                                                          grpc::CallbackServerContext* context,
-                                                          grpc::ByteBuffer* reply);
+  // `stream` serves this, and is not there any more behind OnDone.
+  PushCall(DataPlanes* planes, CallStream* stream)
+      : planes_(planes), stream_(stream), host_(NumberOfHost(stream->peer())) {}
+  void Start();
 
   void OnReadDone(bool ok) override;
   void OnCancel() override;
@@ -49,9 +48,6 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
  private:
   // Where the call stands with the shard's staging.
   enum class Place { kNone, kAsked, kGranted, kAbandoned };
-
-  PushCall(DataPlanes* planes, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : planes_(planes), context_(context), reply_(reply), host_(NumberOfHost(context->peer())) {}
 
   // The first message is here: this call gives way to others no more. False: it has.
   bool EndHalfOpen();
@@ -78,18 +74,16 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Status Gone() const;
   void GiveBackPlace();
   void Fail(const absl::Status& status);
-  // Finish, and no later push of the member wants its place.
-  void End(const grpc::Status& status);
+  void Reply(const v1::PushReply& reply);
+  // The stream is about to end: no later push of the member wants this one's place.
+  void LeavePlane();
 
   DataPlanes* const planes_;
   DataPlane* plane_ = nullptr;  // once the caller has named the shard
-  grpc::CallbackServerContext* const context_;
+  CallStream* const stream_;
   std::shared_ptr<MemoryLink> link_;  // nullptr: the caller has named none that stands
-  grpc::ByteBuffer* const reply_;
-  std::shared_ptr<PushCall> self_;
-
   const uint64_t host_;
-  grpc::ByteBuffer message_;
+  grpc::ByteBuffer message_;  // that is read, and in the end the reply
   std::string where_;
   bool was_half_open_ = true;
   bool has_header_ = false;
@@ -116,8 +110,8 @@ class PushCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   bool half_open_ ABSL_GUARDED_BY(mutex_) = true;
   bool gave_way_ ABSL_GUARDED_BY(mutex_) = false;  // and is finished
 
-  absl::Mutex context_mutex_;
-  bool done_ ABSL_GUARDED_BY(context_mutex_) = false;  // the context is about to go
+  absl::Mutex stream_mutex_;
+  bool done_ ABSL_GUARDED_BY(stream_mutex_) = false;  // the stream is about to go
 };
 
 }  // namespace tessera

@@ -54,7 +54,7 @@ const std::string& Method() {
 // One attempt. The batch's memory is read, and `gradient` written, until it has ended.
 class ActivationClient::Call final : public ServerCall {
  public:
-  Call(Wakeup* board, const v1::ActivationHeader& header, const ActivationBatch& batch,
+  Call(CallBoard* board, const v1::ActivationHeader& header, const ActivationBatch& batch,
        absl::Span<float> gradient)
       : ServerCall(board), gradient_(BytesToWrite(gradient)) {
     *head_.mutable_header() = header;

@@ -20,9 +20,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
-#include "common/base/wakeup.h"
 #include "worker/activations/activation_exchange.h"
 #include "worker/activations/layer_workers.h"
+#include "worker/rpc/call_board.h"
 
 namespace tessera {
 
@@ -65,7 +65,7 @@ class ActivationClient final : public ActivationSender {
   absl::StatusOr<ActivationAnswer> Once(const ActivationBatch& batch, const LayerWorker& target);
 
   const Options options_;
-  Wakeup board_;
+  CallBoard board_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> away_{false};
   std::atomic<bool> leaves_{false};

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
-#include "common/base/wakeup.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/key_set_message.h"
 #include "common/rpc/transport.h"
@@ -21,8 +20,8 @@ const std::string& PullMethod() {
 
 }  // namespace
 
-CoreFromServer::CoreFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
-                               int64_t entries)
+CoreFromServer::CoreFromServer(CallBoard* board, const v1::PullRequest& request,
+                               uint64_t layout_hash, int64_t entries)
     : ServerCall(board),
       layout_hash_(layout_hash),
       entries_(entries),

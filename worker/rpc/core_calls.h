@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
-#include "common/base/wakeup.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/parameter_client.h"
+#include "worker/rpc/call_board.h"
 #include "worker/rpc/retry.h"
 #include "worker/rpc/server_call.h"
 
@@ -28,7 +28,7 @@ namespace tessera {
 class CoreFromServer final : public ServerCall {
  public:
   // Asks a server that owns `entries` entries for its part of a core.
-  CoreFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
+  CoreFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
                  int64_t entries);
   void Start(grpc::GenericStub* stub);
   // The core that a successful call has brought.
@@ -97,7 +97,7 @@ class CoreCalls {
 
   const Options options_;
   v1::PullRequest request_;
-  Wakeup board_;
+  CallBoard board_;
   std::vector<Asked> asked_;  // by server
   Traffic came_;              // since the last Take
   std::atomic<bool> cancelled_{false};

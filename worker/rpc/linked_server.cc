@@ -41,12 +41,13 @@ LinkedServer::LinkedServer(std::string server, std::shared_ptr<grpc::Channel> ch
       stub_(v1::ParameterServer::NewStub(std::move(channel))),
       caller_(caller) {}
 
-std::shared_ptr<MemoryLink> LinkedServer::link() {
+std::shared_ptr<LocalCaller> LinkedServer::caller() {
   {
     absl::MutexLock lock(&mutex_);
     // The server may have ended, and another one may be at its address.
-    if (link_ != nullptr && !link_->is_connected()) link_.reset();
-    if (link_ != nullptr) return link_;
+    // Calls that are under way by the old link keep it until they have ended.
+    if (local_ != nullptr && !local_->link()->is_connected()) local_.reset();
+    if (local_ != nullptr) return local_;
     if (is_asking_ || is_refused_ || SteadyNow() < next_) return nullptr;
     is_asking_ = true;
     next_ = SteadyNow() + kAskInterval;
@@ -57,7 +58,7 @@ std::shared_ptr<MemoryLink> LinkedServer::link() {
 
 void LinkedServer::Leave() {
   absl::MutexLock lock(&mutex_);
-  link_.reset();
+  local_.reset();
 }
 
 void LinkedServer::Ask() {
@@ -74,16 +75,20 @@ void LinkedServer::Ask() {
 }
 
 void LinkedServer::OnReply(const absl::Status& status, const v1::ShareMemoryReply& reply) {
-  using Made = absl::StatusOr<std::shared_ptr<MemoryLink>>;
-  const Made link = status.ok() ? ConnectMemory(reply.socket(), reply.link(),
-                                                SharedArena::OfProcess(), kHelloTime)
-                                : Made(status);
+  const auto connect = [&]() -> absl::StatusOr<std::shared_ptr<LocalCaller>> {
+    TESSERA_RETURN_IF_ERROR(status);
+    TESSERA_ASSIGN_OR_RETURN(
+        std::shared_ptr<MemoryLink> link,
+        ConnectMemory(reply.socket(), reply.link(), SharedArena::OfProcess(), kHelloTime));
+    return std::make_shared<LocalCaller>(std::move(link));
+  };
+  const absl::StatusOr<std::shared_ptr<LocalCaller>> link = connect();
   const bool may_pass = MayPass(link.status().code());
   {
     absl::MutexLock lock(&mutex_);
     is_asking_ = false;
     is_refused_ = !link.ok() && !may_pass;
-    if (link.ok()) link_ = *link;
+    if (link.ok()) local_ = *link;
   }
   if (link.ok()) {
     return Log(LogLevel::kInfo,

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/rpc/shared_memory/memory_link.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "worker/rpc/local_caller.h"
 
 namespace tessera {
 
@@ -26,8 +26,8 @@ class LinkedServer final : public std::enable_shared_from_this<LinkedServer> {
                                               std::shared_ptr<grpc::Channel> channel,
                                               const v1::Caller& caller);
 
-  // The link; nullptr: there is none yet, or there will be none. Asks where that may help.
-  std::shared_ptr<MemoryLink> link();
+  // The link, and calls by it; nullptr: there is none yet, or there will be none. Asks where that may help.
+  std::shared_ptr<LocalCaller> caller();
   // The link is used for no more calls.
   void Leave();
 
@@ -48,7 +48,7 @@ class LinkedServer final : public std::enable_shared_from_this<LinkedServer> {
   const std::unique_ptr<v1::ParameterServer::Stub> stub_;
   const v1::Caller caller_;
   absl::Mutex mutex_;
-  std::shared_ptr<MemoryLink> link_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<LocalCaller> local_ ABSL_GUARDED_BY(mutex_);
   bool is_asking_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_refused_ ABSL_GUARDED_BY(mutex_) = false;  // for good
   absl::Time next_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();

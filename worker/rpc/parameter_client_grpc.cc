@@ -298,6 +298,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
   answers_.Begin(begin);
   const bool pulls = !tasks_.empty() && !tasks_.back().is_push;
   while (true) {
+    TakePackets();
     const absl::Time now = SteadyNow();
     // Cancelled calls end with their own error, which is not the reason.
     if (failed.ok() && cancelled_.load(std::memory_order_acquire)) {
@@ -342,7 +343,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
     } else if (!is_away) {
       wake = std::min(wake, StartDue(now));
     }
-    board_.WaitUntil(wake);
+    board_.WaitUntil(wake, PacketSockets());
   }
   tasks_.clear();
   // Values are only complete where all servers have answered with them.
@@ -354,6 +355,25 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
     for (Versions& versions : versions_) versions.base = versions.pulled;
   }
   return answers_.Result(SteadyNow());
+}
+
+void ParameterClientGrpc::TakePackets() {
+  for (const Task& task : tasks_) {
+    if (task.call != nullptr && task.call->local() != nullptr) task.call->local()->Take();
+  }
+}
+
+// What their calls that are under way are answered by.
+std::vector<int> ParameterClientGrpc::PacketSockets() const {
+  std::vector<int> sockets;
+  for (const Task& task : tasks_) {
+    if (task.call == nullptr || task.call->local() == nullptr) continue;
+    const int socket = task.call->local()->link()->connection();
+    if (std::find(sockets.begin(), sockets.end(), socket) == sockets.end()) {
+      sockets.push_back(socket);
+    }
+  }
+  return sockets;
 }
 
 // Returns when the next one is due that is not yet.
@@ -383,11 +403,15 @@ void ParameterClientGrpc::StartPush(Task* task) {
   header.set_payload_bytes(payload->bytes());
   update_.NameCore(server, &header);
   links_.Name(server, header.mutable_caller());
-  std::shared_ptr<MemoryLink> link = links_.memory(server);
+  std::shared_ptr<LocalCaller> local = links_.memory(server);
+  std::shared_ptr<MemoryLink> link = local == nullptr ? nullptr : local->link();
   header.mutable_caller()->set_link(link == nullptr ? 0 : link->number());
   task->is_local = link != nullptr;
+  const bool is_short = payload->bytes() <= kLocalPayloadBytesMax;
   task->push = std::make_unique<PushToServer>(&board_, header, payload, std::move(link));
   task->call = task->push.get();
+  // What takes several messages is moved by gRPC's threads meanwhile.
+  if (local != nullptr && is_short) return task->push->StartBy(std::move(local));
   task->push->Start(links_.pushes(server));
 }
 
@@ -398,23 +422,27 @@ void ParameterClientGrpc::StartPull(Task* task) {
   if (const Core* const core = values_.core(server); core != nullptr) {
     *requests_.pull()->mutable_keys()->mutable_sparse() = ToMessage(core->name);
   }
-  std::shared_ptr<MemoryLink> link = links_.memory(server);
+  std::shared_ptr<LocalCaller> local = links_.memory(server);
+  std::shared_ptr<MemoryLink> link = local == nullptr ? nullptr : local->link();
   const uint64_t number = link == nullptr ? 0 : link->number();
   task->is_local = link != nullptr;
+  ValueWriter writer = values_.Writer(server);
+  const bool is_short = writer.bytes() <= kLocalPayloadBytesMax;
   if (requests_.subnet().has_value()) {
     links_.Name(server, requests_.fetch()->mutable_caller());
     requests_.fetch()->mutable_caller()->set_link(number);
     task->pull = std::make_unique<PullFromServer>(&board_, *requests_.fetch(), *requests_.subnet(),
-                                                  options_.layout_hash, values_.Writer(server));
+                                                  options_.layout_hash, std::move(writer));
   } else {
     links_.Name(server, requests_.pull()->mutable_caller());
     requests_.pull()->mutable_caller()->set_link(number);
     task->pull = std::make_unique<PullFromServer>(&board_, *requests_.pull(), options_.layout_hash,
-                                                  values_.Writer(server));
+                                                  std::move(writer));
   }
   task->pull->ReadFrom(std::move(link));
   if (values_.is_watched()) task->pull->TellWritten();
   task->call = task->pull.get();
+  if (local != nullptr && is_short) return task->pull->StartBy(std::move(local));
   task->pull->Start(links_.pulls(server));
 }
 

@@ -22,13 +22,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
-#include "common/base/wakeup.h"
 #include "common/keyset/key_set.h"
 #include "common/layout/shard_map.h"
 #include "proto/coordinator.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/exchange_answers.h"
 #include "worker/exchange/parameter_client.h"
+#include "worker/rpc/call_board.h"
 #include "worker/rpc/core_calls.h"
 #include "worker/rpc/exchange_requests.h"
 #include "worker/rpc/incoming_values.h"
@@ -161,6 +161,9 @@ class ParameterClientGrpc final : public ParameterClient {
   absl::StatusOr<ExchangeResult> RunTasks(absl::Time begin, absl::Status failed = absl::OkStatus());
   absl::StatusOr<ExchangeResult> EndExchange(absl::Time begin);
   absl::Time StartDue(absl::Time now);
+  // Reads what has come by packets.
+  void TakePackets();
+  std::vector<int> PacketSockets() const;
   void StartPush(Task* task);
   void StartPull(Task* task);
   absl::Status Collect(Task* task, absl::Time now);
@@ -181,7 +184,7 @@ class ParameterClientGrpc final : public ParameterClient {
   ExchangeAnswers answers_;
   Traffic traffic_;
   int64_t shared_bytes_ = 0;
-  Wakeup board_;
+  CallBoard board_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> away_{false};
 };

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
-#include "common/base/wakeup.h"
 #include "common/codec/payload.h"
 #include "common/rpc/chunk.h"
 #include "common/rpc/key_set_message.h"
@@ -39,10 +38,12 @@ const std::string& FetchMethod() {
 
 }  // namespace
 
-void ServerCall::OnDone(const grpc::Status& status) {
+void ServerCall::OnDone(const grpc::Status& status) { Answered(FromGrpc(status)); }
+
+void ServerCall::Answered(const absl::Status& status) {
   end_time_ = SteadyNow();
   // Behind this the waiting thread may read all that the call has.
-  status_ = Conclude(FromGrpc(status));
+  status_ = Conclude(status);
   memory_.reset();
   // Release: whoever sees `answered` sees what was written before.
   answered_.store(true, std::memory_order_release);
@@ -57,12 +58,12 @@ void ServerCall::HoldMemory() {
 
 void ServerCall::DropHolder() {
   // Once the last holder is gone, the waiting thread may delete this at any moment, and then the board.
-  Wakeup* const board = board_;
+  CallBoard* const board = board_;
   // The board's lock is held while the count goes down.
   board->NotifyAfter([this] { holders_.fetch_sub(1, std::memory_order_acq_rel); });
 }
 
-PushToServer::PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload,
+PushToServer::PushToServer(CallBoard* board, const v1::PushHeader& header, UpdatePayload* payload,
                            std::shared_ptr<MemoryLink> link)
     : ServerCall(board), link_(std::move(link)), payload_(payload) {
   *head_.mutable_header() = header;
@@ -81,6 +82,20 @@ void PushToServer::Start(grpc::GenericStub* stub) {
   StartRead(&reply_);
   WriteNext();
   StartCall();
+}
+
+void PushToServer::StartBy(std::shared_ptr<LocalCaller> caller) {
+  wire_bytes_ += kCallWireBytes;
+  local_ = std::move(caller);
+  TESSERA_CHECK(payload_->left() <= kLocalPayloadBytesMax);
+  // The system has copied the packet when this returns, so that nothing of the caller's memory is held.
+  local_number_ = local_->Begin(PacketKind::kPush, NextMessage(/*is_last=*/true), this);
+}
+
+bool PushToServer::OnMessage(grpc::ByteBuffer message) {
+  reply_ = std::move(message);
+  replied_ = true;
+  return true;
 }
 
 bool PushToServer::Stall() {
@@ -120,11 +135,26 @@ void PushToServer::DropHold() {
 void PushToServer::WriteNext() {
   const bool by_memory = link_ != nullptr && payload_->left() >= kSharedBytesMin;
   if (by_memory && !link_->HasBuffer() && Stall()) return;
-  // Bytes are counted as they are handed to gRPC, not when they are acknowledged.
+  message_ = NextMessage(/*is_last=*/false);
+  if (payload_->left() > 0) {
+    StartWrite(&message_);
+  } else {
+    StartWriteLast(&message_, grpc::WriteOptions());
+    DropHold();
+  }
+}
+
+// Bytes are counted as they are handed on, not when they are acknowledged.
+grpc::ByteBuffer PushToServer::NextMessage(bool is_last) {
   const int64_t left_before = payload_->left();
   const int64_t shared_before = shared_bytes_;
   std::vector<grpc::Slice> slices = payload_->Next(kChunkBytes, memory());
-  if (by_memory && left_before - payload_->left() >= kSharedBytesMin) {
+  while (is_last && payload_->left() > 0) {
+    // A core's keys, for one, come before its entries.
+    std::vector<grpc::Slice> more = payload_->Next(kChunkBytes, memory());
+    slices.insert(slices.end(), more.begin(), more.end());
+  }
+  if (link_ != nullptr && left_before - payload_->left() >= kSharedBytesMin) {
     std::optional<v1::SharedBytes> shared = link_->Stage(slices);
     if (shared.has_value()) {
       *head_.mutable_shared() = *std::move(shared);
@@ -132,16 +162,11 @@ void PushToServer::WriteNext() {
       shared_bytes_ += left_before - payload_->left();
     }
   }
-  message_ = WriteChunk(head_, slices);
+  grpc::ByteBuffer message = WriteChunk(head_, slices);
   head_.Clear();
   payload_bytes_ += left_before - payload_->left();
-  wire_bytes_ += WireBytes(static_cast<int64_t>(message_.Length()) + shared_bytes_ - shared_before);
-  if (payload_->left() > 0) {
-    StartWrite(&message_);
-  } else {
-    StartWriteLast(&message_, grpc::WriteOptions());
-    DropHold();
-  }
+  wire_bytes_ += WireBytes(static_cast<int64_t>(message.Length()) + shared_bytes_ - shared_before);
+  return message;
 }
 
 void PushToServer::OnWriteDone(bool ok) {
@@ -173,15 +198,15 @@ absl::Status PushToServer::Conclude(absl::Status status) {
   return absl::OkStatus();
 }
 
-PullFromServer::PullFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
-                               ValueWriter values)
+PullFromServer::PullFromServer(CallBoard* board, const v1::PullRequest& request,
+                               uint64_t layout_hash, ValueWriter values)
     : ServerCall(board),
       asks_core_(request.keys().has_sparse()),
       layout_hash_(layout_hash),
       values_(std::move(values)),
       message_(WriteMessage(request)) {}
 
-PullFromServer::PullFromServer(Wakeup* board, const v1::SubnetRequest& request,
+PullFromServer::PullFromServer(CallBoard* board, const v1::SubnetRequest& request,
                                const SubnetPlace& asked, uint64_t layout_hash, ValueWriter values)
     : ServerCall(board),
       asked_(asked),
@@ -200,17 +225,35 @@ void PullFromServer::Start(grpc::GenericStub* stub) {
   StartCall();
 }
 
+void PullFromServer::StartBy(std::shared_ptr<LocalCaller> caller) {
+  wire_bytes_ += kCallWireBytes + WireBytes(message_.Length());
+  local_ = std::move(caller);
+  const grpc::ByteBuffer request = std::exchange(message_, grpc::ByteBuffer());
+  const PacketKind kind = asked_.has_value() ? PacketKind::kFetch : PacketKind::kPull;
+  local_number_ = local_->Begin(kind, request, this);
+}
+
 void PullFromServer::OnReadDone(bool ok) {
   if (!ok) return;
+  if (!TakeMessage()) return context_->TryCancel();
+  StartRead(&message_);
+}
+
+bool PullFromServer::OnMessage(grpc::ByteBuffer message) {
+  message_ = std::move(message);
+  return TakeMessage();
+}
+
+bool PullFromServer::TakeMessage() {
   // The first byte tells how long the server waited for other workers.
   if (first_byte_time_ == absl::InfinitePast()) first_byte_time_ = SteadyNow();
   broken_ = TakeChunk();
   message_.Clear();
-  if (!broken_.ok()) return context_->TryCancel();
+  if (!broken_.ok()) return false;
   // Behind the write: who reads the number finds the values.
   written_.store(values_.bytes() - values_.left(), std::memory_order_release);
   if (tells_written_) Moved();
-  StartRead(&message_);
+  return true;
 }
 
 absl::Status PullFromServer::TakeChunk() {

@@ -1,8 +1,9 @@
 // One push to, or one pull from, one server: a single attempt. So are calls to other workers (activation_client.cc).
 //
-// The caller's thread starts calls; gRPC's threads run them. A pull writes received values straight
+// The caller's thread starts calls; gRPC's threads run them, or, where both sides share memory and little is to be
+// said, the caller's own as it reads the server's packets (local_caller.h). A pull writes received values straight
 // into the replica as they arrive; a push sends the replica's own memory. A call has ended when
-// gRPC has let go of that memory too, which is what the Wakeup tells.
+// gRPC has let go of that memory too, which is what the CallBoard tells.
 #ifndef TESSERA_WORKER_RPC_SERVER_CALL_H_
 #define TESSERA_WORKER_RPC_SERVER_CALL_H_
 
@@ -20,11 +21,12 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/base/wakeup.h"
 #include "common/keyset/subnet.h"
 #include "common/rpc/shared_memory/memory_link.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/exchange_answers.h"
+#include "worker/rpc/call_board.h"
+#include "worker/rpc/local_caller.h"
 #include "worker/rpc/update_payload.h"
 #include "worker/rpc/value_writer.h"
 
@@ -33,14 +35,17 @@ namespace tessera {
 class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // `board` is told whenever the call has moved on.
-  explicit ServerCall(Wakeup* board) : board_(board) {}
+  explicit ServerCall(CallBoard* board) : board_(board) {}
 
   // Ends the call before its time. Called by the thread that started it, as LetGo is.
   void Cancel() {
+    if (local_ != nullptr) return local_->Cancel(local_number_);
     if (context_ != nullptr) context_->TryCancel();
   }
   // Once answered: drops gRPC's call, which holds on to the memory of a write that was cut off.
   void LetGo() { context_.reset(); }
+  // What the call's packets come by; nullptr: it goes over gRPC.
+  LocalCaller* local() const { return local_.get(); }
   // The server's answer is known. What follows is valid from then on.
   bool answered() const { return answered_.load(std::memory_order_acquire); }
   // Whether the call is over and gRPC needs none of the caller's memory any more.
@@ -57,6 +62,8 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   void OnDone(const grpc::Status& status) override;
 
  protected:
+  // The call has ended, over gRPC or by packets.
+  void Answered(const absl::Status& status);
   // The call's status, now that gRPC's is known.
   virtual absl::Status Conclude(absl::Status status) = 0;
   void Moved() { board_->Notify(); }
@@ -66,6 +73,9 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   const std::shared_ptr<const void>& memory() const { return memory_; }
 
   std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
+  // Where the call goes by packets.
+  std::shared_ptr<LocalCaller> local_;
+  uint32_t local_number_ = 0;
   absl::Time first_byte_time_ = absl::InfinitePast();
   int64_t payload_bytes_ = 0;
   int64_t wire_bytes_ = 0;
@@ -74,7 +84,7 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
  private:
   void DropHolder();
 
-  Wakeup* const board_;
+  CallBoard* const board_;
   std::shared_ptr<const void> memory_;  // its end says that gRPC holds no slice
   absl::Status status_;
   absl::Time end_time_;
@@ -83,13 +93,15 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
 };
 
 // Sends the payload of a push.
-class PushToServer final : public ServerCall {
+class PushToServer final : public ServerCall, private LocalAnswer {
  public:
   // `payload`, which is at its beginning, must outlive the call. `link`: the header names it, and the payload goes by
   // it; nullptr: in messages.
-  PushToServer(Wakeup* board, const v1::PushHeader& header, UpdatePayload* payload,
+  PushToServer(CallBoard* board, const v1::PushHeader& header, UpdatePayload* payload,
                std::shared_ptr<MemoryLink> link);
   void Start(grpc::GenericStub* stub);
+  // In place of Start, where the payload has at most kLocalPayloadBytesMax.
+  void StartBy(std::shared_ptr<LocalCaller> caller);
   // The payload waits where all of the link's buffers are at the server. Goes on where one is free by now; otherwise
   // returns when to look again. The thread that has started it; the board tells that there is something to wait for.
   absl::Time Continue(absl::Time now);
@@ -102,7 +114,11 @@ class PushToServer final : public ServerCall {
 
  private:
   absl::Status Conclude(absl::Status status) override;
+  bool OnMessage(grpc::ByteBuffer message) override;
+  void OnEnd(const absl::Status& status) override { Answered(status); }
   void WriteNext();
+  // The next message, with so many bytes of the payload as they come, or with all that are left.
+  grpc::ByteBuffer NextMessage(bool is_last);
   // Whether the payload waits from now on.
   bool Stall();
   // gRPC may end the call: nothing is written any more but by its threads.
@@ -122,16 +138,18 @@ class PushToServer final : public ServerCall {
 };
 
 // Writes the answer to a pull, or to the fetch of a subnet.
-class PullFromServer final : public ServerCall {
+class PullFromServer final : public ServerCall, private LocalAnswer {
  public:
   // What `values` writes to must outlive the call; it is written until the call has ended. An answer
   // of another layout is refused, and one in place of values that was not asked for.
-  PullFromServer(Wakeup* board, const v1::PullRequest& request, uint64_t layout_hash,
+  PullFromServer(CallBoard* board, const v1::PullRequest& request, uint64_t layout_hash,
                  ValueWriter values);
   // Fetches the subnet that is at `asked`.
-  PullFromServer(Wakeup* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
+  PullFromServer(CallBoard* board, const v1::SubnetRequest& request, const SubnetPlace& asked,
                  uint64_t layout_hash, ValueWriter values);
   void Start(grpc::GenericStub* stub);
+  // In place of Start, where the values have at most kLocalPayloadBytesMax.
+  void StartBy(std::shared_ptr<LocalCaller> caller);
   // Before Start: the request names this link, and values may come by it.
   void ReadFrom(std::shared_ptr<MemoryLink> link) { link_ = std::move(link); }
   // Before Start: the board is told of each piece of the answer, too.
@@ -146,6 +164,10 @@ class PullFromServer final : public ServerCall {
 
  private:
   absl::Status Conclude(absl::Status status) override;
+  bool OnMessage(grpc::ByteBuffer message) override;
+  void OnEnd(const absl::Status& status) override { Answered(status); }
+  // Takes message_. False: the answer is broken.
+  bool TakeMessage();
   absl::Status TakeChunk();
   // Writes `size` bytes that lie in the server's memory.
   absl::Status TakeShared(const v1::SharedBytes& shared, int64_t size);

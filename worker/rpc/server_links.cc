@@ -48,9 +48,9 @@ void ServerLinks::Reconnect(size_t server) {
   }
 }
 
-std::shared_ptr<MemoryLink> ServerLinks::memory(size_t server) {
+std::shared_ptr<LocalCaller> ServerLinks::memory(size_t server) {
   LinkedServer* const memory = servers_[server].memory.get();
-  return memory == nullptr ? nullptr : memory->link();
+  return memory == nullptr ? nullptr : memory->caller();
 }
 
 void ServerLinks::LeaveMemory(size_t server) {

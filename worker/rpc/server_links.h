@@ -57,8 +57,8 @@ class ServerLinks {
   const std::string& address(size_t server) const { return servers_[server].address; }
   grpc::GenericStub* pushes(size_t server) { return servers_[server].stubs.front().get(); }
   grpc::GenericStub* pulls(size_t server) { return servers_[server].stubs.back().get(); }
-  // The link by which payloads of the next call may go; nullptr: none, or not yet.
-  std::shared_ptr<MemoryLink> memory(size_t server);
+  // The link by which the next call or its payload may go; nullptr: none, or not yet.
+  std::shared_ptr<LocalCaller> memory(size_t server);
   // A call that had the server's link did not end well: what was lent for it may never have been seen. The next calls
   // get another link.
   void LeaveMemory(size_t server);

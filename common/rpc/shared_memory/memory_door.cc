@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -24,10 +25,13 @@ constexpr absl::Duration kHelloTime = absl::Seconds(2);
 constexpr size_t kGuestsMax = 64;
 // While something is lent it is looked so often whether it was returned: a fold may wait for its memory.
 constexpr int kSweepMs = 2;
+// Packets that are taken of one link before others have their turn.
+constexpr int kPacketsAtOnce = 16;
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MemoryDoor>> MemoryDoor::Open(SharedArena* arena,
+                                                             LinkListener* listener,
                                                              UserCheck may_share) {
   TESSERA_ASSIGN_OR_RETURN(MemorySocket socket, ListenForMemory());
   OwnedDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -35,26 +39,54 @@ absl::StatusOr<std::unique_ptr<MemoryDoor>> MemoryDoor::Open(SharedArena* arena,
     return absl::UnavailableError(absl::StrCat("shared memory: eventfd: ", std::strerror(errno)));
   }
   return std::unique_ptr<MemoryDoor>(
-      new MemoryDoor(arena, may_share, std::move(socket), std::move(wake)));
+      new MemoryDoor(arena, listener, may_share, std::move(socket), std::move(wake)));
 }
 
-MemoryDoor::MemoryDoor(SharedArena* arena, UserCheck may_share, MemorySocket socket,
-                       OwnedDescriptor wake)
+MemoryDoor::MemoryDoor(SharedArena* arena, LinkListener* listener, UserCheck may_share,
+                       MemorySocket socket, OwnedDescriptor wake)
     : arena_(arena),
+      listener_(listener),
       may_share_(may_share),
       socket_(std::move(socket)),
       wake_(std::move(wake)),
       thread_([this] { Run(); }) {}
 
-MemoryDoor::~MemoryDoor() {
+MemoryDoor::~MemoryDoor() { Close(); }
+
+void MemoryDoor::Close() {
   {
     absl::MutexLock lock(&mutex_);
     ends_ = true;
   }
+  if (!thread_.joinable()) return;
   Wake();
   thread_.join();
-  // A call may hold its link a little longer, and must not wake who is not there.
-  for (const Linked& linked : links()) linked.link->OnLend(nullptr);
+  std::deque<Linked> links;
+  {
+    absl::MutexLock lock(&mutex_);
+    links.swap(links_);
+  }
+  for (const Linked& linked : links) {
+    // A call may hold its link a little longer, and must not wake who is not there.
+    linked.link->OnLend(nullptr);
+    linked.link->HangUp();
+  }
+}
+
+void MemoryDoor::Leave(uint64_t link) {
+  {
+    absl::MutexLock lock(&mutex_);
+    left_.push_back(link);
+  }
+  Wake();
+}
+
+void MemoryDoor::Poke() {
+  {
+    absl::MutexLock lock(&mutex_);
+    is_poked_ = true;
+  }
+  Wake();
 }
 
 void MemoryDoor::Wake() {
@@ -110,18 +142,26 @@ void MemoryDoor::Run() {
     const int wait_ms = lent > 0 ? kSweepMs : guests_.empty() ? -1 : 200;
     if (poll(polled.data(), polled.size(), wait_ms) < 0) continue;
     uint64_t count;
-    static_cast<void>(!read(wake_.get(), &count, sizeof count));
+    if (polled[0].revents != 0) static_cast<void>(!read(wake_.get(), &count, sizeof count));
+    bool is_poked = false;
+    std::vector<uint64_t> left;
     {
       absl::MutexLock lock(&mutex_);
       if (ends_) return;
-      // Nothing is ever said on a link's connection, so that what there is to read is its end.
-      const size_t first = 2 + guests_.size();
-      for (size_t i = 0; i < links.size(); ++i) {
-        if (polled[first + i].revents == 0) continue;
-        const auto gone = [&](const Linked& linked) { return linked.link == links[i].link; };
-        links_.erase(std::remove_if(links_.begin(), links_.end(), gone), links_.end());
+      is_poked = std::exchange(is_poked_, false);
+      left.swap(left_);
+    }
+    const size_t first = 2 + guests_.size();
+    std::vector<Linked> ended;
+    for (size_t i = 0; i < links.size(); ++i) {
+      const bool is_left =
+          std::find(left.begin(), left.end(), links[i].link->number()) != left.end();
+      if (is_left || (polled[first + i].revents != 0 && !Listen(links[i]))) {
+        ended.push_back(links[i]);
       }
     }
+    Drop(ended);
+    if (is_poked && listener_ != nullptr) listener_->OnPoke();
     const absl::Time now = SteadyNow();
     // Those that go on waiting are put back.
     std::deque<Guest> guests = std::move(guests_);
@@ -138,6 +178,39 @@ void MemoryDoor::Run() {
       }
     }
     if (polled[1].revents != 0) Admit();
+  }
+}
+
+bool MemoryDoor::Listen(const Linked& linked) {
+  // A member that never stops speaking must not keep the others waiting.
+  for (int i = 0; i < kPacketsAtOnce; ++i) {
+    absl::StatusOr<std::optional<LocalPacket>> packet = reader_.Next(linked.link->connection());
+    if (absl::IsUnavailable(packet.status())) return false;
+    if (packet.ok() && !packet->has_value()) return true;
+    absl::Status status = packet.status();
+    if (status.ok()) {
+      status = listener_ == nullptr
+                   ? absl::UnimplementedError("local call: this server takes none")
+                   : listener_->OnPacket(linked.link, linked.member, **std::move(packet));
+    }
+    if (status.ok()) continue;
+    Log(LogLevel::kWarning, absl::StrCat("server: a member's link ends member=", linked.member,
+                                         " why=\"", status.message(), "\""));
+    return false;
+  }
+  return true;
+}
+
+// Nobody reads what is said on them from now on: their peers hear so.
+void MemoryDoor::Drop(const std::vector<Linked>& ended) {
+  for (const Linked& linked : ended) {
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto is_it = [&](const Linked& other) { return other.link == linked.link; };
+      links_.erase(std::remove_if(links_.begin(), links_.end(), is_it), links_.end());
+    }
+    linked.link->HangUp();
+    if (listener_ != nullptr) listener_->OnGone(linked.link->number());
   }
 }
 
@@ -188,14 +261,18 @@ absl::Status MemoryDoor::Greet(OwnedDescriptor connection) {
 }
 
 void MemoryDoor::Add(uint64_t member, std::shared_ptr<MemoryLink> link) {
-  absl::MutexLock lock(&mutex_);
-  const auto is_members = [member](const Linked& linked) { return linked.member == member; };
-  if (static_cast<size_t>(std::count_if(links_.begin(), links_.end(), is_members)) >=
-      kLinksPerMemberMax) {
-    links_.erase(std::find_if(links_.begin(), links_.end(), is_members));
+  std::vector<Linked> replaced;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto is_members = [member](const Linked& linked) { return linked.member == member; };
+    if (static_cast<size_t>(std::count_if(links_.begin(), links_.end(), is_members)) >=
+        kLinksPerMemberMax) {
+      replaced.push_back(*std::find_if(links_.begin(), links_.end(), is_members));
+    }
+    if (links_.size() - replaced.size() >= kLinksMax) replaced.push_back(links_.front());
+    links_.push_back({member, std::move(link)});
   }
-  if (links_.size() >= kLinksMax) links_.pop_front();
-  links_.push_back({member, std::move(link)});
+  Drop(replaced);
 }
 
 }  // namespace tessera

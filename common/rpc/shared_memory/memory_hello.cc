@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-constexpr uint64_t kMagic = 0x31306d656d727374;  // "tsrmem01" in memory
+constexpr uint64_t kMagic = 0x32306d656d727374;  // "tsrmem02" in memory
 
 struct WireHello {
   uint64_t magic;

@@ -4,8 +4,8 @@
 //   client   hello { magic, link, memory_bytes, area }   link: the number that the server gave over gRPC
 //   server   hello of the same form, or it closes the connection
 //
-// Both look at who the other one is first (SO_PEERCRED). Nothing is said on the connection later: its end tells that
-// the peer reads no more.
+// Both look at who the other one is first (SO_PEERCRED). Then the connection carries calls (local_packet.h), and its
+// end tells that the peer reads no more.
 #ifndef TESSERA_COMMON_RPC_SHARED_MEMORY_MEMORY_HELLO_H_
 #define TESSERA_COMMON_RPC_SHARED_MEMORY_MEMORY_HELLO_H_
 

@@ -112,9 +112,11 @@ MemoryLink::~MemoryLink() {
 bool MemoryLink::is_connected() const {
   char byte;
   const ssize_t got = recv(connection_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK | MSG_NOSIGNAL);
-  // Nothing is ever said on the connection: there is nothing to read, or its end.
   return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
+
+// This end goes on to see when the peer closes its own: that tells when it reads no more.
+void MemoryLink::HangUp() { shutdown(connection_.get(), SHUT_WR); }
 
 bool MemoryLink::IsFree(int i) {
   Loan& loan = loans_[i];

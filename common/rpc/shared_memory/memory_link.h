@@ -106,6 +106,8 @@ class MemoryLink {
   int connection() const { return connection_.get(); }
   // Whether the peer is there, as the system knows.
   bool is_connected() const;
+  // Has the peer leave the link. It may still read what it was lent, until it has closed its end.
+  void HangUp();
 
   // --- lending ---
   // Whether Stage has room.

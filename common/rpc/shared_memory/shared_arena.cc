@@ -141,10 +141,13 @@ void SharedArena::ReturnLater(char* begin, int64_t bytes, OwnedDescriptor connec
 void SharedArena::Collect() {
   for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {
     char byte;
-    const ssize_t got =
-        recv(waiting->connection.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK | MSG_NOSIGNAL);
+    ssize_t got;
+    // What the peer has said is for nobody any more, and stands in front of its end.
+    do {
+      got = recv(waiting->connection.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (got > 0);
     // A peer that lives, frozen or not, has its end open, and may read.
-    const bool reads = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+    const bool reads = got < 0 && (errno == EAGAIN || errno == EINTR);
     if (reads) {
       ++waiting;
       continue;

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/philox.h"
@@ -20,6 +21,7 @@
 #include "common/rpc/shared_memory/memory_link.h"
 #include "common/rpc/shared_memory/shared_arena.h"
 #include "tests/common/codec/all_codecs.h"
+#include "tests/server/rpc/linked_member.h"
 #include "tests/server/rpc/plain_client.h"
 #include "tests/server/rpc/running_servers.h"
 #include "tests/worker/rpc/client_options.h"
@@ -193,6 +195,98 @@ TEST_CASE("where a server shares no memory exchanges go by TCP", "[rpc][memory]"
   }
 }
 
+// What shows that short calls go by the link alone.
+TEST_CASE("short exchanges go on without gRPC, and over it where the link ends", "[rpc][memory]") {
+  REQUIRE(SharedArena::Enable().ok());
+  // Of one packet in the message, and of one in a buffer.
+  for (const ModelShape& shape : {TestShape(37, 11), TestShape(120, 201)}) {
+    RunningServers servers(shape, 1, None, 1);
+    ShareMemory(servers, 1);
+    ParameterClientGrpc::Options options = OptionsFor(servers, 1);
+    options.shares_memory = true;
+    options.retry_time = absl::Seconds(3);
+    const auto client = Client(std::move(options));
+    AwaitMemory(*client, 1);
+    uint64_t number = 0;
+    Replica sum(shape);
+    CHECK(client->Pull(Exchange(0), client->dense_keys(), sum).ok());
+    const auto exchange = [&] {
+      const Replica update = Update(shape, ++number);
+      for (size_t a = 0; a < sum.data.size(); ++a) {
+        for (size_t i = 0; i < sum.data[a].size(); ++i) sum.data[a][i] += update.data[a][i];
+      }
+      Replica values(shape);
+      TESSERA_RETURN_IF_ERROR(client
+                                  ->PushPull({Exchange(number), 1}, client->dense_keys(), update,
+                                             client->dense_keys(), values)
+                                  .status());
+      CHECK(SameBits(values, sum));
+      return absl::OkStatus();
+    };
+    CHECK(exchange().message() == "");
+    // A link that has ended, as of a server that was started again, is left for gRPC.
+    servers[0].service->EndLocalCalls();
+    CHECK(exchange().message() == "");
+    CHECK_FALSE(client->shares_memory(0));
+  }
+  const ModelShape shape = TestShape(37, 11);
+  RunningServers servers(shape, 1, None, 1);
+  ShareMemory(servers, 1);
+  ParameterClientGrpc::Options options = OptionsFor(servers, 1);
+  options.shares_memory = true;
+  options.retry_time = absl::Milliseconds(300);
+  const auto client = Client(std::move(options));
+  AwaitMemory(*client, 1);
+  servers[0].grpc->Shutdown(absl::ZeroDuration());
+  Replica values(shape);
+  for (uint64_t number = 1; number <= 5; ++number) {
+    CHECK(client
+              ->PushPull({Exchange(number), 1}, client->dense_keys(), Update(shape, number),
+                         client->dense_keys(), values)
+              .status()
+              .message() == "");
+  }
+  // With the link the last way has gone.
+  servers[0].service->EndLocalCalls();
+  const absl::Status status = client->Pull(Exchange(5), client->dense_keys(), values).status();
+  CHECK(absl::IsUnavailable(status));
+}
+
+TEST_CASE("a pull by packets that waits ends when the client is cancelled", "[rpc][memory]") {
+  REQUIRE(SharedArena::Enable().ok());
+  const ModelShape shape = TestShape(37, 11);
+  RunningServers servers(shape, 1, MakeBarrier, 2);
+  ShareMemory(servers, 1);
+  ParameterClientGrpc::Options options = OptionsFor(servers, 1);
+  options.shares_memory = true;
+  const auto client = Client(std::move(options));
+  AwaitMemory(*client, 1);
+  absl::Status status;
+  std::thread other([&] {
+    Replica values(shape);
+    status = client
+                 ->PushPull({Exchange(1), 1}, client->dense_keys(), Update(shape, 1),
+                            client->dense_keys(), values)
+                 .status();
+  });
+  const auto parked = [&] {
+    uint64_t count = 0;
+    absl::Notification told;
+    servers[0].thread->Inspect(false, [&](const ShardThread::View& view) {
+      count = view.parked_reads;
+      told.Notify();
+    });
+    told.WaitForNotification();
+    return count;
+  };
+  // The other member has not pushed.
+  CHECK(Eventually([&] { return parked() == 1; }));
+  client->Cancel();
+  other.join();
+  CHECK(absl::IsCancelled(status));
+  CHECK(Eventually([&] { return parked() == 0; }));
+}
+
 TEST_CASE("a link ends with its worker, and the next one has its own", "[rpc][memory]") {
   REQUIRE(SharedArena::Enable().ok());
   const int64_t before = SharedArena::OfProcess()->bytes_in_use();
@@ -217,33 +311,6 @@ TEST_CASE("a link ends with its worker, and the next one has its own", "[rpc][me
     return arena->bytes_in_use() == before;
   }));
 }
-
-// A member with a link that is its own to misuse.
-struct LinkedMember {
-  LinkedMember(RunningServers& servers, uint64_t member) : client(servers) {
-    PlainContext context;
-    v1::ShareMemoryRequest request;
-    *request.mutable_caller() = PlainClient::Caller(member);
-    request.set_machine(SteadyClockName());
-    v1::ShareMemoryReply reply;
-    REQUIRE(client.stub().ShareMemory(&context, request, &reply).ok());
-    link =
-        *ConnectMemory(reply.socket(), reply.link(), SharedArena::OfProcess(), absl::Seconds(10));
-  }
-  // The first chunk of a push, with its values in the link's memory.
-  std::vector<v1::PushChunk> Shared(uint64_t member, uint64_t exchange, float value) {
-    std::vector<v1::PushChunk> chunks = client.Chunks(member, exchange, value);
-    for (v1::PushChunk& chunk : chunks) {
-      *chunk.mutable_shared() = *link->Stage({grpc::Slice(chunk.payload())});
-      chunk.clear_payload();
-    }
-    chunks[0].mutable_header()->mutable_caller()->set_link(link->number());
-    return chunks;
-  }
-
-  PlainClient client;
-  std::shared_ptr<MemoryLink> link;
-};
 
 TEST_CASE("what a push says of shared memory is checked, and counts once", "[rpc][memory]") {
   REQUIRE(SharedArena::Enable().ok());

@@ -36,7 +36,7 @@ bool Eventually(Condition condition) {
 
 struct Door {
   explicit Door(UserCheck may_share = IsOwnUser)
-      : door(*MemoryDoor::Open(arena.get(), may_share)) {}
+      : door(*MemoryDoor::Open(arena.get(), nullptr, may_share)) {}
   absl::StatusOr<std::shared_ptr<MemoryLink>> Come(uint64_t link, UserCheck may_share = IsOwnUser) {
     return ConnectMemory(door->socket(), link, guest_arena.get(), kPatience, may_share);
   }
