@@ -152,11 +152,13 @@ class Partitions(Test):
         self.contains(cluster.report()["failure"], "all workers are gone", "server 1 at %s" % link.address)
 
     def with_data_link(self, method):
-        """Workers reach server 1 through the link: that is its address in the job, while it listens everywhere."""
+        """Workers reach server 1 through the link: that is its address in the job, while it listens everywhere. What
+        goes by shared memory would pass the link by."""
         first, port = ("127.0.0.1:%d" % port for port in free_ports(2))
         link = Link(self, port)
         job = endless(method=method, servers=[first, link.address])
         job["security"] = {"insecure": True}
+        job["cluster"]["transport"] = "tcp"
         cluster = Cluster(self, job, start=False)
         cluster.start_server(0)
         cluster.start_server(1, "--listen", "0.0.0.0:" + port.split(":")[1])

@@ -38,7 +38,7 @@ void CallBoard::WaitUntil(absl::Time deadline, absl::Span<const int> sockets) {
   for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
   while (true) {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      absl::MutexLock lock(&mutex_);
       // The notice is consumed under the lock: one that comes from here on wakes the next wait.
       if (std::exchange(notified_, false)) return;
       is_waiting_ = true;
@@ -48,7 +48,7 @@ void CallBoard::WaitUntil(absl::Time deadline, absl::Span<const int> sockets) {
     if (!bell_.is_open()) left = std::min(left, kPollWithoutBell);
     const timespec limit = absl::ToTimespec(std::max(left, absl::ZeroDuration()));
     const int ready = ppoll(polled.data(), polled.size(), &limit, nullptr);
-    const std::lock_guard<std::mutex> lock(mutex_);
+    absl::MutexLock lock(&mutex_);
     is_waiting_ = false;
     if (std::exchange(rung_, false)) {
       uint64_t count;

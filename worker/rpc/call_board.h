@@ -3,8 +3,8 @@
 #ifndef TESSERA_WORKER_RPC_CALL_BOARD_H_
 #define TESSERA_WORKER_RPC_CALL_BOARD_H_
 
-#include <mutex>
-
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/rpc/shared_memory/owned_descriptor.h"
@@ -18,7 +18,7 @@ class CallBoard {
   CallBoard(const CallBoard&) = delete;
   CallBoard& operator=(const CallBoard&) = delete;
   // Waits for a notification that is under way.
-  ~CallBoard() { const std::lock_guard<std::mutex> lock(mutex_); }
+  ~CallBoard() { absl::MutexLock lock(&mutex_); }
 
   // Ends the wait under way, or the next one at once. However often, it counts once. What has changed is the caller's
   // to look up, after the wait and under its own lock: notify after the change.
@@ -29,7 +29,7 @@ class CallBoard {
   // a wait that an earlier notification ended.
   template <typename Change>
   void NotifyAfter(const Change& change) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    absl::MutexLock lock(&mutex_);
     change();
     NotifyLocked();
   }
@@ -38,13 +38,13 @@ class CallBoard {
   void WaitUntil(absl::Time deadline, absl::Span<const int> sockets = {});
 
  private:
-  void NotifyLocked();
+  void NotifyLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const OwnedDescriptor bell_;  // eventfd; it has none where the process has no descriptor left
-  std::mutex mutex_;
-  bool is_waiting_ = false;
-  bool notified_ = false;
-  bool rung_ = false;  // the bell
+  absl::Mutex mutex_;
+  bool is_waiting_ ABSL_GUARDED_BY(mutex_) = false;
+  bool notified_ ABSL_GUARDED_BY(mutex_) = false;
+  bool rung_ ABSL_GUARDED_BY(mutex_) = false;  // the bell
 };
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/shared_memory/memory_hello.h"

@@ -118,10 +118,12 @@ TEST_CASE("exchanges by memory have the bits of those by TCP, in every codec", "
                                       {Int8Codec(), Int8Codec()},
                                       {QsgdCodec(3, 100, true), QsgdCodec(5, 64)}};
   for (const Codec& codec : SelectiveCodecs()) choices.push_back({codec, f32});
-  for (const CodecChoice& codecs : choices) {
-    // All in messages; one buffer and more; many buffers, blocks and pieces.
-    for (const ModelShape& shape :
-         {TestShape(37, 101), TestShape(370, 701), TestShape(2100, 1003)}) {
+  for (size_t c = 0; c < choices.size(); ++c) {
+    const CodecChoice& codecs = choices[c];
+    // All in messages; one buffer and more; many buffers, blocks and pieces, which those of the same form are spared.
+    std::vector<ModelShape> shapes = {TestShape(37, 101), TestShape(370, 701)};
+    if (c < 2) shapes.push_back(TestShape(2100, 1003));
+    for (const ModelShape& shape : shapes) {
       for (const int count : {1, 2}) {
         INFO(Describe(codecs) << ", " << count << " servers, " << shape.size << " entries");
         const Outcome tcp = Run(shape, count, codecs, false);
