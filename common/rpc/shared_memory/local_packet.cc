@@ -25,7 +25,7 @@ struct WireHead {
 };
 static_assert(sizeof(WireHead) == 8);
 
-// Of an error's text. The rest is cut off.
+// The text of an error is cut to so many bytes.
 constexpr size_t kTextBytesMax = 4096;
 
 absl::Status Send(int connection, WireHead head, absl::Span<const grpc::Slice> body) {

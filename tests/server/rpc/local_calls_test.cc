@@ -114,7 +114,7 @@ TEST_CASE("pushes and pulls by packets are those over gRPC", "[rpc][memory]") {
   CHECK_FALSE(reply.duplicate());
   const std::string after = site.member->client.Now().bytes;
   CHECK(At(after, 0) == At(before, 0) + 2.0f);
-  // The same number may be used again once its call has ended, and the same push counts once.
+  // A number may be used again once its call has ended, and a push that is repeated counts once.
   REQUIRE(site.Send(1, PacketKind::kPush, site.Push(1, 2.0f)).ok());
   packet = site.Receive();
   REQUIRE(packet.has_value());

@@ -200,7 +200,7 @@ TEST_CASE("where a server shares no memory exchanges go by TCP", "[rpc][memory]"
 // What shows that short calls go by the link alone.
 TEST_CASE("short exchanges go on without gRPC, and over it where the link ends", "[rpc][memory]") {
   REQUIRE(SharedArena::Enable().ok());
-  // Of one packet in the message, and of one in a buffer.
+  // Models whose calls are one packet: with the payload in it, and with the payload in a buffer of the link.
   for (const ModelShape& shape : {TestShape(37, 11), TestShape(120, 201)}) {
     RunningServers servers(shape, 1, None, 1);
     ShareMemory(servers, 1);
