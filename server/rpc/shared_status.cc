@@ -21,10 +21,11 @@ std::shared_ptr<const StatusText> SharedStatus::Get(absl::Duration age_max, Hist
   const auto wanted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return history == HistoryWanted::kAll ? last_ : last_recent_;
   };
-  // A status that takes long to build is shared for longer, so that readers cannot load the coordinator with it.
+  // A status that costs much to build is shared for longer, so that readers cannot load the coordinator with it.
   if (last_ != nullptr && now - built_at_ < std::max(age_max, kSharedPerCost * cost_)) {
     return wanted();
   }
+  const absl::Duration begin = cpu_clock_();
   v1::JobStatus status = build_();
   last_ = last_recent_ = TextOf(status);
   if (status.history_size() > kRecentHistory) {
@@ -32,7 +33,7 @@ std::shared_ptr<const StatusText> SharedStatus::Get(absl::Duration age_max, Hist
     last_recent_ = TextOf(status);
   }
   built_at_ = now;
-  cost_ = clock_() - now;
+  cost_ = cpu_clock_() - begin;
   return wanted();
 }
 

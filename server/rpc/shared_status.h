@@ -31,15 +31,17 @@ struct StatusText {
 // Any thread.
 class SharedStatus {
  public:
-  // A status is shared for so many times as long as it took to build, if that is more than was asked for: however many
-  // ask, and however large it is, building takes a twentieth of one core.
+  // A status is shared for so many times as long as a processor took to build it, if that is more than was asked for:
+  // however many ask, and however large it is, building takes a twentieth of one core.
   static constexpr int kSharedPerCost = 20;
 
-  // `build` makes the status of this moment, on the thread that asks; `clock` is steady.
-  SharedStatus(std::function<v1::JobStatus()> build, std::function<absl::Time()> clock)
-      : build_(std::move(build)), clock_(std::move(clock)) {}
+  // `build` makes the status of this moment, on the thread that asks; `clock` is steady; `cpu_clock` is the processor
+  // time of the calling thread, which does not count when the thread has to wait for a core.
+  SharedStatus(std::function<v1::JobStatus()> build, std::function<absl::Time()> clock,
+               std::function<absl::Duration()> cpu_clock)
+      : build_(std::move(build)), clock_(std::move(clock)), cpu_clock_(std::move(cpu_clock)) {}
 
-  // One that is younger than `age_max`, or than kSharedPerCost times what the last one took. Whoever asks while it is
+  // One that is younger than `age_max`, or than kSharedPerCost times what the last one cost. Whoever asks while it is
   // built waits for that.
   std::shared_ptr<const StatusText> Get(absl::Duration age_max,
                                         HistoryWanted history = HistoryWanted::kAll);
@@ -47,6 +49,7 @@ class SharedStatus {
  private:
   const std::function<v1::JobStatus()> build_;
   const std::function<absl::Time()> clock_;
+  const std::function<absl::Duration()> cpu_clock_;
   absl::Mutex mutex_;
   std::shared_ptr<const StatusText> last_ ABSL_GUARDED_BY(mutex_);
   // The same status with its newest evaluations alone; last_ itself where it has no more.

@@ -1,5 +1,7 @@
 #include "server/rpc/status_readers.h"
 
+#include <time.h>
+
 #include <optional>
 #include <utility>
 
@@ -8,10 +10,19 @@
 #include "common/base/steady_clock.h"
 
 namespace tessera {
+namespace {
+
+absl::Duration ThreadCpuTime() {
+  timespec spent{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+  return absl::DurationFromTimespec(spent);
+}
+
+}  // namespace
 
 StatusReaders::StatusReaders(std::function<v1::JobStatus()> now, StatusLimits limits)
     : limits_(limits),
-      shared_(std::move(now), SteadyNow),
+      shared_(std::move(now), SteadyNow, ThreadCpuTime),
       unread_({limits.unread_bytes_per_host, limits.unread_bytes}),
       pace_({limits.bytes_per_second, limits.bytes_at_once}) {}
 

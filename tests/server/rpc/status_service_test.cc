@@ -31,7 +31,8 @@ TEST_CASE("a status is built once for all who ask for it at a time", "[rpc][stat
     return status;
   };
   constexpr absl::Duration kAge = absl::Milliseconds(50);
-  SharedStatus shared(build, [&] { return now; });
+  SharedStatus shared(
+      build, [&] { return now; }, [] { return absl::ZeroDuration(); });
   const auto step = [&](absl::Duration age) {
     v1::JobStatus status;
     REQUIRE(status.ParseFromString(shared.Get(age)->bytes));
@@ -51,17 +52,19 @@ TEST_CASE("a status is built once for all who ask for it at a time", "[rpc][stat
   CHECK(step(kAge) == 3);
 }
 
-TEST_CASE("a status that takes long to build is shared for twenty times as long",
+TEST_CASE("a status that costs much to build is shared for twenty times as long",
           "[rpc][status][strangers]") {
   absl::Time now = absl::FromUnixSeconds(1000);
+  absl::Duration cpu;
   int built = 0;
   SharedStatus shared(
       [&] {
         ++built;
         now += absl::Milliseconds(30);
+        cpu += absl::Milliseconds(30);
         return v1::JobStatus();
       },
-      [&] { return now; });
+      [&] { return now; }, [&] { return cpu; });
   shared.Get(absl::ZeroDuration());
   const absl::Time begin = now;
   while (now < begin + absl::Seconds(60)) {
@@ -70,6 +73,21 @@ TEST_CASE("a status that takes long to build is shared for twenty times as long"
   }
   CHECK(built > 60);
   CHECK(built <= 1 + 60000 / (30 * SharedStatus::kSharedPerCost));
+}
+
+TEST_CASE("a status whose thread had to wait for a core is shared no longer for that",
+          "[rpc][status]") {
+  absl::Time now = absl::FromUnixSeconds(1000);
+  int built = 0;
+  SharedStatus shared(
+      [&] {
+        ++built;
+        now += absl::Seconds(2);
+        return v1::JobStatus();
+      },
+      [&] { return now; }, [] { return absl::ZeroDuration(); });
+  for (int i = 0; i < 3; ++i) shared.Get(absl::ZeroDuration());
+  CHECK(built == 3);
 }
 
 // Large statuses, each another one.
