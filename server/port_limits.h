@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "common/rpc/windows.h"
 #include "proto/job.pb.h"
 
 namespace tessera {
@@ -27,9 +28,10 @@ inline PortLimits PortLimitsOf(const v1::Job& job, int64_t slice_bytes) {
   const int64_t shards = job.cluster().replicas() > 0 ? servers : 1;
   PortLimits limits;
   // All workers and servers may be on one host, or behind one address. A worker has a connection or two for pushes
-  // and pulls, one to the coordinator, and as many that the other side has yet to give up; another server one for
-  // what it leads, one as a host, one for a log or a copy, and as many again.
-  limits.connections_per_host = static_cast<int>(64 + 8 * workers + 8 * servers);
+  // and pulls, those of calls that go on several, one to the coordinator, and as many that the other side has yet to
+  // give up; another server one for what it leads, one as a host, one for a log or a copy, and as many again.
+  limits.connections_per_host =
+      static_cast<int>(64 + (8 + 2 * kStripesMax) * workers + 8 * servers);
   // All push at the same time. Some more may have joined.
   limits.half_open_pushes_per_host = 64 + 2 * workers;
   // Each worker has a chunk or two of a mebibyte on its way.

@@ -106,6 +106,7 @@ void ConfigureAllocator() {
 void LimitMemory() {
   SetMemoryIsLimited();
   SetWindows(Windows::kNarrow);
+  SetStripes(1);
   pieces_are_small = true;
   if (kHasSanitizer) return;
   if (MallocExtension_SetNumericProperty != nullptr) {
@@ -121,6 +122,7 @@ void LimitMemory() {
 
 void UseRoom(const WindowPlan& plan) {
   SetWindows(plan.kind());
+  SetStripes(plan.stripes());
   if (!plan.keeps_freed()) return;
   pieces_are_small = false;
   if (MallocExtension_SetNumericProperty != nullptr) {

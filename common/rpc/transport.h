@@ -40,12 +40,12 @@ void ConfigureServer(grpc::ServerBuilder* builder);
 void ConfigureAllocator();
 
 // Called in a process whose memory is limited, before what it holds for long: what is freed goes back to the system at
-// once, and connections read and write in small pieces, with narrow windows. That costs some of their speed, most of it
-// where the way is long.
+// once, and connections, one for each call, read and write in small pieces, with narrow windows. That costs some of
+// their speed, most of it where the way is long.
 void LimitMemory();
 
 // Called after LimitMemory, before the first connection: windows become as wide as planned, and where there is room for
-// it connections read, write and keep what they have freed as without a limit.
+// it connections read, write and keep what they have freed as without a limit, and calls go on several.
 void UseRoom(const WindowPlan& plan);
 
 // The bytes that a connection then holds, at most, while messages of `bytes` in all come or go on it: chunks, narrow

@@ -6,6 +6,7 @@ namespace tessera {
 namespace {
 
 Windows current = Windows::kFollowing;
+int current_stripes = kStripesMax;
 // What a connection reads and writes at a time without a limit, both ways: 4 MiB are read, two chunks and the kernel's
 // share are written, and malloc holds its arenas' ends.
 constexpr int64_t kFreeConnectionBytes = int64_t{32} << 20;
@@ -23,6 +24,10 @@ void SetWindows(Windows windows) { current = windows; }
 
 Windows CurrentWindows() { return current; }
 
+void SetStripes(int stripes) { current_stripes = stripes; }
+
+int CurrentStripes() { return current_stripes; }
+
 void WindowPlan::Add(int64_t connections, int64_t bytes) {
   connections_ += connections;
   following_bytes_ += connections * WithAllocator(std::min(bytes, kWindowBytesMax));
@@ -32,8 +37,17 @@ void WindowPlan::Add(int64_t connections, int64_t bytes) {
 void WindowPlan::Choose(int64_t room) {
   kind_ = following_bytes_ == 0 || following_bytes_ > room ? Windows::kNarrow : Windows::kFollowing;
   // What is freed lies between what is in use: twice what comes at a time holds it with room to spare.
-  keeps_freed_ = kind_ == Windows::kFollowing &&
-                 3 * message_bytes_ + connections_ * kFreeConnectionBytes <= room;
+  const int64_t left = room - 3 * message_bytes_;
+  const int64_t connection_bytes = connections_ * kFreeConnectionBytes;
+  keeps_freed_ = kind_ == Windows::kFollowing && left >= connection_bytes;
+  stripes_ =
+      keeps_freed_ ? static_cast<int>(std::min<int64_t>(left / connection_bytes, kStripesMax)) : 1;
+}
+
+int64_t WindowPlan::bytes() const {
+  if (kind_ == Windows::kNarrow) return 0;
+  // Several connections have several windows, which hold no more than what comes.
+  return stripes_ > 1 ? message_bytes_ : following_bytes_;
 }
 
 }  // namespace tessera

@@ -23,6 +23,9 @@ enum class Windows {
 constexpr int64_t kNarrowWindowBytes = int64_t{1} << 20;
 constexpr int64_t kWindowBytesMax = int64_t{32} << 20;
 
+// The most connections that one call may go on (common/rpc/striping/striping.h).
+constexpr int kStripesMax = 8;
+
 // "narrow", "follow_network".
 absl::string_view NameOf(Windows windows);
 
@@ -30,6 +33,11 @@ absl::string_view NameOf(Windows windows);
 // the first connection, as gRPC asks once.
 void SetWindows(Windows windows);
 Windows CurrentWindows();
+
+// The connections that one call to or from this process may go on, 1 to kStripesMax: kStripesMax until it is told
+// otherwise, which must be before the first connection.
+void SetStripes(int stripes);
+int CurrentStripes();
 
 // What windows take of a limited memory: nobody may have read what they let come.
 class WindowPlan {
@@ -40,19 +48,22 @@ class WindowPlan {
   void Choose(int64_t room);
 
   Windows kind() const { return kind_; }
+  // How many connections a call may go on in place of one: as many as keeps_freed has room for.
+  int stripes() const { return stripes_; }
   // Whether there is room for all messages three times over, as they come and as they were read and freed, and for
   // pieces as large as without a limit: nothing need then be spared, and nothing given back to the system message by
   // message.
   bool keeps_freed() const { return keeps_freed_; }
   // The bytes of the windows that were chosen, beyond LimitedConnectionBytes (transport.h); narrow ones have none. What
   // is kept is not in them: it is what the limit has beyond all that is planned.
-  int64_t bytes() const { return kind_ == Windows::kNarrow ? 0 : following_bytes_; }
+  int64_t bytes() const;
   // Of windows that follow the network, chosen or not. 0: nothing is planned, and they are narrow under any limit.
   int64_t following_bytes() const { return following_bytes_; }
 
  private:
   Windows kind_ = Windows::kNarrow;
   bool keeps_freed_ = false;
+  int stripes_ = 1;
   int64_t connections_ = 0;
   int64_t following_bytes_ = 0;
   int64_t message_bytes_ = 0;

@@ -39,7 +39,6 @@
 #include "deploy/cli/terminal.h"
 #include "deploy/cli/wrap.h"
 #include "deploy/doctor/checkpoint_check.h"
-#include "deploy/doctor/connections_check.h"
 #include "deploy/doctor/data_check.h"
 #include "deploy/doctor/device_check.h"
 #include "deploy/doctor/disk_check.h"
@@ -184,7 +183,6 @@ class Examination {
     if (delay_) {
       const int64_t bytes = LargestShardBytes(shape_, ShardingOf(recipe_, servers));
       Add(CheckKernelNetwork(ReadKernelNetwork(), *delay_, bytes));
-      Add(CheckConnections(recipe_, *delay_, servers, bytes));
     }
     const auto rows = data_ ? std::optional<int64_t>(data_->train.rows()) : std::nullopt;
     for (std::string& note : NotesOn(job_, recipe_, rows)) Note(std::move(note), "");

@@ -130,11 +130,14 @@ Finding JudgeWindows(const Need& need, int64_t free_bytes, const MeasuredDelay& 
                    " ms, as measured to ", delay.address);
   const std::string start = absl::StrCat("cluster.memory_limit: a ", need.who, " has ");
   if (need.windows.kind() == Windows::kFollowing) {
+    const int stripes = need.windows.stripes();
     return {Finding::Kind::kGood,
             absl::StrCat(start, Bytes(static_cast<double>(need.windows.bytes())),
-                         " left for windows that follow the network; at ", way,
-                         ", a connection brings ", RateOf(kWindowBytesMax, delay.round_trip),
-                         " at most, as without a limit"),
+                         " left for windows that follow the network; at ", way, ", a call has ",
+                         Counted(stripes, "connection"), ", which ",
+                         stripes == 1 ? "brings " : "bring ",
+                         RateOf(stripes * kWindowBytesMax, delay.round_trip), " at most",
+                         stripes == kStripesMax ? ", as without a limit" : ""),
             ""};
   }
   const int64_t following_bytes = need.windows.following_bytes();

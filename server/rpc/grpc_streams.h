@@ -79,6 +79,21 @@ class GrpcWriteStream final : public GrpcStream<grpc::ServerWriteReactor<grpc::B
   void OnWriteDone(bool ok) override { call().OnWriteDone(ok); }
 };
 
+// A further connection of a striped call (striped_calls.h), on which messages go one way or the other.
+class GrpcStripeStream final
+    : public GrpcStream<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>> {
+ public:
+  explicit GrpcStripeStream(grpc::CallbackServerContext* context) : GrpcStream(context) {}
+
+  void Read(grpc::ByteBuffer* message) override { StartRead(message); }
+  void Write(const grpc::ByteBuffer* message) override { StartWrite(message); }
+  void WriteLast(const grpc::ByteBuffer* message) override {
+    StartWriteAndFinish(message, grpc::WriteOptions(), grpc::Status());
+  }
+  void OnReadDone(bool ok) override { call().OnReadDone(ok); }
+  void OnWriteDone(bool ok) override { call().OnWriteDone(ok); }
+};
+
 }  // namespace tessera
 
 #endif  // TESSERA_SERVER_RPC_GRPC_STREAMS_H_

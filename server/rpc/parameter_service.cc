@@ -1,15 +1,20 @@
 #include "server/rpc/parameter_service.h"
 
+#include <optional>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/steady_clock.h"
 #include "common/rpc/status.h"
+#include "common/rpc/striping/striping.h"
+#include "common/rpc/windows.h"
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/rpc/grpc_streams.h"
 #include "server/rpc/pull_call.h"
 #include "server/rpc/push_call.h"
+#include "server/rpc/striped_calls.h"
 
 namespace tessera {
 namespace {
@@ -17,7 +22,25 @@ namespace {
 using RawMethods =
     v1::ParameterServer::WithRawCallbackMethod_Pull<v1::ParameterServer::WithRawCallbackMethod_Push<
         v1::ParameterServer::WithRawCallbackMethod_FetchSubnet<
-            v1::ParameterServer::WithCallbackMethod_ShareMemory<v1::ParameterServer::Service>>>>;
+            v1::ParameterServer::WithRawCallbackMethod_Stripe<
+                v1::ParameterServer::WithCallbackMethod_ShareMemory<
+                    v1::ParameterServer::Service>>>>>;
+
+// The connection's part in a striped call; nullopt: the call has one connection.
+absl::StatusOr<std::optional<StripeName>> StripeOf(const grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find(kStripeKey);
+  if (found == context.client_metadata().end()) return std::nullopt;
+  TESSERA_ASSIGN_OR_RETURN(StripeName name,
+                           ParseStripeName({found->second.data(), found->second.size()}));
+  return std::optional<StripeName>(std::move(name));
+}
+
+// What a stream tells that is ended at once.
+class Refused final : public StreamEvents {
+ public:
+  void OnCancel() override {}
+  void OnDone() override {}
+};
 
 // Gives a member the number of a link, which it then brings to the door.
 absl::Status Invite(const DataPlanes& planes, const v1::ShareMemoryRequest& request,
@@ -43,7 +66,9 @@ absl::Status Invite(const DataPlanes& planes, const v1::ShareMemoryRequest& requ
 
 class ParameterService::Service final : public RawMethods {
  public:
-  explicit Service(DataPlanes* planes) : planes_(planes) {}
+  explicit Service(DataPlanes* planes)
+      : planes_(planes),
+        striped_calls_(planes->half_open_pushes().most() * static_cast<size_t>(kStripesMax)) {}
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Pull(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request) override {
@@ -53,15 +78,31 @@ class ParameterService::Service final : public RawMethods {
   grpc::ServerReadReactor<grpc::ByteBuffer>* Push(grpc::CallbackServerContext* context,
                                                   grpc::ByteBuffer* reply) override {
     auto* const stream = new GrpcReadStream(context, reply);  // until its OnDone
-    const auto call = std::make_shared<PushCall>(planes_, stream);
-    stream->Serve(call);
-    call->Start();
+    Serve<PushCall>(*context, stream, Striped::kReads, [](PushCall* call) { call->Start(); });
     return stream;
   }
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchSubnet(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override {
     return Pull(context, *request, &PullCall::StartFetch);
+  }
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Stripe(
+      grpc::CallbackServerContext* context) override {
+    auto* const stream = new GrpcStripeStream(context);  // until its OnDone
+    absl::StatusOr<std::optional<StripeName>> name = StripeOf(*context);
+    if (name.ok() && (!name->has_value() || (*name)->number == 0)) {
+      name = absl::InvalidArgumentError(
+          absl::StrCat(kStripeKey, ": names no further connection of a call, want 1 or above"));
+    }
+    if (!name.ok()) {
+      Refuse(stream, name.status());
+      return stream;
+    }
+    const auto stripe = std::make_shared<tessera::Stripe>(&striped_calls_, **name, stream, nullptr);
+    stream->Serve(stripe);
+    striped_calls_.Join(stripe);
+    return stream;
   }
 
   grpc::ServerUnaryReactor* ShareMemory(grpc::CallbackServerContext* context,
@@ -77,13 +118,44 @@ class ParameterService::Service final : public RawMethods {
       grpc::CallbackServerContext* context, const grpc::ByteBuffer& request,
       void (PullCall::*start)(const grpc::ByteBuffer& request)) {
     auto* const stream = new GrpcWriteStream(context);  // until its OnDone
-    const auto call = std::make_shared<PullCall>(planes_, stream);
-    stream->Serve(call);
-    ((*call).*start)(request);
+    Serve<PullCall>(*context, stream, Striped::kWrites,
+                    [&request, start](PullCall* call) { (call->*start)(request); });
     return stream;
   }
 
+  // Begins a call on the stream, or on the connections of which it is the first.
+  template <typename Call, typename Stream, typename Start>
+  void Serve(const grpc::CallbackServerContext& context, Stream* stream, Striped striped,
+             Start start) {
+    absl::StatusOr<std::optional<StripeName>> name = StripeOf(context);
+    if (name.ok() && name->has_value() && (*name)->number != 0) {
+      name = absl::InvalidArgumentError(
+          absl::StrCat(kStripeKey, ": is number ", (*name)->number, ", want 0 with a call"));
+    }
+    if (!name.ok()) return Refuse(stream, name.status());
+    if (!name->has_value()) {
+      const auto call = std::make_shared<Call>(planes_, stream);
+      stream->Serve(call);
+      return start(call.get());
+    }
+    const auto all =
+        std::make_shared<StripedStream>(&striped_calls_, *std::move(*name), striped, stream);
+    const auto call = std::make_shared<Call>(planes_, all.get());
+    all->Serve(call);
+    stream->Serve(std::make_shared<tessera::Stripe>(&striped_calls_, all->name(), stream, all));
+    const absl::Status status = striped_calls_.Open(all);
+    if (!status.ok()) return all->End(status);
+    start(call.get());
+  }
+
+  template <typename Stream>
+  static void Refuse(Stream* stream, const absl::Status& status) {
+    stream->Serve(std::make_shared<Refused>());
+    stream->End(status);
+  }
+
   DataPlanes* const planes_;
+  StripedCalls striped_calls_;
 };
 
 ParameterService::ParameterService(ShardId own, std::string job_digest,

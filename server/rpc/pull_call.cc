@@ -15,6 +15,7 @@
 #include "common/rpc/key_set_message.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
+#include "common/rpc/windows.h"
 
 namespace tessera {
 namespace {
@@ -214,6 +215,9 @@ void PullCall::BeginAnswer() {
   bytes_ = answer_.left();
   answer_.header.set_payload_bytes(bytes_);
   answer_.header.set_generation(plane_->generation().value());
+  if (CurrentStripes() > 1) {
+    answer_.header.set_connections(static_cast<uint32_t>(CurrentStripes()));
+  }
   // Only an answer of several chunks can hold a snapshot for long, and is worth being revoked.
   if (bytes_ > kFirstChunkBytes) {
     is_reader_ = true;

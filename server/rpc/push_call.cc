@@ -11,6 +11,7 @@
 #include "common/rpc/key_set_message.h"
 #include "common/rpc/status.h"
 #include "common/rpc/transport.h"
+#include "common/rpc/windows.h"
 
 namespace tessera {
 namespace {
@@ -375,6 +376,7 @@ void PushCall::OnAccepted(const absl::StatusOr<PushAccepted>& accepted) {
   v1::PushReply reply;
   reply.set_duplicate(accepted->duplicate);
   reply.set_version(accepted->version.value());
+  if (CurrentStripes() > 1) reply.set_connections(static_cast<uint32_t>(CurrentStripes()));
   // Before the end: the plane may go once no call is left.
   // The update may have been committed: readers of old values may be in the way of the next one.
   plane_->CutOffRevoked();

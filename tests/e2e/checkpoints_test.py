@@ -164,7 +164,7 @@ class Checkpoints(CheckpointTest):
                    {"diloco": {"local_steps": 4, "quorum": {"pushes": 1, "grace": "10ms"}}})
         for method in methods:
             with self.case(str(method)):
-                job = self.small(method=method, steps=400, lease="2s", rate=0.05)
+                job = self.small(method=method, steps=400, rate=0.05)
                 folder = self.path("checkpoints")
                 job_cluster = Cluster(self, keeping(dict(job, train=dict(job["train"], steps=ENDLESS)), folder, 0))
                 job_cluster.await_step(60)
@@ -216,7 +216,7 @@ class Checkpoints(CheckpointTest):
                              ("async_sgd", {"async_sgd": {}}), ("ist", {"ist": {"local_steps": 4}})):
             with self.case(name):
                 job = self.small(method=method, optimizer=PLAIN if name == "async_sgd" else MOMENTUM, steps=ENDLESS,
-                                 evaluate_every=5, lease="2s")
+                                 evaluate_every=5)
                 folder = self.path("checkpoints")
                 job_cluster = Cluster(self, keeping(job, folder, 50))
                 job_cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
@@ -248,8 +248,8 @@ class Checkpoints(CheckpointTest):
                 subprocess.run(["rm", "-rf", folder], check=True)
 
     def test_members_who_go_back_take_up_their_own_files_where_one_was_lost_before(self):
-        job = dict(self.small(method={"local_sgd": {"local_steps": 4}}, optimizer=MOMENTUM, steps=ENDLESS, workers=3,
-                              lease="2s"), codec={"push": "int8", "error_feedback": True})
+        job = dict(self.small(method={"local_sgd": {"local_steps": 4}}, optimizer=MOMENTUM, steps=ENDLESS, workers=3),
+                   codec={"push": "int8", "error_feedback": True})
         folder = self.path("checkpoints")
         job_cluster = Cluster(self, keeping(job, folder, 50))
         job_cluster.await_step(20)
@@ -269,8 +269,7 @@ class Checkpoints(CheckpointTest):
             self.assertNotIn("worker state dropped", worker.output())
 
     def test_a_job_that_went_back_ends_as_one_that_did_not(self):
-        job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=ADAMW, steps=600, evaluate_every=5,
-                         lease="2s")
+        job = self.small(method={"local_sgd": {"local_steps": 5}}, optimizer=ADAMW, steps=600, evaluate_every=5)
         whole = run_to_end(self, job)
         job_cluster = Cluster(self, keeping(job, self.path("checkpoints"), 50, keep=2), pause=0.02)
         job_cluster.await_status("a checkpoint", lambda s: int(s["checkpoint"]["count"]) > 0)
@@ -393,7 +392,7 @@ class Checkpoints(CheckpointTest):
     def test_eval_knows_the_sites_of_the_last_round_where_one_was_lost(self):
         """Without a batch norm sums of subnets are scaled by the sites' number: those of the round, not who is left."""
         folder = self.path("checkpoints")
-        job = self.small(workers=3, norm=False, rate=0.02, steps=ENDLESS, lease="2s", evaluate_every=0,
+        job = self.small(workers=3, norm=False, rate=0.02, steps=ENDLESS, evaluate_every=0,
                          method={"ist": {"local_steps": 300}})
         cluster = Cluster(self, keeping(job, folder, 0))
         cluster.await_step(400)

@@ -6,7 +6,8 @@ import unittest
 
 from cluster import ENDLESS, ROOT, Cluster, Test, digits, lost
 
-LEASE = 2.0
+# Long enough for a machine that is busy with other tests.
+LEASE = 3.0
 HOUR = 3600
 METHODS = {"data_parallel": {"data_parallel": {}},
            "async_sgd": {"async_sgd": {}},
@@ -15,6 +16,8 @@ METHODS = {"data_parallel": {"data_parallel": {}},
 
 
 class ClockFaults(Test):
+    test_max = 240
+
     def set_clock(self, seconds):
         with open(self.path("shift"), "r+b") as file:
             file.write(struct.pack("<q", seconds))
@@ -48,7 +51,8 @@ class ClockFaults(Test):
                     report = cluster.finish()
                     self.assertEqual((report["outcome"], report["members"]["lost"]), ("stopped", 0))
                     # Neither an hour more nor less.
-                    self.assertTrue(0 < report["train_seconds"] <= report["wall_seconds"] < 100, report["wall_seconds"])
+                    wall = report["wall_seconds"]
+                    self.assertTrue(0 < report["train_seconds"] <= wall < HOUR / 4, wall)
                     for process in cluster.servers + cluster.workers:
                         self.assertNotIn("lease expired", process.output())
 

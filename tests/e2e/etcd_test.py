@@ -10,7 +10,8 @@ from cluster import (ENDLESS, PATIENCE, SOON, Cluster, Test, await_true, digits,
 from etcd_member import Etcd
 from partition import Cut
 
-LEASE = "2s"
+# Long enough for a machine that is busy with other tests.
+LEASE = "4s"
 METHODS = {"data_parallel": {"data_parallel": {}}, "async_sgd": {"async_sgd": {}}}
 
 
@@ -72,7 +73,7 @@ class Elected(Test):
                 etcd = Etcd(self)
                 ports = free_ports(2)
                 cuts = [Cut(self, port, etcd.port) for port in ports]
-                cluster = self.cluster([etcd.address], epochs=ENDLESS, method=method, start=False, lease="4s")
+                cluster = self.cluster([etcd.address], epochs=ENDLESS, method=method, start=False)
                 for rank, port in enumerate(ports):
                     cluster.start_server(rank, "--set", "cluster.coordinator.etcd=[127.0.0.1:%d]" % port)
                 for rank in range(2):
@@ -261,7 +262,8 @@ class Elected(Test):
         begin = time.monotonic()
         server.signal(15)
         self.assertEqual(server.exit_code(), 1)
-        self.assertLess(time.monotonic() - begin, 5 * PATIENCE)
+        # By itself it would wait for etcd until its lease of 30 s is over.
+        self.assertLess(time.monotonic() - begin, 15 * PATIENCE)
         etcd.thaw()
 
     def test_who_waits_for_the_coordinator_says_that_etcd_does_not_answer(self):

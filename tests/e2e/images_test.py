@@ -163,7 +163,7 @@ class Subnets(CheckpointTest):
         self.assertGreater(report["final"]["test_accuracy"], 0.85)
 
     def test_a_lost_site_leaves_the_others_training(self):
-        cluster = Cluster(self, images(self.LAYERS, workers=3, epochs=ENDLESS, lease="2s",
+        cluster = Cluster(self, images(self.LAYERS, workers=3, epochs=ENDLESS, lease="4s",
                                        method={"ist": {"local_steps": 5}}))
         cluster.await_step(50)
         victim = cluster.workers[2]

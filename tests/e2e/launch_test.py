@@ -105,7 +105,7 @@ class Launch(LaunchTest):
         await_true("more steps", lambda: int(status_of(self.address)["step"]) > step, explain=launch.output)
         # Nobody is there any more to ask for an end.
         launch.kill()
-        await_true("all processes have ended", lambda: not any(host.processes() for host in self.hosts), 30)
+        await_true("all processes have ended", lambda: not any(host.processes() for host in self.hosts), 60)
         # Secrets go with the processes; what was said stays.
         for host in self.hosts:
             (job,) = host.jobs()
@@ -137,7 +137,7 @@ class Launch(LaunchTest):
 
     def test_a_killed_worker_is_named_with_its_host_and_data_are_copied_once(self):
         self.start_hosts(2)
-        job = digits(servers=1, workers=2, epochs=ENDLESS, batch=16, lease="2s")
+        job = digits(servers=1, workers=2, epochs=ENDLESS, batch=16, lease="4s")
         launch = self.start(job, "--copy-data")
         self.await_step(launch)
         copies = [glob.glob(host.directory + "/tessera/data/*") for host in self.hosts]
@@ -221,7 +221,7 @@ class Apart(LaunchTest):
         self.expect_nothing_left()
 
     def test_a_host_that_vanishes_is_named_and_the_others_go_on(self):
-        job = dict(digits(servers=1, workers=2, epochs=ENDLESS, batch=16, lease="2s"), security=self.security)
+        job = dict(digits(servers=1, workers=2, epochs=ENDLESS, batch=16, lease="4s"), security=self.security)
         launch = self.start(job, "--grace", "5s")
         launch.await_output(" --watch\n", 60)
         b = self.desk.network.b
@@ -232,7 +232,7 @@ class Apart(LaunchTest):
         launch.expect_exit(-signal.SIGINT, 60)
         self.assertEqual(self.report()["members"]["lost"], 1)
         # Nobody could end it there: it does so by itself.
-        await_true("all processes have ended", lambda: not any(host.processes() for host in self.hosts), 40)
+        await_true("all processes have ended", lambda: not any(host.processes() for host in self.hosts), 60)
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ class Host:
 
 
 class LaunchTest(Test):
+    test_max = 300
     # Words before the launching command, where it is to run in another network than the test's.
     inside = ()
 

@@ -46,7 +46,7 @@ def together(workers, **keys):
 
 
 def endless(front, linear, **keys):
-    return separated(front, linear, **dict({"epochs": ENDLESS, "batch": 16, "lease": "2s"}, **keys))
+    return separated(front, linear, **dict({"epochs": ENDLESS, "batch": 16, "lease": "4s"}, **keys))
 
 
 def has_trained(status, rank):

@@ -268,7 +268,7 @@ class Kubernetes(Test):
 
     def test_whatever_crashes_comes_back_and_the_job_goes_on(self):
         pods = Pods(self, self.job_in(documents()), jobs_of(documents()), "train.epochs=100000",
-                    "cluster.lease_timeout=2s")
+                    "cluster.lease_timeout=4s")
         step = pods.await_step(40)
         for pod in (("worker", 1), ("server", 1)):
             pods.running[pod].kill()

@@ -9,11 +9,16 @@ SOFTSYNC = {"softsync": {"pushes": 2, "staleness": {"inverse": {"scale": 1.0}}}}
 ASYNC_DILOCO = {"diloco": {"local_steps": 20, "asynchronous": True}}
 
 
-def endless(method, lease="1500ms", **keys):
+# Long enough for a machine that is busy with other tests.
+LEASE = "4s"
+
+
+def endless(method, lease=LEASE, **keys):
     return digits(epochs=ENDLESS, batch=16, rate=0.05, method=method, lease=lease, **keys)
 
 
 class MethodFaults(Test):
+    test_max = 240
     METHODS = {"ssp": SSP, "diloco quorum": QUORUM, "softsync": SOFTSYNC}
 
     def check_end(self, report, joined, lost_workers):
@@ -28,7 +33,7 @@ class MethodFaults(Test):
         for name, method in self.METHODS.items():
             with self.case(name):
                 steps = 3000
-                job = digits(steps=steps, batch=16, rate=0.05, method=method, lease="1500ms", workers=3)
+                job = digits(steps=steps, batch=16, rate=0.05, method=method, lease=LEASE, workers=3)
                 cluster = Cluster(self, job)
                 cluster.await_step(20)
                 victim = cluster.workers[1]

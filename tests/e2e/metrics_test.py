@@ -12,7 +12,7 @@ import urllib.request
 
 import grpc
 
-from cluster import ENDLESS, SERVER, TESSERA, Cluster, Process, Test, await_true, digits, status_of, tessera
+from cluster import ENDLESS, PATIENCE, SERVER, TESSERA, Cluster, Process, Test, await_true, digits, status_of, tessera
 from cluster import write_job
 
 JOB_NAME = re.compile(r'job_name="digits-test",?')
@@ -22,10 +22,17 @@ SAMPLE = re.compile(r'(tessera_\w+(?:\{.*\})?) (\S+)')
 def scrape(address):
     """sample -> value, of all that begins with tessera_, without the label job_name that all have; None while nobody
     answers."""
-    try:
-        with urllib.request.urlopen("http://%s/metrics" % address, timeout=20) as answer:
-            text = answer.read().decode()
-    except (OSError, urllib.error.URLError):
+    text = None
+    for _ in range(3):
+        try:
+            with urllib.request.urlopen("http://%s/metrics" % address, timeout=20) as answer:
+                text = answer.read().decode()
+            break
+        except OSError as error:
+            # Whom a busy machine keeps from asking for a second after it has connected is cut off, and asks again.
+            if not isinstance(getattr(error, "reason", error), (BrokenPipeError, ConnectionResetError)):
+                return None
+    if text is None:
         return None
     samples = {}
     for match in filter(None, map(SAMPLE.fullmatch, text.splitlines())):
@@ -314,7 +321,7 @@ class Metrics(Test):
         begin = time.monotonic()
         cluster.drain()
         cluster.finish()
-        self.assertLess(time.monotonic() - begin, 10)
+        self.assertLess(time.monotonic() - begin, 20 * PATIENCE)
 
     def test_a_job_ends_cleanly_while_it_is_scraped(self):
         for number in range(3):

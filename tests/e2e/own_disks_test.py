@@ -8,8 +8,8 @@ from authority import Authority
 from checkpoint_folders import CheckpointTest, MOMENTUM, course, step_folder, steps_in
 from cluster import Cluster, free_ports, run_to_end, tessera, write_job
 
-# Steps so long that a server can be killed between two of them.
-SLOW = {"TESSERA_FAILPOINTS": "worker.step=sleep:25"}
+# Steps so long that a server can be killed well before the last of them.
+SLOW = {"TESSERA_FAILPOINTS": "worker.step=sleep:60"}
 SERVERS = 3
 
 
@@ -22,7 +22,7 @@ class OwnDisks(CheckpointTest):
 
     def job(self, steps, every=20, **changes):
         # What a codec holds back is in workers' files alone.
-        job = self.small(servers=SERVERS, steps=steps, optimizer=MOMENTUM, lease="2s", evaluate_every=0, **changes)
+        job = self.small(servers=SERVERS, steps=steps, optimizer=MOMENTUM, evaluate_every=0, **changes)
         return dict(job, codec={"push": "int8", "error_feedback": True},
                     checkpoint={"directory": "", "every_steps": every, "keep": 2, "store": "own_disks"})
 

@@ -5,7 +5,7 @@ import unittest
 from cluster import ENDLESS, Cluster, Test, digits, free_ports, job_size, lost, members, run_to_end, tessera, write_job
 
 
-def replicated(workers=3, lease="2s", f32=True, **keys):
+def replicated(workers=3, lease="4s", f32=True, **keys):
     """Lossless unless `f32` is off: then with the method's own codec."""
     method = keys.pop("method", {"decentralized": {}})
     job = digits(servers=workers, workers=workers, method=method, rate=0.06, batch=16, lease=lease, **keys)
@@ -65,7 +65,7 @@ class Replicas(Test):
         self.assertIn("server removed rank=1", cluster.servers[0].output())
 
     def test_a_frozen_server_is_removed_and_ends_when_it_thaws(self):
-        cluster = Cluster(self, endless(lease="2s"))
+        cluster = Cluster(self, endless())
         cluster.await_step(20)
         cluster.servers[2].freeze()
         cluster.await_status("its worker is lost", lambda status: lost(status) == 1)
@@ -133,7 +133,7 @@ class Replicas(Test):
         self.check_end(cluster.finish(cluster.workers[1]), 3, 1, removed_alive=1)
 
     def test_the_job_ends_with_server_0_which_has_the_coordinator(self):
-        cluster = Cluster(self, endless(lease="2s"))
+        cluster = Cluster(self, endless())
         cluster.await_step(20)
         cluster.servers[0].kill()
         for process in cluster.servers[1:] + cluster.workers:
@@ -144,7 +144,7 @@ class Replicas(Test):
         self.check_end(again.finish(), 3, 0)
 
     def test_the_job_goes_on_when_server_0_is_started_again_and_its_state_is_kept(self):
-        job = endless(lease="1500ms")
+        job = endless()
         job["cluster"]["servers"] = ["127.0.0.1:%d" % port for port in free_ports(3)]
         job["cluster"]["coordinator"] = {"directory": self.path("coordinator"), "away_timeout": "1m"}
         cluster = Cluster(self, job)
@@ -191,7 +191,7 @@ class Replicas(Test):
         self.assertEqual(exchanges, [steps, steps - warmup, steps - warmup])
 
     def test_nobody_waits_at_the_end_of_the_warm_up_for_who_has_died(self):
-        cluster = Cluster(self, endless(workers=2, lease="2s", method={"decentralized": {"warmup_steps": 300}}))
+        cluster = Cluster(self, endless(workers=2, method={"decentralized": {"warmup_steps": 300}}))
         cluster.workers[1].await_output("waiting for the warm-up of worker 0")
         cluster.workers[1].kill()
         cluster.await_step(340)

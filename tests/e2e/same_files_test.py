@@ -120,7 +120,7 @@ class SameCheckpoint(CheckpointTest):
             self.assertNotEqual(process.exit_code(), 0)
 
     def test_a_job_that_began_from_one_goes_back_to_its_own(self):
-        self.job = self.small(steps=ENDLESS, lease="2s")
+        self.job = self.small(steps=ENDLESS)
         job = keeping(self.job, self.path("own"), 50)
         job["checkpoint"]["restore"] = self.saved[1]
         cluster = Cluster(self, job)

@@ -60,7 +60,7 @@ class Security(Test):
     def test_a_linear_worker_knows_the_tokens_of_those_who_call_it(self):
         tokens = ["worker-%d-token-0123456789" % rank for rank in range(3)]
         lines = ["worker %s\n" % token for token in tokens]
-        job = self.separated(self.secure(Authority(self, "home"), "".join(lines), epochs=2, workers=3, lease="2s",
+        job = self.separated(self.secure(Authority(self, "home"), "".join(lines), epochs=2, workers=3, lease="4s",
                                          method={"layer_separation": {}}))
         for known in (lines, [lines[0], lines[2]]):
             with self.case("%d tokens" % len(known)):
@@ -124,7 +124,7 @@ class Security(Test):
 
     def test_a_worker_that_nobody_knows_stays_out_and_says_why(self):
         home, other = Authority(self, "home"), Authority(self, "other")
-        job = self.secure(home, self.all_tokens(), workers=1, epochs=ENDLESS, lease="2s")
+        job = self.secure(home, self.all_tokens(), workers=1, epochs=ENDLESS, lease="4s")
         cluster = Cluster(self, job, workers=0)
 
         def worker(name, security):

@@ -122,7 +122,7 @@ class SharedMemory(Test):
         cluster.finish()
 
     def test_whoever_dies_leaves_nothing(self):
-        cluster = Cluster(self, wide(workers=3, lease="1500ms", epochs=ENDLESS))
+        cluster = Cluster(self, wide(workers=3, lease="4s", epochs=ENDLESS))
         # A server maps its arena, and the area of each worker.
         await_true("all share memory", lambda: [arenas(server) for server in cluster.servers] == [4, 4],
                    explain=cluster.logs)
@@ -149,7 +149,7 @@ class SharedMemory(Test):
     def test_a_shard_moves_while_payloads_are_in_memory(self):
         for workers in (1, 3):
             with self.case(workers):
-                job = wide(workers=workers, lease="1500ms", epochs=ENDLESS)
+                job = wide(workers=workers, lease="4s", epochs=ENDLESS)
                 job["cluster"]["replicas"] = 1
                 cluster = Cluster(self, job)
                 cluster.await_step(20)

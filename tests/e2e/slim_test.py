@@ -133,7 +133,7 @@ class SlimFaults(Test):
     def test_a_job_goes_on_after_it_has_lost_all_its_workers(self):
         for name, method in self.METHODS.items():
             with self.case(name):
-                job = digits(epochs=ENDLESS, batch=16, rate=0.05, method=method, lease="2s", workers=2)
+                job = digits(epochs=ENDLESS, batch=16, rate=0.05, method=method, lease="4s", workers=2)
                 cluster = Cluster(self, job)
                 cluster.await_step(20)
                 late = cluster.start_worker()

@@ -4,9 +4,10 @@ import unittest
 
 from cluster import ENDLESS, PATIENCE, Cluster, Test, digits, run_to_end
 
-LEASE = "%ds" % (2 * PATIENCE)
+# Long enough for a machine that is busy with other tests.
+LEASE = "%ds" % (3 * PATIENCE)
 # Longer than that, as a large shard does; more of it would find nothing else.
-SLEEP = "sleep:%d" % (4500 * PATIENCE)
+SLEEP = "sleep:%d" % (6500 * PATIENCE)
 MAKE = "shard.make=" + SLEEP
 READ = "shard.load=" + SLEEP
 
@@ -32,6 +33,8 @@ def protected(status):
 
 
 class SlowShards(Test):
+    test_max = 300
+
     def slow_cluster(self, job, rule, workers=True):
         self.slow = {"TESSERA_FAILPOINTS": rule}
         cluster = Cluster(self, job, start=False)

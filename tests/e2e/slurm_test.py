@@ -163,7 +163,7 @@ class Slurm(Test):
             self.assertTrue(os.path.getsize("%s/%s/%s/%s.log" % (self.logs, number, node, name)))
 
     def test_a_killed_node_takes_its_worker_and_scancel_drains_the_rest(self):
-        number = self.number(self.submit(digits(servers=1, workers=3, epochs=ENDLESS, batch=16, lease="2s")))
+        number = self.number(self.submit(digits(servers=1, workers=3, epochs=ENDLESS, batch=16, lease="4s")))
         address = self.await_training(number)
         # All of the node: the daemon, its steps and their processes.
         steps = self.command("pgrep", "-f", r"slurmstepd: \[%s\." % number).split()

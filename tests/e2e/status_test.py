@@ -6,7 +6,7 @@ import unittest
 
 import grpc
 
-from cluster import ENDLESS, PATIENCE, SOON, TESSERA, Cluster, Process, Test, digits, free_ports, tessera
+from cluster import ENDLESS, PATIENCE, SOON, TESSERA, Cluster, Process, Test, await_true, digits, free_ports, tessera
 
 
 def field(number, payload):
@@ -44,11 +44,17 @@ class Status(Test):
             return [shape(value[0])] if isinstance(value, list) and value else type(value)
 
         cluster = self.cluster()
-        code, out, error = tessera("status", cluster.coordinator, "--json")
-        self.assertEqual((code, error), (0, ""))
-        # Python writes 1.0 where the command writes 1.
-        printed = json.loads(out, parse_int=float)
-        self.assertEqual(shape(printed), shape(json.loads(json.dumps(cluster.status()), parse_int=float)))
+        shapes = []
+
+        def are_alike():
+            code, out, error = tessera("status", cluster.coordinator, "--json")
+            self.assertEqual((code, error), (0, ""))
+            # Python writes 1.0 where the command writes 1.
+            shapes[:] = [shape(json.loads(text, parse_int=float)) for text in (out, json.dumps(cluster.status()))]
+            return shapes[0] == shapes[1]
+
+        # Between the two somebody may come to be waited for, or be no more.
+        await_true("both are alike", are_alike, explain=lambda: "\n".join(map(str, shapes)))
         self.end(cluster)
 
     def test_status_names_the_method_in_words_and_every_process(self):
@@ -116,7 +122,7 @@ class Status(Test):
             cluster.servers[0].kill()
             self.contains(watch.expect_exit(1), "tessera: connection lost while the job was ", cluster.coordinator)
         with self.case("failed"):
-            cluster = self.cluster(lease="1s")
+            cluster = self.cluster(lease="4s")
             watch = Process(self, "watch", [TESSERA, "status", cluster.coordinator, "--watch"])
             watch.await_output("digits-test: ")
             cluster.servers[1].kill()

@@ -12,7 +12,7 @@ TEST_CASE("a port takes what the page about operating says", "[server][limits]")
   job.mutable_cluster()->mutable_servers()->set_count(3);
   constexpr int64_t kSlice = 1000;
   const PortLimits limits = PortLimitsOf(job, kSlice);
-  CHECK(limits.connections_per_host == 64 + 8 * 10 + 8 * 3);
+  CHECK(limits.connections_per_host == 64 + 24 * 10 + 8 * 3);
   CHECK(limits.half_open_pushes_per_host == 64 + 2 * 10);
   CHECK(limits.unread_bytes_per_host == int64_t{104} << 20);
   CHECK(limits.receive_bytes == (int64_t{1} << 30) + 8 * kSlice);

@@ -412,6 +412,9 @@ void ParameterClientGrpc::StartPush(Task* task) {
   task->call = task->push.get();
   // What takes several messages is moved by gRPC's threads meanwhile.
   if (local != nullptr && is_short) return task->push->StartBy(std::move(local));
+  if (!task->is_local) {
+    task->push->StripeOver(links_.stripes(server).For(payload->bytes(), SteadyNow()));
+  }
   task->push->Start(links_.pushes(server));
 }
 
@@ -427,7 +430,8 @@ void ParameterClientGrpc::StartPull(Task* task) {
   const uint64_t number = link == nullptr ? 0 : link->number();
   task->is_local = link != nullptr;
   ValueWriter writer = values_.Writer(server);
-  const bool is_short = writer.bytes() <= kLocalPayloadBytesMax;
+  const int64_t bytes = writer.bytes();
+  const bool is_short = bytes <= kLocalPayloadBytesMax;
   if (requests_.subnet().has_value()) {
     links_.Name(server, requests_.fetch()->mutable_caller());
     requests_.fetch()->mutable_caller()->set_link(number);
@@ -443,6 +447,7 @@ void ParameterClientGrpc::StartPull(Task* task) {
   if (values_.is_watched()) task->pull->TellWritten();
   task->call = task->pull.get();
   if (local != nullptr && is_short) return task->pull->StartBy(std::move(local));
+  if (!task->is_local) task->pull->StripeOver(links_.stripes(server).For(bytes, SteadyNow()));
   task->pull->Start(links_.pulls(server));
 }
 
@@ -460,6 +465,7 @@ void ParameterClientGrpc::TellValues() {
 
 void ParameterClientGrpc::Count(const Task& task, const ServerCall& call) {
   shared_bytes_ += call.shared_bytes();
+  if (call.is_striped()) ++striped_calls_;
   // What goes to a replica's own server is no part of the traffic.
   if (task.is_push && links_.is_replicated() && !links_.is_peer(task.server)) return;
   // Small payloads go in messages there, too.
@@ -482,6 +488,8 @@ absl::Status ParameterClientGrpc::Collect(Task* task, absl::Time now) {
   const ServerCall& call = *std::exchange(task->call, nullptr);
   Count(*task, call);
   const absl::Status& status = call.status();
+  if (call.connections() > 0) links_.stripes(server).Allow(call.connections());
+  if (call.is_striped()) links_.stripes(server).OnEnd(status, now);
   // What was lent for this attempt may lie in messages that nobody reads.
   if (!status.ok() || (task->is_push && task->push->need_keys())) links_.LeaveMemory(server);
   // The server has forgotten the core: the push is repeated at once, with its keys.

@@ -116,6 +116,8 @@ class ParameterClientGrpc final : public ParameterClient {
   bool shares_memory(size_t server) { return links_.memory(server) != nullptr; }
   // Bytes of payloads that went by memory, in either direction.
   int64_t shared_bytes() const { return shared_bytes_; }
+  // Calls that have gone on several connections.
+  int64_t striped_calls() const { return striped_calls_; }
 
   // Ends the call under way and all later ones with kCancelled. Any thread; not from a signal
   // handler.
@@ -184,6 +186,7 @@ class ParameterClientGrpc final : public ParameterClient {
   ExchangeAnswers answers_;
   Traffic traffic_;
   int64_t shared_bytes_ = 0;
+  int64_t striped_calls_ = 0;
   CallBoard board_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> away_{false};

@@ -4,6 +4,9 @@
 // said, the caller's own as it reads the server's packets (local_caller.h). A pull writes received values straight
 // into the replica as they arrive; a push sends the replica's own memory. A call has ended when
 // gRPC has let go of that memory too, which is what the CallBoard tells.
+//
+// A large call may go on several connections, its messages on them in turn (common/rpc/striping/striping.h). It has
+// ended when all of them have.
 #ifndef TESSERA_WORKER_RPC_SERVER_CALL_H_
 #define TESSERA_WORKER_RPC_SERVER_CALL_H_
 
@@ -11,7 +14,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -35,15 +40,15 @@ namespace tessera {
 class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // `board` is told whenever the call has moved on.
-  explicit ServerCall(CallBoard* board) : board_(board) {}
+  explicit ServerCall(CallBoard* board);
+  ~ServerCall() override;
 
+  // Before Start: the call's messages go on the connection of Start and on these, in turn.
+  void StripeOver(const std::vector<grpc::GenericStub*>& stubs);
   // Ends the call before its time. Called by the thread that started it, as LetGo is.
-  void Cancel() {
-    if (local_ != nullptr) return local_->Cancel(local_number_);
-    if (context_ != nullptr) context_->TryCancel();
-  }
+  void Cancel();
   // Once answered: drops gRPC's call, which holds on to the memory of a write that was cut off.
-  void LetGo() { context_.reset(); }
+  void LetGo();
   // What the call's packets come by; nullptr: it goes over gRPC.
   LocalCaller* local() const { return local_.get(); }
   // The server's answer is known. What follows is valid from then on.
@@ -58,10 +63,33 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   // Payloads in memory are counted in these as if they were in messages, and in the last one alone.
   int64_t wire_bytes() const { return wire_bytes_; }
   int64_t shared_bytes() const { return shared_bytes_; }
+  bool is_striped() const { return is_striped_; }
+  // How many connections the server has said that a later call may go on. 0: it has not.
+  int connections() const { return connections_; }
 
   void OnDone(const grpc::Status& status) override;
 
  protected:
+  // Names the call on all its connections, and keeps gRPC from ending it until DropHold, as it goes on from others'
+  // threads.
+  void Prepare(grpc::GenericStub* stub, const std::string& method, bool is_held);
+  // Behind the first reads and writes.
+  void StartAll();
+  // Reads and writes of messages that the call's connections carry in turn.
+  void ReadInTurn(grpc::ByteBuffer* message);
+  void WriteInTurn(const grpc::ByteBuffer* message);
+  void WriteLastInTurn(const grpc::ByteBuffer* message);
+  // Nothing is written on the connections behind the first one.
+  void EndOtherWrites();
+  // Ends the others, which have said all. What the first one still has is read there.
+  void LeaveOthers();
+  // gRPC may end the call: it goes on by gRPC's threads alone, or not at all.
+  void DropHold();
+  // Ends what is under way on all connections; any thread before the call has answered.
+  void CancelAll();
+  // All that the other connections are for has come: however they end now says nothing.
+  void SetComplete() { is_complete_.store(true, std::memory_order_release); }
+  bool is_complete() const { return is_complete_.load(std::memory_order_acquire); }
   // The call has ended, over gRPC or by packets.
   void Answered(const absl::Status& status);
   // The call's status, now that gRPC's is known.
@@ -80,12 +108,29 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   int64_t payload_bytes_ = 0;
   int64_t wire_bytes_ = 0;
   int64_t shared_bytes_ = 0;
+  int connections_ = 0;
 
  private:
+  class OtherConnection;
+  using Reactor = grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+  Reactor& InTurn();
+  // Connection `number` has ended.
+  void OnConnectionDone(size_t number, const absl::Status& status);
   void DropHolder();
 
   CallBoard* const board_;
-  std::shared_ptr<const void> memory_;  // its end says that gRPC holds no slice
+  std::vector<std::unique_ptr<OtherConnection>> stripes_;  // the connections behind the first one
+  bool is_striped_ = false;
+  size_t turn_ = 0;  // messages so far
+  std::atomic<bool> is_complete_{false};
+  std::atomic<bool> is_held_{false};
+  absl::Mutex mutex_;
+  size_t open_ ABSL_GUARDED_BY(mutex_) = 1;  // connections
+  bool is_first_done_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status first_status_ ABSL_GUARDED_BY(mutex_);
+  absl::Status other_status_ ABSL_GUARDED_BY(mutex_);  // the first of the others that failed
+  std::shared_ptr<const void> memory_;                 // its end says that gRPC holds no slice
   absl::Status status_;
   absl::Time end_time_;
   std::atomic<bool> answered_{false};
@@ -121,12 +166,9 @@ class PushToServer final : public ServerCall, private LocalAnswer {
   grpc::ByteBuffer NextMessage(bool is_last);
   // Whether the payload waits from now on.
   bool Stall();
-  // gRPC may end the call: nothing is written any more but by its threads.
-  void DropHold();
 
   const std::shared_ptr<MemoryLink> link_;
   absl::Mutex mutex_;
-  bool is_held_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_over_ ABSL_GUARDED_BY(mutex_) = false;                         // the server reads no more
   absl::Time stalled_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // since when
   v1::PushChunk head_;
@@ -164,6 +206,7 @@ class PullFromServer final : public ServerCall, private LocalAnswer {
 
  private:
   absl::Status Conclude(absl::Status status) override;
+  bool has_all() const { return has_header_ && (values_.left() == 0 || !answer_.has_values()); }
   bool OnMessage(grpc::ByteBuffer message) override;
   void OnEnd(const absl::Status& status) override { Answered(status); }
   // Takes message_. False: the answer is broken.

@@ -1,5 +1,6 @@
 #include "worker/rpc/server_links.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,8 @@ void ServerLinks::Reconnect(size_t server) {
   Server& to = servers_[server];
   to.stubs.clear();
   to.memory.reset();
+  const std::string name = absl::StrCat(server, " at ", to.address);
+  to.stripes = std::make_unique<StripeConnections>(name, to.address);
   // A connection for each direction, where there are two, so that large pushes do not hold up pulls.
   for (int i = 0; i < options_.channels_per_server; ++i) {
     const std::shared_ptr<grpc::Channel> channel = OpenChannel(to.address);
@@ -44,7 +47,7 @@ void ServerLinks::Reconnect(size_t server) {
     if (i > 0 || !options_.shares_memory.has_value()) continue;
     v1::Caller caller = *options_.shares_memory;
     Name(server, &caller);
-    to.memory = LinkedServer::Create(absl::StrCat(server, " at ", to.address), channel, caller);
+    to.memory = LinkedServer::Create(name, channel, caller);
   }
 }
 

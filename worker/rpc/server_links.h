@@ -21,6 +21,7 @@
 #include "proto/coordinator.pb.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/rpc/linked_server.h"
+#include "worker/rpc/stripe_connections.h"
 
 namespace tessera {
 
@@ -62,6 +63,8 @@ class ServerLinks {
   // A call that had the server's link did not end well: what was lent for it may never have been seen. The next calls
   // get another link.
   void LeaveMemory(size_t server);
+  // The further connections to a server.
+  StripeConnections& stripes(size_t server) { return *servers_[server].stripes; }
   // Opens new connections in place of the present ones. Calls under way keep theirs.
   void Reconnect(size_t server);
   // Says which shard, or which of several servers of one rank, a request is for.
@@ -85,6 +88,7 @@ class ServerLinks {
     std::vector<std::unique_ptr<grpc::GenericStub>> stubs;
     uint64_t life = 0;                     // replicated; 0: none has this rank
     std::shared_ptr<LinkedServer> memory;  // nullptr: it is not asked
+    std::unique_ptr<StripeConnections> stripes;
   };
 
   v1::ServerList wanted() const;

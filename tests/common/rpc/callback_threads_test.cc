@@ -81,14 +81,16 @@ TEST_CASE(
     "a callback that comes after a second's silence does not wait for gRPC's threads to look "
     "again") {
   (void)OpenChannel("127.0.0.1:1");
+  constexpr absl::Duration kAtOnce = absl::Milliseconds(60);
   absl::Duration quickest = absl::InfiniteDuration();
-  for (int i = 0; i < 4; ++i) {
+  // A busy machine may hold up each of them.
+  for (int i = 0; i < 10 && quickest >= kAtOnce; ++i) {
     (void)TimeToCall();
     // By then they would be in the midst of a pause of 100 ms.
     absl::SleepFor(absl::Milliseconds(1030));
     quickest = std::min(quickest, TimeToCall());
   }
-  CHECK(quickest < absl::Milliseconds(60));
+  CHECK(quickest < kAtOnce);
 }
 
 }  // namespace

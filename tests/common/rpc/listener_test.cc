@@ -174,7 +174,7 @@ TEST_CASE("a connection that has ended makes room for another", "[listener]") {
   for (int round = 0; round < 5 * kMost; ++round) {
     // gRPC notices in its own time that the other side has gone.
     bool closed = true;
-    for (int tries = 0; closed && tries < 200; ++tries) {
+    for (int tries = 0; closed && tries < 1000; ++tries) {
       Silent one(served.server->port());
       REQUIRE(one.Hears(&closed));
       if (closed) usleep(20000);
@@ -201,7 +201,7 @@ TEST_CASE("a server that had no file descriptors left takes connections again on
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   bool taken = true;
   // gRPC may yet give back those of an earlier connection: then the next one is taken at once.
-  for (int tries = 0; taken && tries < 5; ++tries) {
+  for (int tries = 0; taken && tries < 50; ++tries) {
     usleep(100000);
     // No descriptor is free but one, which the connection itself takes on this side.
     const int next = dup(0);

@@ -39,11 +39,24 @@ TEST_CASE("what is freed is kept where there is room for it three times over", "
   CHECK(PlanOf(2, 64 * kMiB, kept - 1).kind() == Windows::kFollowing);
 }
 
+TEST_CASE("a call has as many connections as there is room for beside", "[rpc][windows]") {
+  const int64_t messages = 3 * 2 * 72 * kMiB;
+  const int64_t each = 2 * 32 * kMiB;
+  CHECK(PlanOf(2, 64 * kMiB, messages + each - 1).stripes() == 1);
+  CHECK(PlanOf(2, 64 * kMiB, messages + 2 * each - 1).stripes() == 1);
+  const WindowPlan two = PlanOf(2, 64 * kMiB, messages + 2 * each);
+  CHECK(two.stripes() == 2);
+  // Their windows together hold all that comes.
+  CHECK(two.bytes() == 2 * 72 * kMiB);
+  CHECK(PlanOf(2, 64 * kMiB, messages + 100 * each).stripes() == kStripesMax);
+}
+
 TEST_CASE("where nothing is planned windows are narrow in any room", "[rpc][windows]") {
   WindowPlan plan;
   plan.Choose(1024 * kMiB);
   CHECK(plan.kind() == Windows::kNarrow);
   CHECK_FALSE(plan.keeps_freed());
+  CHECK(plan.stripes() == 1);
   CHECK(plan.following_bytes() == 0);
 }
 

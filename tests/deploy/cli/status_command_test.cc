@@ -140,13 +140,19 @@ TEST_CASE("who watches a server that goes in mid-training hears that the connect
 TEST_CASE("who watches a server that tells nothing hears so, and does not wait for ever",
           "[cli][status]") {
   const Job job("training", "", std::nullopt);
-  const Watched watched = Watch(job, absl::Milliseconds(100), absl::Seconds(3));
+  constexpr absl::Duration kSilenceMax = absl::Seconds(6);
+  const Watched watched = Watch(job, absl::Milliseconds(100), kSilenceMax);
   CHECK(watched.code == 1);
   CHECK(absl::StrContains(watched.out, "a job: training"));
-  CHECK(absl::StartsWith(watched.error,
-                         absl::StrCat("tessera: no news from ", job.address(), " for 0\n")));
+  // The number of seconds depends on when a busy machine lets it look, which is before it gives up.
+  const std::string silent = absl::StrCat("tessera: no news from ", job.address(), " for ");
+  REQUIRE(absl::StartsWith(watched.error, silent));
+  absl::Duration told;
+  REQUIRE(absl::ParseDuration(
+      watched.error.substr(silent.size(), watched.error.find('\n') - silent.size()), &told));
+  CHECK(told < kSilenceMax);
   CHECK(absl::StrContains(watched.error,
-                          absl::StrCat("tessera: ", job.address(), " has told nothing for 3s, ")));
+                          absl::StrCat("tessera: ", job.address(), " has told nothing for 6s, ")));
 }
 
 }  // namespace

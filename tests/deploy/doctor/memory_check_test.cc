@@ -169,7 +169,13 @@ TEST_CASE("what a limit costs over a long way is told, and the limit that would 
   CHECK(follows[0].kind == Finding::Kind::kGood);
   CHECK_THAT(follows[0].what, Contains(" left for windows that follow the network; at 100 ms"));
   CHECK_THAT(follows[0].what,
-             Contains(", a connection brings 320.0 MiB a second at most, as without a limit"));
+             Contains(", a call has 1 connection, which brings 320.0 MiB a second at most"));
+  // With room for several, of each of which there is a window.
+  const Findings several = windows(with(wanted + (int64_t{2} << 30)), absl::Milliseconds(100));
+  REQUIRE(!several.empty());
+  CHECK_THAT(several[0].what,
+             Contains(", a call has 8 connections, which bring 2.5 GiB a second at "
+                      "most, as without a limit"));
   // Nothing is lost on a short way, without a limit, or where nobody starts.
   CHECK(windows(with(most), absl::Milliseconds(1)).empty());
   CHECK(windows(free, absl::Milliseconds(100)).empty());

@@ -169,7 +169,7 @@ TEST_CASE("what is told last of the coordinator is true, though one thread is sl
     return grpc::Status();
   });
   Server server(coordinator.address(), [&](AttachLink::Options* options) {
-    options->lease_timeout = absl::Seconds(1);
+    options->lease_timeout = absl::Seconds(4);
     options->on_away = [&](bool is_away) { listener.Hear(is_away); };
   });
   const auto is_away = [&] { return server.link->OwnStatus().coordinator().is_away(); };

@@ -20,9 +20,9 @@
 namespace tessera {
 namespace {
 
-// Before the first failpoint is passed.
+// Before the first failpoint is passed. Whoever waits for the first file says so after 2 s, long before it goes on.
 const int failpoints_set =
-    setenv("TESSERA_FAILPOINTS", "file.create@1=sleep:4000;file.create@2=sleep:300", 1);
+    setenv("TESSERA_FAILPOINTS", "file.create@1=sleep:8000;file.create@2=sleep:300", 1);
 
 // What the coordinator is told; it has a last checkpoint, 8, for whoever asks.
 class Coordinator {

@@ -57,7 +57,7 @@ class Server {
         << "]}\n"
            "train:\n  batch_size: 32\n  optimizer: {sgd: {learning_rate: 0.1}}\n"
         << train << "method: {" << method << "}\n"
-        << "cluster: {servers: 1, workers: 1, lease_timeout: 2s}\n";
+        << "cluster: {servers: 1, workers: 1, lease_timeout: 5s}\n";
     Start();
   }
   ~Server() { Kill(); }

@@ -24,7 +24,7 @@ class SubnetFaults(Test):
         return {"name": "own", "seed": 1, "model": {"tensors": file, "groups": GROUPS},
                 "train": {"steps": steps, "steps_per_epoch": 50, "optimizer": {"sgd": {"learning_rate": 0.2}}},
                 "method": {"ist": {"local_steps": 5}},
-                "cluster": dict({"servers": 2, "workers": 2, "lease_timeout": "2s"}, **cluster)}
+                "cluster": dict({"servers": 2, "workers": 2, "lease_timeout": "4s"}, **cluster)}
 
     def start(self, job, *flags):
         """A cluster whose workers are the NumPy program, and the files in which they tell what they were told."""
