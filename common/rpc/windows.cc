@@ -6,6 +6,7 @@ namespace tessera {
 namespace {
 
 Windows current = Windows::kFollowing;
+// As many as a process has room for without a limit.
 int current_stripes = kStripesMax;
 // What a connection reads and writes at a time without a limit, both ways: 4 MiB are read, two chunks and the kernel's
 // share are written, and malloc holds its arenas' ends.

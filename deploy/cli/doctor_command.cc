@@ -34,6 +34,7 @@
 #include "common/rpc/security.h"
 #include "common/rpc/status.h"
 #include "deploy/cli/check_notes.h"
+#include "common/rpc/windows.h"
 #include "deploy/cli/counted.h"
 #include "deploy/cli/fetch_advice.h"
 #include "deploy/cli/terminal.h"
@@ -182,7 +183,9 @@ class Examination {
     Memory();
     if (delay_) {
       const int64_t bytes = LargestShardBytes(shape_, ShardingOf(recipe_, servers));
-      Add(CheckKernelNetwork(ReadKernelNetwork(), *delay_, bytes));
+      // How many connections a limit leaves is told with its windows.
+      const int connections = job_.cluster().memory_limit() > 0 ? 1 : kStripesMax;
+      Add(CheckKernelNetwork(ReadKernelNetwork(), *delay_, bytes, connections));
     }
     const auto rows = data_ ? std::optional<int64_t>(data_->train.rows()) : std::nullopt;
     for (std::string& note : NotesOn(job_, recipe_, rows)) Note(std::move(note), "");

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/rpc/striping/striping.h"
 #include "deploy/cli/counted.h"
 
 namespace tessera {
@@ -61,17 +62,21 @@ KernelNetwork ReadKernelNetwork(const std::string& folder) {
 }
 
 Findings CheckKernelNetwork(const KernelNetwork& kernel, const MeasuredDelay& delay,
-                            int64_t exchanged_bytes) {
+                            int64_t exchanged_bytes, int connections_max) {
   Findings findings;
+  const int connections = StripesFor(exchanged_bytes, connections_max);
   const double seconds = absl::ToDoubleSeconds(delay.round_trip);
   const std::string way = absl::StrFormat("%s is %.0f ms away: ", delay.address, seconds * 1e3);
   const auto buffers = [&](absl::string_view which, const char* key, std::optional<int64_t> most,
                            int first) {
-    if (!most || static_cast<double>(*most) >= kWantedRate * seconds) return;
+    if (!most || static_cast<double>(*most * connections) >= kWantedRate * seconds) return;
     findings.push_back(
         {Finding::Kind::kNote,
-         absl::StrCat(way, "a connection carries at most ",
-                      Bytes(static_cast<double>(*most) / seconds),
+         absl::StrCat(way,
+                      connections == 1
+                          ? "a connection carries"
+                          : absl::StrCat("a call's ", connections, " connections carry"),
+                      " at most ", Bytes(static_cast<double>(*most * connections) / seconds),
                       " a second there, as this machine's ", which, " buffers end at ",
                       Bytes(static_cast<double>(*most)), " (net.ipv4.", key, ")"),
          absl::StrFormat("where the network carries more, as root on all machines: sysctl -w "
@@ -80,7 +85,7 @@ Findings CheckKernelNetwork(const KernelNetwork& kernel, const MeasuredDelay& de
   };
   buffers("send", "tcp_wmem", kernel.send_buffer_max, 16384);
   buffers("receive", "tcp_rmem", kernel.receive_buffer_max, 131072);
-  const int round_trips = SlowRoundTrips(exchanged_bytes);
+  const int round_trips = SlowRoundTrips(exchanged_bytes / connections);
   if (kernel.slow_start_after_idle.value_or(false) && delay.round_trip >= kLongWay &&
       round_trips > 1) {
     findings.push_back(

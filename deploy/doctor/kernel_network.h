@@ -20,12 +20,12 @@ struct KernelNetwork {
 
 KernelNetwork ReadKernelNetwork(const std::string& folder = "/proc/sys/net/ipv4");
 
-// A note for each setting that keeps a connection over this way from what a gigabit link carries, with the command that
-// changes it: buffers, of which a round trip carries no more than one; and the slow start of a connection that was
-// idle, as connections of a job are while it computes, by how many round trips that is for an exchange of so many
-// bytes.
+// A note for each setting that keeps calls of so many bytes over this way from what a gigabit link carries, with the
+// command that changes it: buffers, of which a round trip carries no more than one for each of a call's connections;
+// and the slow start of a connection that was idle, as connections of a job are while it computes, by how many round
+// trips that is. A call has `connections_max` at most (common/rpc/striping/striping.h).
 Findings CheckKernelNetwork(const KernelNetwork& kernel, const MeasuredDelay& delay,
-                            int64_t exchanged_bytes);
+                            int64_t exchanged_bytes, int connections_max);
 
 }  // namespace tessera
 

@@ -138,6 +138,7 @@ class ParameterService::Service final : public RawMethods {
       stream->Serve(call);
       return start(call.get());
     }
+    // The call asks its connections as it would ask one.
     const auto all =
         std::make_shared<StripedStream>(&striped_calls_, *std::move(*name), striped, stream);
     const auto call = std::make_shared<Call>(planes_, all.get());

@@ -99,10 +99,12 @@ void StripedStream::EndAll(const absl::Status& status, std::optional<int> but) {
     }
   }
   calls_->Close(*this);
+  // A connection that comes from now on finds nothing, and its caller gives it up.
   // Behind the last one's end this object may be gone.
   for (CallStream* const stream : streams) stream->End(status);
 }
 
+// Their OnCancel comes later, and is the call's.
 void StripedStream::Cancel() {
   absl::MutexLock lock(&mutex_);
   // Each stream is there as long as the lock is held: OnDone takes it.
@@ -140,9 +142,11 @@ void StripedStream::OnCancel() {
   std::optional<Effort> waiting;
   {
     absl::MutexLock lock(&mutex_);
-    // One connection that is lost is the call's end; the others are cancelled for it and say so, too.
-    if (is_cancelled_ || is_done_) return;
+    // One connection that is lost is the call's end; the others are cancelled for it and say so, too. A call that has
+    // ended may still be on its way to the caller, who gives up what it does not need.
+    if (is_cancelled_ || end_) return;
     is_cancelled_ = true;
+    // What is under way on connections that have come is failed by gRPC.
     waiting = std::exchange(waiting_, std::nullopt);
     for (CallStream* const stream : streams_) {
       if (stream != nullptr) stream->Cancel();
@@ -192,6 +196,7 @@ void Stripe::OnReadDone(bool ok) { call()->OnReadDone(ok); }
 
 void Stripe::OnWriteDone(bool ok) { call()->OnWriteDone(ok); }
 
+// gRPC says so at most once, behind the handler that has called Join.
 void Stripe::OnCancel() {
   if (calls_->StopWaiting(this)) {
     return stream_->End(absl::CancelledError("the caller has gone"));
@@ -211,6 +216,7 @@ void Stripe::OnDone() {
 }
 
 void Stripe::GiveWay() {
+  // What is cancelled ends in OnCancel.
   absl::MutexLock lock(&mutex_);
   if (!is_done_ && call_ == nullptr) stream_->Cancel();
 }
@@ -219,6 +225,7 @@ absl::Status StripedCalls::Open(const std::shared_ptr<StripedStream>& call) {
   std::vector<std::shared_ptr<Stripe>> early;
   {
     absl::MutexLock lock(&mutex_);
+    // The name was drawn by the caller. Another one's cannot be guessed, nor taken.
     const std::string& name = call->name().call;
     if (!open_.emplace(name, call).second) {
       return absl::InvalidArgumentError(

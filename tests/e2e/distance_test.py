@@ -90,6 +90,8 @@ class Limited(Test):
         self.assertIn("windows=follow_network freed=kept", worker)
         for output in (server, worker):
             self.assertRegex(output, RULE + "OFF")
+        # There is room for a second connection, and 22.6 MiB are enough for two.
+        self.assertRegex(worker, r'calls go on several connections server="0 at [^"]+" connections=2')
         self.contains(said, "a server has ", "a worker has ", " left for windows that follow the network; at ")
         self.assertLess(wide, 0.75 * narrow)
         with open("/proc/sys/net/ipv4/tcp_slow_start_after_idle") as file:

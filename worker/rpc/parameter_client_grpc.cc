@@ -16,8 +16,8 @@
 namespace tessera {
 namespace {
 
-// How long the memory of an ended call may stay with a connection that does not move, before the
-// connection is given up.
+// How long an ended call may hold on to a connection that does not move, or the connection to its memory, before that
+// is given up.
 constexpr absl::Duration kLetGoTime = absl::Seconds(1);
 
 }  // namespace
@@ -328,6 +328,7 @@ absl::StatusOr<ExchangeResult> ParameterClientGrpc::RunTasks(absl::Time begin,
         if (let_go <= now) links_.Reconnect(task.server);
         wake = std::min(wake, std::max(let_go, now + kLetGoTime));
       }
+      if (task.call != nullptr) wake = std::min(wake, task.call->EndOthers(now, kLetGoTime));
       if (task.call != nullptr && task.is_push) wake = std::min(wake, task.push->Continue(now));
       if (task.call != nullptr) any_running = true;
       if (!task.done) all_done = false;

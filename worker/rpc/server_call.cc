@@ -12,7 +12,6 @@
 #include "common/rpc/chunk.h"
 #include "common/rpc/key_set_message.h"
 #include "common/rpc/status.h"
-#include "common/rpc/striping/striping.h"
 #include "common/rpc/transport.h"
 
 namespace tessera {
@@ -32,11 +31,6 @@ const std::string& PullMethod() {
   return *name;
 }
 
-const std::string& StripeMethod() {
-  static const auto* const name = new std::string("/tessera.v1.ParameterServer/Stripe");
-  return *name;
-}
-
 const std::string& FetchMethod() {
   static const auto* const name = new std::string("/tessera.v1.ParameterServer/FetchSubnet");
   return *name;
@@ -44,145 +38,9 @@ const std::string& FetchMethod() {
 
 }  // namespace
 
-// A connection behind the first one: what comes of its reads and writes is the call's.
-class ServerCall::OtherConnection final : public Reactor {
- public:
-  OtherConnection(ServerCall* call, size_t number, grpc::GenericStub* stub)
-      : call_(call), number_(number), stub_(stub) {}
-
-  void Prepare(const std::string& name) {
-    context_.AddMetadata(kStripeKey, name);
-    stub_->PrepareBidiStreamingCall(&context_, StripeMethod(), {}, this);
-  }
-  void Cancel() { context_.TryCancel(); }
-
-  void OnReadDone(bool ok) override { call_->OnReadDone(ok); }
-  void OnWriteDone(bool ok) override { call_->OnWriteDone(ok); }
-  void OnDone(const grpc::Status& status) override {
-    call_->OnConnectionDone(number_, FromGrpc(status));
-  }
-
- private:
-  ServerCall* const call_;
-  const size_t number_;
-  grpc::GenericStub* const stub_;
-  grpc::ClientContext context_;
-};
-
-ServerCall::ServerCall(CallBoard* board) : board_(board) {}
-
-ServerCall::~ServerCall() = default;
-
-void ServerCall::StripeOver(const std::vector<grpc::GenericStub*>& stubs) {
-  for (grpc::GenericStub* const stub : stubs) {
-    stripes_.push_back(std::make_unique<OtherConnection>(this, stripes_.size() + 1, stub));
-  }
-  is_striped_ = !stripes_.empty();
-  absl::MutexLock lock(&mutex_);
-  open_ = 1 + stripes_.size();
-}
-
-void ServerCall::Prepare(grpc::GenericStub* stub, const std::string& method, bool is_held) {
-  wire_bytes_ += kCallWireBytes * static_cast<int64_t>(1 + stripes_.size());
-  if (is_striped()) {
-    StripeName name;
-    name.call = NewStripedCall();
-    name.count = static_cast<int>(1 + stripes_.size());
-    context_->AddMetadata(kStripeKey, ToMetadata(name));
-    for (const auto& stripe : stripes_) {
-      ++name.number;
-      stripe->Prepare(ToMetadata(name));
-    }
-  }
-  stub->PrepareBidiStreamingCall(context_.get(), method, {}, this);
-  if (!is_held && !is_striped()) return;
-  is_held_.store(true, std::memory_order_relaxed);
-  AddHold();
-  for (const auto& stripe : stripes_) stripe->AddHold();
-}
-
-void ServerCall::StartAll() {
-  StartCall();
-  for (const auto& stripe : stripes_) stripe->StartCall();
-}
-
-ServerCall::Reactor& ServerCall::InTurn() {
-  const size_t number = turn_++ % (1 + stripes_.size());
-  if (number == 0) return *this;
-  return *stripes_[number - 1];
-}
-
-void ServerCall::ReadInTurn(grpc::ByteBuffer* message) { InTurn().StartRead(message); }
-
-void ServerCall::WriteInTurn(const grpc::ByteBuffer* message) { InTurn().StartWrite(message); }
-
-void ServerCall::WriteLastInTurn(const grpc::ByteBuffer* message) {
-  Reactor& last = InTurn();
-  // The server sees the end of the messages on the connection whose turn would be next.
-  if (&last != this) StartWritesDone();
-  for (const auto& stripe : stripes_) {
-    if (stripe.get() != &last) stripe->StartWritesDone();
-  }
-  last.StartWriteLast(message, grpc::WriteOptions());
-}
-
-void ServerCall::EndOtherWrites() {
-  for (const auto& stripe : stripes_) stripe->StartWritesDone();
-}
-
-void ServerCall::LeaveOthers() {
-  for (const auto& stripe : stripes_) stripe->Cancel();
-  turn_ = 0;
-}
-
-void ServerCall::DropHold() {
-  if (!is_held_.exchange(false, std::memory_order_acq_rel)) return;
-  // The call may end with the last of these.
-  for (const auto& stripe : stripes_) stripe->RemoveHold();
-  RemoveHold();
-}
-
-void ServerCall::CancelAll() {
-  for (const auto& stripe : stripes_) stripe->Cancel();
-  context_->TryCancel();
-}
-
 void ServerCall::Cancel() {
   if (local_ != nullptr) return local_->Cancel(local_number_);
-  if (context_ != nullptr) CancelAll();
-}
-
-void ServerCall::LetGo() {
-  context_.reset();
-  stripes_.clear();
-}
-
-void ServerCall::OnDone(const grpc::Status& status) { OnConnectionDone(0, FromGrpc(status)); }
-
-void ServerCall::OnConnectionDone(size_t number, const absl::Status& status) {
-  absl::Status all;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (number == 0) {
-      is_first_done_ = true;
-      first_status_ = status;
-    } else if (other_status_.ok()) {
-      other_status_ = status;
-    }
-    // What is lost on one connection is not waited for on the others, and where the call has ended well these do not
-    // matter.
-    const bool is_over =
-        number == 0 ? !status.ok() || is_complete() : !status.ok() && !is_complete();
-    if (--open_ > 0) {
-      if (is_over) CancelAll();
-      return;
-    }
-    // A call that was cancelled for another connection's sake has that one's status.
-    const bool is_first = is_complete() || other_status_.ok() ||
-                          (!first_status_.ok() && !absl::IsCancelled(first_status_));
-    all = is_first ? first_status_ : other_status_;
-  }
-  Answered(all);
+  if (!has_let_go()) CancelAll();
 }
 
 void ServerCall::Answered(const absl::Status& status) {
@@ -216,6 +74,7 @@ PushToServer::PushToServer(CallBoard* board, const v1::PushHeader& header, Updat
 }
 
 void PushToServer::Start(grpc::GenericStub* stub) {
+  wire_bytes_ += kCallWireBytes * count();
   // Continue writes from a thread that is not gRPC's.
   Prepare(stub, PushMethod(), /*is_held=*/link_ != nullptr);
   StartRead(&reply_);
@@ -308,6 +167,9 @@ void PushToServer::OnWriteDone(bool ok) {
 void PushToServer::OnReadDone(bool ok) {
   replied_ = ok;
   if (ok) SetComplete();
+  v1::PushReply reply;
+  // The server has not read on, and does not know of connections that come now.
+  if (ok && is_striped() && (!ReadMessage(reply_, &reply).ok() || reply.need_keys())) LeaveOthers();
   bool was_stalled = false;
   {
     absl::MutexLock lock(&mutex_);
@@ -348,7 +210,7 @@ PullFromServer::PullFromServer(CallBoard* board, const v1::SubnetRequest& reques
       message_(WriteMessage(request)) {}
 
 void PullFromServer::Start(grpc::GenericStub* stub) {
-  wire_bytes_ += WireBytes(message_.Length());
+  wire_bytes_ += kCallWireBytes * count() + WireBytes(message_.Length());
   Prepare(stub, asked_.has_value() ? FetchMethod() : PullMethod(), /*is_held=*/false);
   const grpc::ByteBuffer request = std::exchange(message_, grpc::ByteBuffer());
   // gRPC takes references to the request's bytes before this returns.
@@ -373,10 +235,10 @@ void PullFromServer::OnReadDone(bool ok) {
     CancelAll();
     return DropHold();
   }
-  // The server may not have seen all connections of a short answer, and would not end those.
   if (is_striped() && has_all()) {
     SetComplete();
-    LeaveOthers();
+    // The server may not have seen all connections of a short answer, and would not end those.
+    if (!all_have_carried()) LeaveOthers();
     return StartRead(&message_);
   }
   ReadInTurn(&message_);

@@ -4,9 +4,6 @@
 // said, the caller's own as it reads the server's packets (local_caller.h). A pull writes received values straight
 // into the replica as they arrive; a push sends the replica's own memory. A call has ended when
 // gRPC has let go of that memory too, which is what the CallBoard tells.
-//
-// A large call may go on several connections, its messages on them in turn (common/rpc/striping/striping.h). It has
-// ended when all of them have.
 #ifndef TESSERA_WORKER_RPC_SERVER_CALL_H_
 #define TESSERA_WORKER_RPC_SERVER_CALL_H_
 
@@ -14,11 +11,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 
@@ -31,24 +25,20 @@
 #include "proto/parameter_server.pb.h"
 #include "worker/exchange/exchange_answers.h"
 #include "worker/rpc/call_board.h"
+#include "worker/rpc/call_connections.h"
 #include "worker/rpc/local_caller.h"
 #include "worker/rpc/update_payload.h"
 #include "worker/rpc/value_writer.h"
 
 namespace tessera {
 
-class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class ServerCall : public CallConnections {
  public:
   // `board` is told whenever the call has moved on.
-  explicit ServerCall(CallBoard* board);
-  ~ServerCall() override;
+  explicit ServerCall(CallBoard* board) : board_(board) {}
 
-  // Before Start: the call's messages go on the connection of Start and on these, in turn.
-  void StripeOver(const std::vector<grpc::GenericStub*>& stubs);
-  // Ends the call before its time. Called by the thread that started it, as LetGo is.
+  // Ends the call before its time. Called by the thread that started it.
   void Cancel();
-  // Once answered: drops gRPC's call, which holds on to the memory of a write that was cut off.
-  void LetGo();
   // What the call's packets come by; nullptr: it goes over gRPC.
   LocalCaller* local() const { return local_.get(); }
   // The server's answer is known. What follows is valid from then on.
@@ -63,33 +53,10 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   // Payloads in memory are counted in these as if they were in messages, and in the last one alone.
   int64_t wire_bytes() const { return wire_bytes_; }
   int64_t shared_bytes() const { return shared_bytes_; }
-  bool is_striped() const { return is_striped_; }
   // How many connections the server has said that a later call may go on. 0: it has not.
   int connections() const { return connections_; }
 
-  void OnDone(const grpc::Status& status) override;
-
  protected:
-  // Names the call on all its connections, and keeps gRPC from ending it until DropHold, as it goes on from others'
-  // threads.
-  void Prepare(grpc::GenericStub* stub, const std::string& method, bool is_held);
-  // Behind the first reads and writes.
-  void StartAll();
-  // Reads and writes of messages that the call's connections carry in turn.
-  void ReadInTurn(grpc::ByteBuffer* message);
-  void WriteInTurn(const grpc::ByteBuffer* message);
-  void WriteLastInTurn(const grpc::ByteBuffer* message);
-  // Nothing is written on the connections behind the first one.
-  void EndOtherWrites();
-  // Ends the others, which have said all. What the first one still has is read there.
-  void LeaveOthers();
-  // gRPC may end the call: it goes on by gRPC's threads alone, or not at all.
-  void DropHold();
-  // Ends what is under way on all connections; any thread before the call has answered.
-  void CancelAll();
-  // All that the other connections are for has come: however they end now says nothing.
-  void SetComplete() { is_complete_.store(true, std::memory_order_release); }
-  bool is_complete() const { return is_complete_.load(std::memory_order_acquire); }
   // The call has ended, over gRPC or by packets.
   void Answered(const absl::Status& status);
   // The call's status, now that gRPC's is known.
@@ -100,7 +67,6 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   void HoldMemory();
   const std::shared_ptr<const void>& memory() const { return memory_; }
 
-  std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();
   // Where the call goes by packets.
   std::shared_ptr<LocalCaller> local_;
   uint32_t local_number_ = 0;
@@ -111,26 +77,12 @@ class ServerCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBu
   int connections_ = 0;
 
  private:
-  class OtherConnection;
-  using Reactor = grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
-
-  Reactor& InTurn();
-  // Connection `number` has ended.
-  void OnConnectionDone(size_t number, const absl::Status& status);
+  void OnFirstDone() override { Moved(); }
+  void OnAllDone(const absl::Status& status) override { Answered(status); }
   void DropHolder();
 
   CallBoard* const board_;
-  std::vector<std::unique_ptr<OtherConnection>> stripes_;  // the connections behind the first one
-  bool is_striped_ = false;
-  size_t turn_ = 0;  // messages so far
-  std::atomic<bool> is_complete_{false};
-  std::atomic<bool> is_held_{false};
-  absl::Mutex mutex_;
-  size_t open_ ABSL_GUARDED_BY(mutex_) = 1;  // connections
-  bool is_first_done_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status first_status_ ABSL_GUARDED_BY(mutex_);
-  absl::Status other_status_ ABSL_GUARDED_BY(mutex_);  // the first of the others that failed
-  std::shared_ptr<const void> memory_;                 // its end says that gRPC holds no slice
+  std::shared_ptr<const void> memory_;  // its end says that gRPC holds no slice
   absl::Status status_;
   absl::Time end_time_;
   std::atomic<bool> answered_{false};

@@ -12,6 +12,7 @@
 namespace tessera {
 namespace {
 
+// A server that is started again is there within a second or two; a network that lets few connections through stays so.
 constexpr absl::Duration kRestMin = absl::Seconds(1);
 constexpr absl::Duration kRestMax = absl::Seconds(60);
 
@@ -31,6 +32,7 @@ std::vector<grpc::GenericStub*> StripeConnections::For(int64_t bytes, absl::Time
     connection.stub = std::make_unique<grpc::GenericStub>(connection.channel);
     connections_.push_back(std::move(connection));
   }
+  // gRPC's connection stands when the server's first frame has come, so that a call would not wait for that.
   for (const Connection& connection : connections_) {
     if (stubs.size() == static_cast<size_t>(wanted)) break;
     if (connection.channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {

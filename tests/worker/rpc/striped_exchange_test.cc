@@ -3,16 +3,21 @@
 #include <atomic>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <grpcpp/grpcpp.h>
 
 #include "absl/time/clock.h"
 #include "common/base/philox.h"
 #include "common/base/steady_clock.h"
 #include "common/consistency/none.h"
+#include "common/rpc/grpc_server.h"
+#include "common/rpc/striping/striping.h"
 #include "common/rpc/windows.h"
+#include "proto/parameter_server.grpc.pb.h"
 #include "tests/server/rpc/running_servers.h"
 #include "tests/worker/rpc/client_options.h"
 #include "tests/worker/rpc/scripted_server.h"
@@ -138,6 +143,77 @@ TEST_CASE("where further connections come to nothing calls go on one", "[rpc][st
   CHECK(client->striped_calls() == 0);
   // None has waited for a connection, which gRPC would give up after some seconds.
   CHECK(SteadyNow() - begin < absl::Seconds(60));
+}
+
+// A server that answers pulls with ones, in chunks of a mebibyte, and whose further connections have no end until they
+// are given up.
+class EndlessStripes final : public v1::ParameterServer::Service {
+ public:
+  explicit EndlessStripes(const ModelShape& shape) : left_(shape.size * 4) {}
+
+  grpc::Status Pull(grpc::ServerContext* context, const v1::PullRequest*,
+                    grpc::ServerWriter<v1::Chunk>* writer) override {
+    Answer(*context, [&](const v1::Chunk& chunk) { writer->Write(chunk); });
+    return grpc::Status();
+  }
+  grpc::Status Stripe(grpc::ServerContext* context,
+                      grpc::ServerReaderWriter<v1::Chunk, v1::PushChunk>* stream) override {
+    Answer(*context, [&](const v1::Chunk& chunk) { stream->Write(chunk); });
+    while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(10));
+    ++given_up;
+    return grpc::Status();
+  }
+
+  std::atomic<int> given_up{0};
+
+ private:
+  template <typename Write>
+  void Answer(const grpc::ServerContext& context, Write write) {
+    StripeName name;
+    name.count = 1;
+    const auto found = context.client_metadata().find(kStripeKey);
+    if (found != context.client_metadata().end()) {
+      name = *ParseStripeName({found->second.data(), found->second.size()});
+    }
+    constexpr int64_t kPieceFloats = 1 << 18;
+    int number = 0;
+    for (int64_t left = left_; left > 0; left -= 4 * kPieceFloats, ++number) {
+      if (number % name.count != name.number) continue;
+      v1::Chunk chunk;
+      if (number == 0) {
+        chunk.mutable_header()->set_layout_hash(5);
+        chunk.mutable_header()->set_connections(kStripesMax);
+      }
+      const std::vector<float> ones(static_cast<size_t>(std::min(left / 4, kPieceFloats)), 1.0f);
+      chunk.set_payload(std::string(reinterpret_cast<const char*>(ones.data()), 4 * ones.size()));
+      write(chunk);
+    }
+  }
+
+  const int64_t left_;
+};
+
+TEST_CASE("a call that has all is not kept by connections that do not end", "[rpc][stripes]") {
+  const ModelShape shape = TestShape(2500, 2003);
+  EndlessStripes server(shape);
+  const auto grpc = GrpcServer::Start({"127.0.0.1:0", {&server}});
+  REQUIRE(grpc.ok());
+  ParameterClientGrpc::Options options;
+  options.servers = {(*grpc)->address()};
+  options.slices = {SlicesOf(shape, ShardId(0), 1)};
+  options.layout_hash = 5;
+  options.member = MemberId(1);
+  const auto client = Client(options);
+  Replica values(shape);
+  // A further connection is there some time after the first answer has said that there may be one.
+  for (int i = 0; i < 200 && client->striped_calls() == 0; ++i) {
+    values = Replica(shape);
+    REQUIRE(client->Pull(Exchange(0), client->dense_keys(), values).status().message() == "");
+    CHECK(SameBits(values, Replica(shape, 1.0f)));
+  }
+  CHECK(client->striped_calls() > 0);
+  CHECK(server.given_up > 0);
+  (*grpc)->Shutdown(absl::ZeroDuration());
 }
 
 }  // namespace
