@@ -46,9 +46,8 @@ void WindowPlan::Choose(int64_t room) {
 }
 
 int64_t WindowPlan::bytes() const {
-  if (kind_ == Windows::kNarrow) return 0;
-  // Several connections have several windows, which hold no more than what comes.
-  return stripes_ > 1 ? message_bytes_ : following_bytes_;
+  // Where a call has several connections, their windows hold no more than what comes, for which keeps_freed has room.
+  return kind_ == Windows::kNarrow ? 0 : following_bytes_;
 }
 
 }  // namespace tessera
