@@ -36,10 +36,10 @@ options=("${config[@]}" --test_env=TESSERA_DATA="$TESSERA_DATA" --test_tag_filte
 # First all that compiles, a command for each core. What does not is said by the second command, which tries it again.
 bazel build "${options[@]}" "${targets[@]}" >"$log" 2>&1
 [[ $? -ne 8 ]] || exit 130  # interrupted
-# Tests with real processes wait for timers half of their time, so that two cores have the load of four
+# Tests with real processes wait for timers half of their time and more, so that a core has four units of their load
 # (tests/e2e/e2e_test.bzl); what they wait for may take twice as long beside others.
 options+=(--test_env=TESSERA_TEST_PATIENCE="${TESSERA_TEST_PATIENCE:-2}")
-bazel test "${options[@]}" --jobs=HOST_CPUS*4 --local_cpu_resources=HOST_CPUS*2 "${targets[@]}" >"$log" 2>&1
+bazel test "${options[@]}" --jobs=HOST_CPUS*8 --local_cpu_resources=HOST_CPUS*4 "${targets[@]}" >"$log" 2>&1
 bazel_exit=$?
 grep -v -e 'linux-sandbox' -e '^INFO: From ' -e '^Loading' -e '^Analyzing' -e '^\[' "$log"
 python3 deploy/count_tests.py "$log" "$bazel_exit" "$filter"

@@ -5,7 +5,10 @@ load("//:library.bzl", "grouped")
 # What is tested is optimized as it is shipped; a test's own lines need not be, and compile a fifth faster.
 TEST_COPTS = ["-O1"]
 
-def tessera_test(name, srcs = [], deps = [], data = [], size = "small", copts = [], **kwargs):
+# A program that computes all the time counts as two units of load (tests/e2e/e2e_test.bzl).
+COMPUTES = ["cpu:2"]
+
+def tessera_test(name, srcs = [], deps = [], data = [], size = "small", copts = [], tags = [], **kwargs):
     """A program for one concept: it changes its process (environment, limits, signals), wants data, or takes long.
 
     Without sources of its own it has the tests of a library among `deps` that is always linked: where the same tests
@@ -17,11 +20,12 @@ def tessera_test(name, srcs = [], deps = [], data = [], size = "small", copts = 
         copts = TEST_COPTS + copts,
         data = data,
         size = size,
+        tags = tags + COMPUTES,
         deps = deps + ["//tests:catch_main"],
         **kwargs
     )
 
-def tessera_tests(name, groups, deps, size = "medium", **kwargs):
+def tessera_tests(name, groups, deps, size = "medium", tags = [], **kwargs):
     """One program for the small tests of a folder, which compiles, links and starts in a fraction of their time.
 
     groups  as those of a library (library.bzl)
@@ -33,6 +37,7 @@ def tessera_tests(name, groups, deps, size = "medium", **kwargs):
         copts = TEST_COPTS,
         args = ["--filenames-as-tags"],
         size = size,
+        tags = tags + COMPUTES,
         deps = deps + ["//tests:catch_main"],
         **kwargs
     )

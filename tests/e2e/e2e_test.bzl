@@ -1,7 +1,7 @@
 """Tests in Python with the real programs."""
 
 # A unittest file. It finds the programs, the jobs and the built-in data where they lie in the tree.
-# It counts as two units of load, of which deploy/test.sh has four for two cores. `waits`: most of its time it waits
+# It counts as three units of load, of which deploy/test.sh has eight for two cores. `waits`: most of its time it waits
 # for leases, pings and restarts, and it counts as one. Files of more than a minute are run in parts (shard_count), so
 # that none of them is left over when all others are done.
 def e2e_test(name, src, data = [], size = "medium", tags = [], arguments = [], waits = False, **kwargs):
@@ -19,6 +19,6 @@ def e2e_test(name, src, data = [], size = "medium", tags = [], arguments = [], w
             "//tests/e2e:language",
             "//worker:tessera-worker",
         ] + data,
-        tags = tags + ["cpu:%d" % (1 if waits else 2)],
+        tags = tags + ["cpu:%d" % (1 if waits else 3)],
         **kwargs
     )

@@ -12,6 +12,7 @@ def fuzz_target(name, deps):
         srcs = [source],
         args = ["tests/fuzz/corpus/" + name + ".inputs"],
         data = ["corpus/" + name + ".inputs"],
+        tags = ["cpu:2"],
         deps = deps + ["//tests/fuzz:standalone_main"],
     )
     native.cc_binary(

@@ -84,7 +84,7 @@ CallConnections::Reactor& CallConnections::InTurn() {
   return *others_[number - 1];
 }
 
-// No connection is read before its turn, so that no message is there too early: gRPC takes in a window's worth by itself.
+// No connection is read before its turn, so that no message is there too early: gRPC takes in a window by itself.
 void CallConnections::ReadInTurn(grpc::ByteBuffer* message) { InTurn().StartRead(message); }
 
 void CallConnections::WriteInTurn(const grpc::ByteBuffer* message) { InTurn().StartWrite(message); }

@@ -18,7 +18,7 @@ constexpr size_t kCallDigits = 32;
 
 }  // namespace
 
-// With 8 MiB each, exchanges of 64 MiB over 100 and 200 ms were faster than by a plain socket (docs/design/transfer.md).
+// Exchanges of 64 MiB over 100 and 200 ms were faster with 8 MiB each than by a plain socket (docs/design/transfer.md).
 int StripesFor(int64_t bytes, int most) {
   return static_cast<int>(std::clamp<int64_t>(bytes / kStripeBytes, 1, std::max(most, 1)));
 }
