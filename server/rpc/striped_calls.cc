@@ -206,19 +206,16 @@ void Stripe::OnCancel() {
 }
 
 void Stripe::OnDone() {
-  std::shared_ptr<StripedStream> joined;
-  {
-    absl::MutexLock lock(&mutex_);
-    is_done_ = true;
-    joined = call_;
-  }
+  const std::shared_ptr<StripedStream> joined = call();
   if (joined != nullptr) joined->OnDone(name_.number);
 }
 
 void Stripe::GiveWay() {
-  // What is cancelled ends in OnCancel.
-  absl::MutexLock lock(&mutex_);
-  if (!is_done_ && call_ == nullptr) stream_->Cancel();
+  // Whoever takes it out of the list is who ends it, or joins it to its call.
+  if (!calls_->StopWaiting(this)) return;
+  stream_->End(absl::ResourceExhaustedError(
+      absl::StrCat("stripe from ", stream_->peer(), ": its call has not come, and ",
+                   calls_->waiting_per_host(), " later ones of its host wait for theirs")));
 }
 
 absl::Status StripedCalls::Open(const std::shared_ptr<StripedStream>& call) {

@@ -124,7 +124,6 @@ class Stripe final : public StreamEvents,
   const uint64_t host_;
   mutable absl::Mutex mutex_;
   std::shared_ptr<StripedStream> call_ ABSL_GUARDED_BY(mutex_);  // nullptr: it waits for one
-  bool is_done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Any thread.
@@ -142,6 +141,7 @@ class StripedCalls {
   void Close(const StripedStream& call);
   // The connections that wait.
   size_t waiting() const;
+  size_t waiting_per_host() const { return waiting_limit_.most(); }
 
  private:
   friend class Stripe;

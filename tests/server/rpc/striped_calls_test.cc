@@ -333,13 +333,19 @@ TEST_CASE("of one host so many connections wait for calls that do not come", "[r
     connections.back()->Serve(stripe);
     calls.Join(stripe);
   }
-  for (int i = 0; i < 5; ++i) CHECK(connections[static_cast<size_t>(i)]->is_cancelled == (i < 2));
+  for (int i = 0; i < 5; ++i) {
+    const std::optional<absl::Status>& end = connections[static_cast<size_t>(i)]->end;
+    CHECK(end.has_value() == (i < 2));
+    if (end) CHECK(end->code() == absl::StatusCode::kResourceExhausted);
+  }
   // Another host's waits beside them.
   FakeStripe other("ipv4:10.0.0.2:1");
   const auto stripe = std::make_shared<Stripe>(&calls, NameOf(1, 2), &other, nullptr);
   other.Serve(stripe);
   calls.Join(stripe);
-  CHECK_FALSE(other.is_cancelled);
+  CHECK_FALSE(other.end.has_value());
+  CHECK(calls.waiting() == 4);
+  // Whoever has ended is told of its caller's end once more, as gRPC may, and the others end by it.
   connections.push_back(nullptr);
   for (const auto& connection : connections) {
     FakeStripe& each = connection == nullptr ? other : *connection;
