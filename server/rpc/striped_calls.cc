@@ -21,27 +21,15 @@ StripedStream::StripedStream(StripedCalls* calls, StripeName name, Striped strip
 }
 
 void StripedStream::Read(grpc::ByteBuffer* message) {
-  Effort effort;
-  effort.kind = Kind::kRead;
-  effort.stripe = striped_ == Striped::kReads ? NextTurn() : 0;
-  effort.read = message;
-  Begin(effort);
+  Begin({Kind::kRead, TurnOf(Striped::kReads), message, nullptr});
 }
 
 void StripedStream::Write(const grpc::ByteBuffer* message) {
-  Effort effort;
-  effort.kind = Kind::kWrite;
-  effort.stripe = striped_ == Striped::kWrites ? NextTurn() : 0;
-  effort.write = message;
-  Begin(effort);
+  Begin({Kind::kWrite, TurnOf(Striped::kWrites), nullptr, message});
 }
 
 void StripedStream::WriteLast(const grpc::ByteBuffer* message) {
-  Effort effort;
-  effort.kind = Kind::kWriteLast;
-  effort.stripe = striped_ == Striped::kWrites ? NextTurn() : 0;
-  effort.write = message;
-  Begin(effort);
+  Begin({Kind::kWriteLast, TurnOf(Striped::kWrites), nullptr, message});
 }
 
 void StripedStream::Begin(const Effort& effort) {
@@ -98,8 +86,8 @@ void StripedStream::EndAll(const absl::Status& status, std::optional<int> but) {
       if (stream != nullptr && i != but) streams.push_back(stream);
     }
   }
+  // A connection that comes from then on finds nothing, and its caller gives it up.
   calls_->Close(*this);
-  // A connection that comes from now on finds nothing, and its caller gives it up.
   // Behind the last one's end this object may be gone.
   for (CallStream* const stream : streams) stream->End(status);
 }

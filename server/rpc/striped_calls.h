@@ -66,7 +66,8 @@ class StripedStream final : public CallStream {
     const grpc::ByteBuffer* write = nullptr;
   };
 
-  int NextTurn() { return turn_++ % name_.count; }
+  // The connection of the next message that goes this way.
+  int TurnOf(Striped way) { return way == striped_ ? turn_++ % name_.count : 0; }
   // Asks a connection for it, when it has come.
   void Begin(const Effort& effort);
   void Ask(const Effort& effort, CallStream* stream);
@@ -87,7 +88,7 @@ class StripedStream final : public CallStream {
   std::vector<CallStream*> streams_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> has_come_ ABSL_GUARDED_BY(mutex_);
   int open_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of a connection that has not come.
+  // What is asked of a connection that has not come.
   std::optional<Effort> waiting_ ABSL_GUARDED_BY(mutex_);
   bool is_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
@@ -129,7 +130,7 @@ class Stripe final : public StreamEvents,
 // Any thread.
 class StripedCalls {
  public:
-  // Of one host so many connections may wait for their call. The oldest gives way to another one.
+  // How many connections of one host may wait for their call. The oldest gives way to another one.
   explicit StripedCalls(size_t waiting_per_host) : waiting_limit_(waiting_per_host) {}
 
   // A call has come, by its own connection. The connections that came before it join it, and those that come after.

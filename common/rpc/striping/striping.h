@@ -1,10 +1,11 @@
-// A call of the data plane whose messages go on several connections in turn, as one connection carries no more than a
-// window for each round trip (windows.h), and over a long way often less.
+// Striping: a call of the data plane whose messages go on several connections in turn, as one connection carries no
+// more than a window for each round trip (windows.h), and over a long way often less. GridFTP's parallel streams are
+// the same idea (Allcock et al., Data management and transfer in high-performance computational grid environments, 2002).
 //
 // The call itself is on the first connection: Pull, Push or FetchSubnet. On each of the others the caller opens a call
 // to Stripe. All of them name the call and their own number in their metadata (kStripeKey). Message m, counted from 0,
 // is on connection m modulo their number, and the messages have ended where the connection whose turn it is has none.
-// So neither side needs numbers of messages, nor memory for those that come too early: a connection that is not read
+// Neither side needs numbers of messages, nor memory for those that come too early: a connection that is not read
 // stands still. A push's reply, a pull's request and the call's status are on the first connection.
 #ifndef TESSERA_COMMON_RPC_STRIPING_STRIPING_H_
 #define TESSERA_COMMON_RPC_STRIPING_STRIPING_H_
