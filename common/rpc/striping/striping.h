@@ -1,6 +1,6 @@
 // Striping: a call of the data plane whose messages go on several connections in turn, as one connection carries no
 // more than a window for each round trip (windows.h), and over a long way often less. GridFTP's parallel streams are
-// the same idea (Allcock et al., Data management and transfer in high-performance computational grid environments, 2002).
+// the same idea (Allcock et al., Data management and transfer in high-performance computational grid environments).
 //
 // The call itself is on the first connection: Pull, Push or FetchSubnet. On each of the others the caller opens a call
 // to Stripe. All of them name the call and their own number in their metadata (kStripeKey). Message m, counted from 0,
