@@ -3,12 +3,14 @@
 average, what staleness does, who should wait for slow workers, and how little may be sent.
 
     bench/papers/survey.py --data data [--at-once 2] [--reports FOLDER]    measures, and keeps what it found
+    bench/papers/survey.py --data data --rows ROW...                       measures these rows anew, keeps the others
     bench/papers/survey.py --redraw                                        draws what is kept
 
 --data is a folder with fashion_mnist (deploy/fetch_data.sh). The network is that of deploy/jobs/fashion_mnist.yaml, as
 many machines as workers have a worker and a server each, links of 1 Gb/s, of 10 for slow workers and of 0.1 for
 thresholds, and 100 us, 10 ms a step. Accuracies, bytes and simulated seconds depend on no machine.
 """
+import json
 import os
 
 import paper
@@ -41,6 +43,8 @@ WAITING = {"data_parallel": "{data_parallel: {}}", "ssp(2)": "{ssp: {bound: 2}}"
            "async_sgd": "{async_sgd: {}}", "softsync(4)": "{softsync: {pushes: 4}}",
            "diloco(20)": "{diloco: {local_steps: 20}}",
            "diloco(20), quorum of 6": "{diloco: {local_steps: 20, quorum: {pushes: 6}}}",
+           "diloco(20), quorum of 6, adaptive grace":
+               "{diloco: {local_steps: 20, quorum: {pushes: 6, adaptive_grace: true}}}",
            "diloco(20), asynchronous": "{diloco: {local_steps: 20, asynchronous: true}}"}
 # Those whose slower workers have smaller minibatches, too.
 BY_SPEED = ("data_parallel", "ssp(2)", "async_sgd", "diloco(20)")
@@ -104,28 +108,45 @@ def measure(options, programs):
     jobs = Jobs(options, programs)
     asked = []  # table, row, column, the numbers of its reports
     quick = options.quick
-    for name, (optimizer, more) in AVERAGING.items():
+
+    def wanted(rows, suffix=""):
+        return [(name, of) for name, of in rows.items() if not options.rows or name + suffix in options.rows]
+    for name, (optimizer, more) in wanted(AVERAGING):
         for period in PERIODS[:2] if quick else PERIODS:
             method = "{local_sgd: {local_steps: %d%s}}" % (period, more)
             asked.append(("averaging", name, period, jobs.ask(WORKERS, 5, method, optimizer, LINK)))
-    for name, method in STALE.items():
+    for name, method in wanted(STALE):
         for crowd in CROWDS[1:3] if quick else CROWDS:
             spread = ["--speed-spread", 0.2, "--step-jitter", 0.2]
             asked.append(("staleness", name, crowd, jobs.ask(crowd, 2, method(crowd), STALE_RATE, LINK, "", spread)))
-    for name, method in WAITING.items():
+    for name, method in wanted(WAITING):
         for times in SLOWNESS[:1] if quick else SLOWNESS:
             slow = ["--slow-worker", times, "--step-jitter", 0.1]
             asked.append(("stragglers", name, times, jobs.ask(WORKERS, 5, method, PLAIN, FAST_LINK, "", slow)))
-    for name in BY_SPEED:
+    for name, method in wanted({name: WAITING[name] for name in BY_SPEED}, ", rows by speed"):
         for times in SLOWNESS[:1] if quick else SLOWNESS:
             slow = ["--slow-worker", times, "--step-jitter", 0.1]
             asked.append(("stragglers", name + ", rows by speed", times,
-                          jobs.ask(WORKERS, 5, WAITING[name], PLAIN, FAST_LINK, "", slow, "by_speed")))
-    for name, (method, codec) in CODED.items():
+                          jobs.ask(WORKERS, 5, method, PLAIN, FAST_LINK, "", slow, "by_speed")))
+    for name, (method, codec) in wanted(CODED):
         asked.append(("threshold", name, 0, jobs.ask(WORKERS, 4, method, PLAIN, SLOW_LINK, codec)))
     reports = jobs.reports()
-    return {"cells": [dict(scores([reports[i] for i in numbers]), table=name, row=row, column=column)
-                      for name, row, column, numbers in asked]}
+    cells = [dict(scores([reports[i] for i in numbers]), table=name, row=row, column=column)
+             for name, row, column, numbers in asked]
+    return {"cells": merged(kept_cells(), cells) if options.rows else cells}
+
+
+def kept_cells():
+    with open(os.path.join(paper.RESULTS, "survey.json")) as file:
+        return json.load(file)["cells"]
+
+
+def merged(kept, cells):
+    """Cells in the place of those of their names; those of new rows behind the others."""
+    def name(cell):
+        return cell["table"], cell["row"], cell["column"]
+    new = {name(cell): cell for cell in cells}
+    return [new.pop(name(cell), cell) for cell in kept] + list(new.values())
 
 
 def percent(cell):
@@ -188,6 +209,7 @@ def draw(results):
 
 def add_flags(parser):
     parser.add_argument("--data", help="the folder of the data sets")
+    parser.add_argument("--rows", nargs="+", default=[], help="measures these alone, and keeps them with the others")
     parser.add_argument("--at-once", type=int, default=os.cpu_count(), help="jobs that are computed at a time")
 
 

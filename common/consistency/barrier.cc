@@ -70,7 +70,7 @@ class Barrier final : public ConsistencyPolicy {
     return missing;
   }
 
-  PolicyState State() const override { return {next_, {}, {}}; }
+  PolicyState State() override { return {next_, {}, {}}; }
   void SetState(const PolicyState& state) override {
     next_ = state.next;
     Collect();

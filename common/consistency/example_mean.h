@@ -1,6 +1,6 @@
 // The mean of an update's pushes, each weighted by the examples it was computed from.
 //
-//   weight of push j   examples_j / examples of the update's first push
+//   weight of push j   examples_j / examples of the update's first push, or the square of that
 //   scale of the sum   1 / sum of weights
 //
 // The same mean as with weights examples_j, but equal pushes weigh exactly 1, and the sum stays in
@@ -15,11 +15,14 @@ namespace tessera {
 
 class ExampleMean {
  public:
+  explicit ExampleMean(bool squares = false) : squares_(squares) {}
+
   // The weight of the next push of this update.
   float Add(uint64_t examples) {
     examples = std::max<uint64_t>(1, examples);
     if (weights_ == 0) first_ = examples;
-    const float weight = static_cast<float>(static_cast<double>(examples) / first_);
+    const double share = static_cast<double>(examples) / first_;
+    const float weight = static_cast<float>(squares_ ? share * share : share);
     weights_ += weight;
     return weight;
   }
@@ -32,6 +35,7 @@ class ExampleMean {
   }
 
  private:
+  bool squares_;
   double first_ = 1;
   double weights_ = 0;
 };

@@ -28,7 +28,7 @@ class ForwardingPolicy : public ConsistencyPolicy {
   }
   Exchange Collecting() const override { return policy_->Collecting(); }
   std::vector<MemberId> WaitsFor() const override { return policy_->WaitsFor(); }
-  PolicyState State() const override { return policy_->State(); }
+  PolicyState State() override { return policy_->State(); }
   void SetState(const PolicyState& state) override { policy_->SetState(state); }
 
  protected:

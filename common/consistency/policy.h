@@ -86,8 +86,9 @@ class ConsistencyPolicy {
   // The members whose pushes others wait for.
   virtual std::vector<MemberId> WaitsFor() const = 0;
 
-  // The state that a standby needs; nothing for a policy that keeps nothing beside its members and their rests.
-  virtual PolicyState State() const { return {}; }
+  // The state that a standby needs; nothing for a policy that keeps nothing beside its members and their rests. What
+  // is not in it this policy forgets as well, so that both decide alike from here on.
+  virtual PolicyState State() { return {}; }
   // Takes up a state that State gave; called after SetMembers. Members that are not in the plan are passed over.
   virtual void SetState(const PolicyState& state) {}
 };

@@ -6,15 +6,28 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/base/check.h"
+#include "common/consistency/adaptive_grace.h"
 #include "common/consistency/example_mean.h"
 
 namespace tessera {
 namespace {
 
+// By how much longer than the quorum's members those may take that are waited for. A quarter of a round's time is less
+// than their pushes bring; beside training nobody waits for half of it, and the other half is left for the exchange.
+constexpr double kGraceShare = 0.25;
+constexpr double kGraceShareBeside = 0.5;
+
 class Quorum final : public ConsistencyPolicy {
  public:
-  Quorum(int64_t pushes, absl::Duration grace) : pushes_(pushes), grace_(grace) {
-    TESSERA_CHECK(pushes >= 1 && grace >= absl::ZeroDuration());
+  explicit Quorum(const QuorumOptions& options)
+      : pushes_(options.pushes),
+        grace_(options.grace),
+        beside_(options.beside),
+        mean_(options.squared_examples) {
+    TESSERA_CHECK(pushes_ >= 1 && grace_ >= absl::ZeroDuration());
+    if (options.adaptive_grace) {
+      adaptive_.emplace(pushes_, grace_, options.beside ? kGraceShareBeside : kGraceShare);
+    }
   }
 
   void SetMembers(const Plan& plan) override {
@@ -34,6 +47,7 @@ class Quorum final : public ConsistencyPolicy {
       if (const auto known = before.find(m.member); known != before.end()) member = known->second;
       members_[m.member] = member;
     }
+    if (adaptive_) adaptive_->SetMembers(plan);
     Count();
   }
 
@@ -51,28 +65,32 @@ class Quorum final : public ConsistencyPolicy {
       ++missing_;
     }
     highest_ = std::max(highest_, push.exchange);
+    if (adaptive_) {
+      adaptive_->OnPush(push.member, beside_ || push.exchange < collecting_, push.time);
+    }
     // Two pushes of a member in one round both count into the mean, but it is one of the quorum only once.
     if (!InRound(member)) {
       member.round = round_;
       --missing_;
-      if (++members_in_ == pushes_) enough_since_ = push.time;
+      if (++members_in_ == pushes_) OnQuorum(push.time);
+      SetOpenUntil();
     }
     Verdict verdict;
     verdict.weight = mean_.Add(push.examples);
     verdict.commit = Closes(push.time);
-    if (verdict.commit) verdict.commit_scale = Close();
+    if (verdict.commit) verdict.commit_scale = Close(push.time);
     return verdict;
   }
 
   std::optional<float> CommitDue(absl::Time now) override {
     // Nothing is committed while no push is in the round: an update of nothing would still raise the version.
     if (members_in_ == 0 || !Closes(now)) return std::nullopt;
-    return Close();
+    return Close(now);
   }
 
   std::optional<absl::Time> Deadline() const override {
-    if (members_in_ < pushes_) return std::nullopt;
-    return enough_since_ + grace_;
+    if (members_in_ < pushes_ || open_until_ == absl::InfiniteFuture()) return std::nullopt;
+    return open_until_;
   }
 
   void SetResting(MemberId id, bool resting) override {
@@ -81,9 +99,11 @@ class Quorum final : public ConsistencyPolicy {
     Member& member = found->second;
     const bool was_missing = Begun(member) && Missing(member);
     member.resting = resting;
+    if (adaptive_ && resting) adaptive_->OnRest(id);
     if (!Begun(member)) return;
     expected_ += resting ? -1 : 1;
     missing_ += Missing(member) - was_missing;
+    SetOpenUntil();
   }
 
   // The round being collected may close any moment.
@@ -111,11 +131,14 @@ class Quorum final : public ConsistencyPolicy {
   }
 
   // Without an open round nobody waits, and no push was as far as the next one.
-  PolicyState State() const override {
-    return {collecting_, {static_cast<uint64_t>(has_begun_)}, {}};
+  PolicyState State() override {
+    PolicyState state{collecting_, {static_cast<uint64_t>(has_begun_)}, {}};
+    if (adaptive_) adaptive_->Save(&state);
+    return state;
   }
   void SetState(const PolicyState& state) override {
     if (state.counts.size() != 1) return;
+    if (adaptive_) adaptive_->Load(state);
     collecting_ = state.next;
     has_begun_ = state.counts[0] != 0;
     Count();
@@ -142,6 +165,26 @@ class Quorum final : public ConsistencyPolicy {
         later_.insert({member.first, id});
       }
     }
+    SetOpenUntil();
+  }
+
+  void OnQuorum(absl::Time now) {
+    enough_since_ = now;
+    if (adaptive_) adaptive_->OnQuorum(now);
+  }
+
+  // Works out how long a round that has its quorum waits for those that are missing now.
+  void SetOpenUntil() {
+    if (members_in_ < pushes_) return;
+    if (!adaptive_) {
+      open_until_ = enough_since_ + grace_;
+      return;
+    }
+    open_until_ = enough_since_;
+    for (const auto& [id, member] : members_) {
+      if (!Begun(member) || !Missing(member)) continue;
+      open_until_ = std::max(open_until_, adaptive_->WaitsUntil(id));
+    }
   }
 
   // Whether the member's first round has come, or it has pushed before that.
@@ -152,10 +195,11 @@ class Quorum final : public ConsistencyPolicy {
 
   bool Closes(absl::Time now) const {
     // The quorum is complete and its grace over, or nobody is missing, which also covers fewer members than the quorum.
-    return missing_ == 0 || (members_in_ >= pushes_ && now >= enough_since_ + grace_);
+    return missing_ == 0 || (members_in_ >= pushes_ && now >= open_until_);
   }
 
-  float Close() {
+  float Close(absl::Time now) {
+    if (adaptive_) adaptive_->OnClose(now);
     // A member that began with a later exchange may be ahead of the rounds, where others that were
     // promised the ones between have gone.
     collecting_ = std::max(collecting_, highest_).Next();
@@ -172,6 +216,8 @@ class Quorum final : public ConsistencyPolicy {
 
   const int64_t pushes_;
   const absl::Duration grace_;
+  const bool beside_;
+  std::optional<AdaptiveGrace> adaptive_;
   absl::flat_hash_map<MemberId, Member> members_;
   // Members that have not begun.
   std::set<std::pair<Exchange, MemberId>> later_;
@@ -184,13 +230,14 @@ class Quorum final : public ConsistencyPolicy {
   int64_t expected_ = 0;    // have begun and are awake
   int64_t missing_ = 0;     // of those, without a push in the open round
   absl::Time enough_since_;  // when members_in_ became pushes_
+  absl::Time open_until_;    // where they are so many
   ExampleMean mean_;
 };
 
 }  // namespace
 
-std::unique_ptr<ConsistencyPolicy> MakeQuorum(int64_t pushes, absl::Duration grace) {
-  return std::make_unique<Quorum>(pushes, grace);
+std::unique_ptr<ConsistencyPolicy> MakeQuorum(const QuorumOptions& options) {
+  return std::make_unique<Quorum>(options);
 }
 
 }  // namespace tessera

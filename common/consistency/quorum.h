@@ -1,8 +1,9 @@
 // Quorum: an update, here a round, closes when enough members have a push in it.
 //
 //   OnPush     weighted by examples (example_mean.h); joins the round that is being collected
-//   closes     when every member that could still push has, or when `pushes` members have and `grace`
-//              has passed since the last of those came
+//   closes     when every member that could still push has, or when `pushes` members have and the grace
+//              has passed since the last of those came: a fixed time, or one for each of the missing
+//              members that is learned from how late they come (adaptive_grace.h)
 //   MayRead    after <= rounds closed; at once for a member that has not pushed yet
 //
 // So a member waits for the round of its own number, or for a later one that it was the first to
@@ -30,8 +31,19 @@
 
 namespace tessera {
 
-// Makes the policy. 1 <= pushes, 0 <= grace.
-std::unique_ptr<ConsistencyPolicy> MakeQuorum(int64_t pushes, absl::Duration grace);
+struct QuorumOptions {
+  // 1 <= pushes.
+  int64_t pushes = 1;
+  // How long a round that has them stays open for the others; where that is learned, at most so long if it is not 0.
+  absl::Duration grace;
+  bool adaptive_grace = false;
+  // Exchanges go on beside training: a round that stays open holds nobody up at once.
+  bool beside = false;
+  // Pushes weigh by the squares of their examples.
+  bool squared_examples = false;
+};
+
+std::unique_ptr<ConsistencyPolicy> MakeQuorum(const QuorumOptions& options);
 
 }  // namespace tessera
 

@@ -106,7 +106,7 @@ class Ssp final : public ConsistencyPolicy {
     return slowest;
   }
 
-  PolicyState State() const override {
+  PolicyState State() override {
     PolicyState state;
     // Whether a member rests stands with the shard's members.
     for (const auto& [id, member] : members_) state.members[id] = member.clock;

@@ -3,7 +3,8 @@
 //   consistency  barrier, weighted by examples  rule     outer Nesterov on D = -mean
 // m <- mu m + D, w <- w - eta (D + mu m).  Per worker and H steps: up 4n bytes, down 4n.
 //
-// quorum.pushes     k of K close an update; the others' pushes join the next (arXiv 2604.21428)
+// quorum.pushes     k of K close an update after a grace, fixed or learned; the others' pushes join the next
+//                   (arXiv 2604.21428)
 // asynchronous      every push is an update, rule delayed Nesterov, and slower workers are given
 //                   fewer steps (Liu et al., arXiv 2401.09135)
 // fragments         the model in P pieces, one exchanged every H / P steps, taken up `delay` steps later as
@@ -18,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/codec/codecs.h"
 #include "common/codec/selective_codec.h"
@@ -33,6 +35,9 @@
 namespace tessera {
 namespace {
 
+// The value of quorum.weights.
+constexpr absl::string_view kSquaredExamples = "squared_examples";
+
 // Chooses lockstep: everybody waits for the changes of all.
 void WaitForAll(Recipe* recipe) {
   absl::StrAppend(
@@ -42,16 +47,33 @@ void WaitForAll(Recipe* recipe) {
   recipe->make_policy = MakeWeightedBarrier;
 }
 
+// How long a round stays open for the others, in words.
+std::string GraceWords(const QuorumOptions& options) {
+  if (!options.adaptive_grace) {
+    return absl::StrCat(absl::FormatDuration(options.grace), " longer for the others");
+  }
+  const std::string most = options.grace > absl::ZeroDuration()
+                               ? absl::StrCat(", at most ", absl::FormatDuration(options.grace))
+                               : "";
+  return absl::StrCat("longer for others that are about as fast, but not for slow ones", most);
+}
+
 // Chooses a quorum: an update closes with so many changes, and the grace for the others.
-void WaitForQuorum(int64_t pushes, absl::Duration grace, Recipe* recipe) {
-  absl::StrAppend(
-      &recipe->description, "; every ", recipe->local_steps, " steps they wait until ", pushes,
-      " workers have sent their changes, and ", absl::FormatDuration(grace),
-      " longer for the others; an outer optimizer applies the mean, and who comes later "
-      "joins the next round without waiting");
+void WaitForQuorum(const v1::Diloco& keys, Recipe* recipe) {
+  QuorumOptions options;
+  options.pushes = keys.quorum().pushes();
+  options.grace = absl::Nanoseconds(keys.quorum().grace());
+  options.adaptive_grace = keys.quorum().adaptive_grace();
+  options.beside = keys.overlap();
+  options.squared_examples = keys.quorum().weights() == kSquaredExamples;
+  absl::StrAppend(&recipe->description, "; every ", recipe->local_steps, " steps they wait until ",
+                  options.pushes, " workers have sent their changes, and ", GraceWords(options),
+                  "; an outer optimizer applies the mean",
+                  options.squared_examples ? " by squared weights" : "",
+                  ", and who comes later joins the next round without waiting");
   recipe->lockstep = false;
   recipe->aligned = false;
-  recipe->make_policy = [pushes, grace] { return MakeQuorum(pushes, grace); };
+  recipe->make_policy = [options] { return MakeQuorum(options); };
 }
 
 absl::StatusOr<Recipe> DilocoRecipe(const v1::Job& job) {
@@ -82,7 +104,7 @@ absl::StatusOr<Recipe> DilocoRecipe(const v1::Job& job) {
     return recipe;
   }
   if (keys.quorum().pushes() > 0) {
-    WaitForQuorum(keys.quorum().pushes(), absl::Nanoseconds(keys.quorum().grace()), &recipe);
+    WaitForQuorum(keys, &recipe);
   } else {
     WaitForAll(&recipe);
   }
@@ -113,6 +135,15 @@ void CheckQuorum(const v1::Job& job, KeyErrors* errors) {
     errors->Add(key + ".grace",
                 "got a time without pushes, want both: grace runs once so many pushes are there, "
                 "and with pushes 0 an update waits for all");
+  } else if (quorum.pushes() == 0 && quorum.adaptive_grace()) {
+    errors->Add(key + ".adaptive_grace",
+                "got true without pushes, want both: a grace is for those who are not among the "
+                "first so many, and with pushes 0 an update waits for all");
+  } else if (quorum.pushes() == 0 && quorum.weights() == kSquaredExamples) {
+    errors->Add(key + ".weights",
+                absl::StrCat("got ", kSquaredExamples,
+                             " without pushes, want both, or examples: without a quorum "
+                             "pushes weigh by their examples"));
   } else {
     CheckPushes(job, key + ".pushes", quorum.pushes(), errors);
   }
@@ -132,23 +163,25 @@ void CheckDiloco(const v1::Job& job, KeyErrors* errors) {
   if (keys.asynchronous()) wish.excluding = "asynchronous";
   if (keys.overlap()) wish.excluding = "overlap (delay says how many steps an exchange overlaps)";
   CheckFragments(job, wish, errors);
-  if (!keys.overlap() || (!keys.asynchronous() && keys.quorum().pushes() == 0)) return;
+  if (!keys.overlap() || !keys.asynchronous()) return;
   errors->Add("method.diloco.overlap",
-              absl::StrCat("got true beside ", keys.asynchronous() ? "asynchronous" : "a quorum",
-                           ", want one or the other: nobody waits there, so that there is nothing "
-                           "to overlap"));
+              "got true beside asynchronous, want one or the other: nobody waits there, so that "
+              "there is nothing to overlap");
 }
 
 // Without a grace workers of about the same speed are late by turns.
 std::vector<std::string> QuorumNotes(const v1::Job& job) {
   const v1::Diloco& keys = job.method().diloco();
-  const int64_t pushes = keys.quorum().pushes();
-  if (pushes == 0 || keys.quorum().grace() > 0 || pushes >= job.cluster().workers()) return {};
+  const v1::Quorum& quorum = keys.quorum();
+  const int64_t pushes = quorum.pushes();
+  const bool has_grace = quorum.grace() > 0 || quorum.adaptive_grace();
+  if (pushes == 0 || has_grace || pushes >= job.cluster().workers()) return {};
   return {absl::StrCat("method.diloco.quorum: got ", pushes, " of ", job.cluster().workers(),
                        " pushes and no grace; workers that are nearly as fast as the others are "
                        "late by turns then, and the model learns less than with asynchronous: "
-                       "want a grace longer than they usually differ by, such as a tenth of the "
-                       "local steps' time (docs/methods.md#with-a-quorum)")};
+                       "want adaptive_grace: true, or a grace longer than they usually differ by, "
+                       "such as a tenth of the local steps' time "
+                       "(docs/methods.md#with-a-quorum)")};
 }
 
 // A push of the largest entries brings what many steps have held back. Momentum multiplies that once more.

@@ -130,6 +130,8 @@ bool Shard::IsHeld(Exchange exchange) const {
 }
 
 bool Shard::Advance(absl::Time now) {
+  // A standby, which is told the time in whole nanoseconds, has to come to the same decisions.
+  now = absl::FromUnixNanos(absl::ToUnixNanos(now));
   // A server that waits for its copy must not fold: the copy contains what it would fold.
   if (replica_.awaits_copy()) return false;
   // A piece at a time: what comes meanwhile is answered.

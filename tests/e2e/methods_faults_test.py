@@ -5,6 +5,7 @@ from cluster import ENDLESS, Brake, Cluster, Test, digits, lost, members, tesser
 
 SSP = {"ssp": {"bound": 1}}
 QUORUM = {"diloco": {"local_steps": 4, "quorum": {"pushes": 1, "grace": "50ms"}}}
+ADAPTIVE = {"diloco": {"local_steps": 4, "quorum": {"pushes": 1, "adaptive_grace": True}, "overlap": True}}
 SOFTSYNC = {"softsync": {"pushes": 2, "staleness": {"inverse": {"scale": 1.0}}}}
 ASYNC_DILOCO = {"diloco": {"local_steps": 20, "asynchronous": True}}
 
@@ -19,7 +20,7 @@ def endless(method, lease=LEASE, **keys):
 
 class MethodFaults(Test):
     test_max = 240
-    METHODS = {"ssp": SSP, "diloco quorum": QUORUM, "softsync": SOFTSYNC}
+    METHODS = {"ssp": SSP, "diloco quorum": QUORUM, "diloco quorum beside training": ADAPTIVE, "softsync": SOFTSYNC}
 
     def check_end(self, report, joined, lost_workers):
         # Those that have no end are drained.
@@ -45,8 +46,8 @@ class MethodFaults(Test):
                 self.assertIn("lease expired worker=1", cluster.servers[0].output())
 
     def test_who_waits_for_nobody_trains_on_while_a_killed_worker_has_its_lease(self):
-        methods = {"diloco quorum": QUORUM, "softsync": SOFTSYNC, "async_sgd": {"async_sgd": {}},
-                   "diloco asynchronous": ASYNC_DILOCO}
+        methods = {"diloco quorum": QUORUM, "diloco quorum beside training": ADAPTIVE, "softsync": SOFTSYNC,
+                   "async_sgd": {"async_sgd": {}}, "diloco asynchronous": ASYNC_DILOCO}
         for name, method in methods.items():
             with self.case(name):
                 cluster = Cluster(self, endless(method, lease="60s", workers=3))

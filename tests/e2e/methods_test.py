@@ -86,6 +86,12 @@ class Methods(Test):
         self.check(job, report, ["until 1", "50ms longer"], STEPS // 10)
         self.check_late(report)
 
+    def test_a_quorum_goes_beside_training(self):
+        quorum = {"pushes": 1, "adaptive_grace": True, "weights": "squared_examples"}
+        job, report = self.train({"diloco": {"local_steps": 10, "quorum": quorum, "overlap": True}}, rate=0.1)
+        self.check(job, report, ["until 1", "about as fast", "squared", "one exchange later"], STEPS // 10)
+        self.check_late(report)
+
     def test_asynchronous_diloco_uses_every_push(self):
         job, report = self.train({"diloco": {"local_steps": 10, "asynchronous": True}}, rate=0.1)
         # A slower worker gets fewer steps, so it exchanges more often.

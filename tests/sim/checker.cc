@@ -25,7 +25,7 @@ class Checker::RecordedPolicy final : public ConsistencyPolicy {
     checker_->OnPlan(copy_, plan);
     policy_->SetMembers(plan);
   }
-  PolicyState State() const override { return policy_->State(); }
+  PolicyState State() override { return policy_->State(); }
   void SetState(const PolicyState& state) override {
     checker_->OnImage(copy_);
     policy_->SetState(state);

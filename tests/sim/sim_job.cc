@@ -45,7 +45,9 @@ float MomentumOf(const SimOptions& sim) {
 }
 
 // What is not fixed by the method is drawn.
-v1::Job JobOf(SimMethod name, float momentum, int workers, DrawnModel* drawn, Dice* dice) {
+v1::Job JobOf(const SimOptions& sim, int workers, DrawnModel* drawn, Dice* dice) {
+  const SimMethod name = sim.method;
+  const float momentum = MomentumOf(sim);
   v1::Job job;
   job.mutable_cluster()->set_workers(workers);
   job.mutable_train()->mutable_optimizer()->mutable_sgd()->set_learning_rate(1);
@@ -86,9 +88,12 @@ v1::Job JobOf(SimMethod name, float momentum, int workers, DrawnModel* drawn, Di
       PlainDiloco(&method, momentum);
       break;
     case SimMethod::kDilocoQuorum: {
-      v1::Quorum* quorum = PlainDiloco(&method, momentum)->mutable_quorum();
+      v1::Diloco* diloco = PlainDiloco(&method, momentum);
+      v1::Quorum* quorum = diloco->mutable_quorum();
       quorum->set_pushes(1 + dice->Below(workers));
       quorum->set_grace(absl::ToInt64Nanoseconds(absl::Milliseconds(dice->Below(200))));
+      quorum->set_adaptive_grace(sim.seed % 3 == 1);
+      diloco->set_overlap(sim.seed % 5 >= 3);
       break;
     }
     case SimMethod::kDilocoAsynchronous:
@@ -176,7 +181,7 @@ SimJob::SimJob(SimOptions options)
       epochs_(options.checkpoints ? kEpochsWithCheckpoints : kEpochs),
       steps_(dice_.Chance(0.3) ? epochs_ / 3 * (10 + dice_.Below(20)) : 0),
       drawn_(options.seed, options.plain),
-      job_(JobOf(options.method, MomentumOf(options), workers_count_, &drawn_, &dice_)),
+      job_(JobOf(options, workers_count_, &drawn_, &dice_)),
       recipe_(RecipeOf(job_)),
       step_time_(DrawnStepTime(options.standbys, options.checkpoints, &dice_)),
       subnets_(recipe_.subnets ? std::make_unique<SubnetEntries>(options.seed, servers_count_)

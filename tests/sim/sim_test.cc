@@ -189,7 +189,7 @@ TEST_CASE("whatever dies, jobs go back to a checkpoint that is whole and of one 
   };
   for (const World& world :
        {World{"servers die", false, false, 60}, World{"standbys die", true, false, 25},
-        World{"the coordinator dies", false, true, 25}, World{"all die", true, true, 90}}) {
+        World{"the coordinator dies", false, true, 25}, World{"all die", true, true, 180}}) {
     DYNAMIC_SECTION(world.name) {
       const uint64_t count = SeedsOf(world.seeds);
       uint64_t runs = 0, checkpoints = 0, rollbacks = 0, finished = 0, taken_up = 0;

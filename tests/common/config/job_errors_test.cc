@@ -382,9 +382,14 @@ TEST_CASE("every mistake in the method and the codecs gets its message", "[job_e
        "x.yaml:19:48: method.diloco.overlap: got true beside asynchronous, want one or the other: "
        "nobody waits there, so that there is nothing to overlap\n"},
       {"method: {local_sgd: {local_steps: 20}}",
-       "method: {diloco: {quorum: {pushes: 1}, overlap: true}}",
-       "x.yaml:19:49: method.diloco.overlap: got true beside a quorum, want one or the other: "
-       "nobody waits there, so that there is nothing to overlap\n"},
+       "method: {diloco: {quorum: {adaptive_grace: true}}}",
+       "x.yaml:19:44: method.diloco.quorum.adaptive_grace: got true without pushes, want both: a "
+       "grace is for those who are not among the first so many, and with pushes 0 an update waits "
+       "for all\n"},
+      {"method: {local_sgd: {local_steps: 20}}",
+       "method: {diloco: {quorum: {weights: squared_examples}}}",
+       "x.yaml:19:37: method.diloco.quorum.weights: got squared_examples without pushes, want "
+       "both, or examples: without a quorum pushes weigh by their examples\n"},
       {"method: {local_sgd: {local_steps: 20}}",
        "method: {async_sgd: {staleness: {exponential: {base: 1.5}}}}",
        "x.yaml:19:54: method.async_sgd.staleness.exponential.base: got \"1.5\", want a number in "

@@ -29,6 +29,8 @@ TEST_CASE("a printed job reads back to the same job from any directory", "[job_p
   CheckRoundTrip(Good(kJob, {"method={ssp: {bound: 0}}"}));
   CheckRoundTrip(Good(kJob, {"method=ssp"}));
   CheckRoundTrip(Good(kJob, {"method={diloco: {quorum: {pushes: 1, grace: 1.5s}}}"}));
+  CheckRoundTrip(Good(kJob, {"method={diloco: {overlap: true, quorum: {pushes: 1, adaptive_grace: "
+                             "true, weights: squared_examples}}}"}));
   CheckRoundTrip(Good(kJob, {"train.schedule={warmup: 10, decay: {cosine: {examples: 99}}}"}));
   CheckRoundTrip(Good(kJob, {"train.optimizer={adam: {learning_rate: 0.1}}"}));
   CheckRoundTrip(Good(kJob, {"cluster.servers=[\"[::1]:7000\", \"b:7001\"]"}));

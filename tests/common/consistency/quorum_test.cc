@@ -10,11 +10,33 @@ namespace {
 using Members = std::vector<uint64_t>;
 
 struct TwoAtOnce : PolicyFixture {
-  TwoAtOnce() : PolicyFixture(MakeQuorum(2, absl::ZeroDuration())) {}
+  TwoAtOnce() : PolicyFixture(MakeQuorum({2, absl::ZeroDuration()})) {}
 };
 
 struct TwoAndTenSeconds : PolicyFixture {
-  TwoAndTenSeconds() : PolicyFixture(MakeQuorum(2, absl::Seconds(10))) {}
+  TwoAndTenSeconds() : PolicyFixture(MakeQuorum({2, absl::Seconds(10)})) {}
+};
+
+struct SquaredExamples : PolicyFixture {
+  SquaredExamples() : PolicyFixture(MakeQuorum({2, {}, false, false, true})) {}
+};
+
+struct Adaptive : PolicyFixture {
+  explicit Adaptive(absl::Duration most = absl::ZeroDuration())
+      : PolicyFixture(MakeQuorum({2, most, /*adaptive_grace=*/true})) {}
+  void RoundOfTwo(uint64_t round, int64_t at) {
+    At(at);
+    Push(1, round);
+    Push(2, round);
+  }
+};
+
+struct Beside : PolicyFixture {
+  Beside() : PolicyFixture(MakeQuorum({2, {}, /*adaptive_grace=*/true, /*beside=*/true})) {}
+};
+
+struct AdaptiveOfTenSeconds : Adaptive {
+  AdaptiveOfTenSeconds() : Adaptive(absl::Seconds(10)) {}
 };
 
 TEST_CASE_METHOD(TwoAtOnce, "without grace the last of so many pushes closes the round",
@@ -128,6 +150,91 @@ TEST_CASE_METHOD(TwoAtOnce, "a member that wakes is waited for again", "[consist
   CHECK_FALSE(Push(1, 2).commit);
   CHECK(WaitsFor() == Members{2});
   CHECK(Push(2, 1).commit);
+}
+
+TEST_CASE_METHOD(SquaredExamples, "a push may weigh by the square of its examples",
+                 "[consistency][quorum]") {
+  Plan({{1, 1}, {2, 1}});
+  CHECK(Push(1, 1, 100).weight == 1.0f);
+  const Verdict second = Push(2, 1, 300);
+  CHECK(second.weight == 9.0f);
+  CHECK(second.commit_scale == 0.1f);
+}
+
+TEST_CASE_METHOD(Adaptive, "who takes little longer than the quorum is waited for, a slow one not",
+                 "[consistency][quorum]") {
+  Plan({{1, 1}, {2, 1}, {3, 1}, {4, 1}});
+  // The first round is waited for by all, as nothing is known yet.
+  RoundOfTwo(1, 100);
+  CHECK(Deadline() == -1);
+  Push(3, 1);
+  At(200);
+  CHECK_FALSE(CommitDue().has_value());
+  CHECK(Push(4, 1).commit);
+  // In the second one the first two take 100 s, so that it stays open for 25 s.
+  RoundOfTwo(2, 300);
+  CHECK(Deadline() == 325);
+  At(316);
+  CHECK_FALSE(Push(3, 2).commit);
+  CHECK(Deadline() == 325);
+  At(325);
+  CHECK(CommitDue() == 1.0f / 3);
+  // Member 4 has taken more than 125 s already, and is waited for no longer.
+  RoundOfTwo(3, 425);
+  At(441);
+  CHECK(Push(3, 3).commit_scale == 1.0f / 3);
+  // In the midst of the fourth round it pushes after 300 s, and is of its quorum.
+  At(500);
+  Push(4, 2);
+  At(541);
+  CHECK_FALSE(Push(1, 4).commit);
+  CHECK(Deadline() == 566);
+  CHECK_FALSE(Push(2, 4).commit);
+  At(566);
+  CHECK(Push(3, 4).commit);
+  At(666);
+  Push(1, 5);
+  CHECK_FALSE(Push(2, 5).commit);
+  SECTION("who comes ends the round, as nobody else is worth waiting for") {
+    At(680);
+    CHECK(Push(3, 5).commit_scale == 1.0f / 3);
+  }
+  SECTION("who rests ends it, too") {
+    Rest(3);
+    CHECK(CommitDue() == 0.5f);
+  }
+  SECTION("who does not come is left behind") {
+    At(690);
+    CHECK_FALSE(CommitDue().has_value());
+    At(691);
+    CHECK(CommitDue() == 0.5f);
+  }
+}
+
+TEST_CASE_METHOD(Beside, "beside training half of the pace is free", "[consistency][quorum]") {
+  Plan({{1, 1}, {2, 1}, {3, 1}});
+  for (uint64_t member : {1, 2, 3}) Push(member, 1);
+  // Nobody waits, so that their times run from their pushes.
+  At(100);
+  Push(1, 2);
+  CHECK_FALSE(Push(2, 2).commit);
+  CHECK(Deadline() == 150);
+  At(120);
+  CHECK(Push(3, 2).commit);
+  At(200);
+  Push(1, 3);
+  CHECK_FALSE(Push(2, 3).commit);
+  CHECK(Deadline() == 250);
+}
+
+TEST_CASE_METHOD(AdaptiveOfTenSeconds, "an adaptive grace is no longer than the one that is given",
+                 "[consistency][quorum]") {
+  Plan({{1, 1}, {2, 1}, {3, 1}, {4, 1}});
+  At(100);
+  Push(1, 1);
+  Push(2, 1);
+  // Nothing is known yet.
+  CHECK(Deadline() == 110);
 }
 
 TEST_CASE_METHOD(TwoAtOnce, "when all rest what was folded is committed", "[consistency][quorum]") {

@@ -35,10 +35,12 @@ void CheckSame(const ScheduleOptions& options, const std::function<Policy(uint64
   }
 }
 
-// Whenever no update is half collected another one goes on, from what a standby is told.
+// Whenever no update is half collected another one goes on, from what a standby is told; or, where none is to go on,
+// this one is asked what that would be.
 class HandedOn final : public ForwardingPolicy {
  public:
-  explicit HandedOn(std::function<Policy()> make) : ForwardingPolicy(make()), make_(make) {}
+  explicit HandedOn(std::function<Policy()> make, bool goes_on = true)
+      : ForwardingPolicy(make()), make_(make), goes_on_(goes_on) {}
 
   void SetMembers(const Plan& plan) override {
     plan_ = plan;
@@ -68,9 +70,11 @@ class HandedOn final : public ForwardingPolicy {
  private:
   void HandOn() {
     if (is_open_) return;
+    const PolicyState state = State();
+    if (!goes_on_) return;
     Policy next = make_();
     next->SetMembers(plan_);
-    next->SetState(State());
+    next->SetState(state);
     for (const MemberId member : resting_) {
       if (plan_.Find(member) != nullptr) next->SetResting(member, true);
     }
@@ -78,6 +82,7 @@ class HandedOn final : public ForwardingPolicy {
   }
 
   const std::function<Policy()> make_;
+  const bool goes_on_;
   Plan plan_;
   std::set<MemberId> resting_;
   bool is_open_ = false;
@@ -119,7 +124,10 @@ TEST_CASE("a quorum answers as its definition does", "[consistency][quorum]") {
   const auto pushes = [](uint64_t seed) { return static_cast<int64_t>(1 + seed % 6); };
   const auto grace = [](uint64_t seed) { return absl::Seconds(seed / 6 % 4 * 3); };
   CheckSame(
-      ScheduleOptions(), [&](uint64_t seed) { return MakeQuorum(pushes(seed), grace(seed)); },
+      ScheduleOptions(),
+      [&](uint64_t seed) {
+        return MakeQuorum({pushes(seed), grace(seed)});
+      },
       [&](uint64_t seed) { return NaiveQuorum(pushes(seed), grace(seed)); });
 }
 
@@ -140,7 +148,9 @@ TEST_CASE("a quorum of all is a weighted barrier where all push in their turn",
   options.all_answers = false;
   CheckSame(
       options, [](uint64_t seed) { return MakeWeightedBarrier(); },
-      [](uint64_t seed) { return MakeQuorum(6, absl::ZeroDuration()); });
+      [](uint64_t seed) {
+        return MakeQuorum({6, absl::ZeroDuration()});
+      });
 }
 
 TEST_CASE("a standby goes on from what it is told as the one that told it", "[consistency]") {
@@ -152,8 +162,21 @@ TEST_CASE("a standby goes on from what it is told as the one that told it", "[co
     return MakeSoftsync(static_cast<int64_t>(1 + seed / 4 % 6), WeightOf(seed));
   });
   CheckHandedOn(ScheduleOptions(), [](uint64_t seed) {
-    return MakeQuorum(static_cast<int64_t>(1 + seed % 6), absl::Seconds(seed / 6 % 4 * 3));
+    return MakeQuorum({static_cast<int64_t>(1 + seed % 6), absl::Seconds(seed / 6 % 4 * 3)});
   });
+}
+
+TEST_CASE("what a standby is not told the one that tells it forgets", "[consistency][quorum]") {
+  const auto adaptive = [](uint64_t seed) {
+    return MakeQuorum({static_cast<int64_t>(1 + seed % 6), absl::Seconds(seed / 6 % 4 * 3),
+                       /*adaptive_grace=*/true, /*beside=*/seed / 24 % 2 != 0});
+  };
+  const auto asked = [&](bool goes_on) {
+    return [&adaptive, goes_on](uint64_t seed) -> Policy {
+      return std::make_unique<HandedOn>([&adaptive, seed] { return adaptive(seed); }, goes_on);
+    };
+  };
+  CheckSame(ScheduleOptions(), asked(false), asked(true));
 }
 
 TEST_CASE("the comparison sees a weight, an order and a count that differ", "[consistency]") {
@@ -166,7 +189,7 @@ TEST_CASE("the comparison sees a weight, an order and a count that differ", "[co
   CHECK(differ(MakeSoftsync(2, constant), NaiveSoftsync(3, constant)));
   CHECK(differ(MakeNone(1.0f), MakeNone(0.5f)));
   CHECK(differ(MakeSsp(1, 1), NaiveSsp(2, 1)));
-  CHECK(differ(MakeQuorum(2, absl::ZeroDuration()), NaiveQuorum(2, absl::Seconds(3))));
+  CHECK(differ(MakeQuorum({2, absl::ZeroDuration()}), NaiveQuorum(2, absl::Seconds(3))));
   CHECK(differ(MakeBarrier(), MakeNone(1.0f)));
 }
 

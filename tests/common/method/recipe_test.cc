@@ -205,6 +205,23 @@ TEST_CASE("diloco with a quorum closes rounds without the slowest", "[method]") 
   CHECK(policy->Deadline() == absl::UnixEpoch() + absl::Seconds(5));
 }
 
+TEST_CASE("a quorum says of its description what its grace is, and goes beside training",
+          "[method]") {
+  v1::Job job = WithSgd(0.5);
+  v1::Diloco& keys = *job.mutable_method()->mutable_diloco();
+  keys.mutable_quorum()->set_pushes(2);
+  keys.mutable_quorum()->set_adaptive_grace(true);
+  CHECK(Says(RecipeOf(job), "longer for others that are about as fast, but not for slow ones;"));
+  CHECK_FALSE(RecipeOf(job).overlaps);
+  keys.mutable_quorum()->set_grace(5000000000);
+  keys.mutable_quorum()->set_weights("squared_examples");
+  keys.set_overlap(true);
+  CHECK(Says(RecipeOf(job),
+             "slow ones, at most 5s; an outer optimizer applies the mean by squared "
+             "weights"));
+  CHECK(RecipeOf(job).overlaps);
+}
+
 TEST_CASE("asynchronous diloco takes every push at once, with momentum once per round of workers",
           "[method]") {
   v1::Job job = WithSgd(0.5);

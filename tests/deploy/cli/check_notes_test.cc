@@ -39,6 +39,7 @@ TEST_CASE("a quorum without a grace is noted where it can leave members out", "[
   REQUIRE(told.size() == 1);
   CHECK(told[0].find("method.diloco.quorum: got 3 of 4 pushes and no grace") == 0);
   CHECK(notes("quorum: {pushes: 3, grace: 100ms}").empty());
+  CHECK(notes("quorum: {pushes: 3, adaptive_grace: true}").empty());
   CHECK(notes("quorum: {pushes: 4}").empty());
   CHECK(notes("local_steps: 50").empty());
 }

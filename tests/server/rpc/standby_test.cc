@@ -34,7 +34,7 @@ std::unique_ptr<ConsistencyPolicy> PolicyOf(const std::string& name) {
   if (name == "none") return MakeNone(1.0f);
   if (name == "softsync") return MakeSoftsync(2, StalenessWeight());
   if (name == "ssp") return MakeSsp(1, 1.0f);
-  return MakeQuorum(2, absl::Milliseconds(3));
+  return MakeQuorum({2, absl::Milliseconds(3)});
 }
 
 std::unique_ptr<Shard> ShardOf(const std::string& policy, bool has_state) {

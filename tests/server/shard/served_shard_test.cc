@@ -20,7 +20,7 @@ TEST_CASE("what is whole without a lost member is committed before those who res
   const absl::Time now = absl::UnixEpoch();
   Shard::Options options;
   options.shape = ZeroMatrix(1, 1);
-  options.policy = MakeQuorum(3, absl::Seconds(1));
+  options.policy = MakeQuorum({3, absl::Seconds(1)});
   options.rule = MakeAdd();
   ServedShard served(std::make_unique<Shard>(std::move(options)));
   served.SetPlan(PlanOfFirst(3));
@@ -55,7 +55,7 @@ TEST_CASE("what is whole without a lost member is committed before those who res
 std::unique_ptr<ServedShard> ServedForTwo() {
   Shard::Options options;
   options.shape = ZeroMatrix(1, 1);
-  options.policy = MakeQuorum(2, absl::Seconds(1));
+  options.policy = MakeQuorum({2, absl::Seconds(1)});
   options.rule = MakeAdd();
   auto served = std::make_unique<ServedShard>(std::make_unique<Shard>(std::move(options)));
   served->SetPlan(PlanOfFirst(2));

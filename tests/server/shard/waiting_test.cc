@@ -34,7 +34,9 @@ TEST_CASE("ssp lets nobody wait for ever, and nobody read beyond the bound", "[s
 TEST_CASE("a quorum lets nobody wait for ever", "[shard][waiting]") {
   CheckNobodyWaitsForEver(6000, [](uint64_t seed) {
     ClusterOptions options;
-    options.policy = [seed] { return MakeQuorum(1 + seed % 5, absl::Seconds(seed / 5 % 3)); };
+    options.policy = [seed] {
+      return MakeQuorum({static_cast<int64_t>(1 + seed % 5), absl::Seconds(seed / 5 % 3)});
+    };
     return options;
   });
 }
@@ -101,14 +103,14 @@ std::set<std::string> Violations(uint64_t bound,
 }
 
 TEST_CASE("a quorum whose late workers wait is found to wait for ever", "[shard][waiting]") {
-  const auto quorum = [] { return MakeQuorum(2, absl::ZeroDuration()); };
+  const auto quorum = [] { return MakeQuorum({2, absl::ZeroDuration()}); };
   CHECK(Violations<LateWorkersWait>(kNoBound, quorum).count("wait for ever") == 1);
   CHECK(Violations<ForwardingPolicy>(kNoBound, quorum) == std::set<std::string>{""});
 }
 
 TEST_CASE("policies that do not know of rests are found out", "[shard][waiting]") {
   const auto ssp = [] { return MakeSsp(1, 1); };
-  const auto quorum = [] { return MakeQuorum(4, absl::Seconds(1)); };
+  const auto quorum = [] { return MakeQuorum({4, absl::Seconds(1)}); };
   const auto softsync = [] { return MakeSoftsync(3, StalenessWeight()); };
   CHECK(Violations<NobodyRests>(1, ssp).count("wait for ever") == 1);
   CHECK(Violations<NobodyRests>(kNoBound, quorum).count("wait for ever") == 1);

@@ -205,9 +205,11 @@ TEST_CASE("diloco whose outer step is the mean itself equals local sgd to the bi
 
 TEST_CASE("a quorum of all is the barrier", "[train]") {
   const int workers = GENERATE(2, 3);
-  const Outcome barrier = Train(Job({"method={diloco: {local_steps: 7}}"}), 2, workers);
-  const std::string quorum =
-      absl::StrCat("method={diloco: {local_steps: 7, quorum: {pushes: ", workers, "}}}");
+  const bool overlaps = GENERATE(false, true);
+  const std::string method =
+      absl::StrCat("method={diloco: {local_steps: 7, overlap: ", overlaps ? "true" : "false");
+  const Outcome barrier = Train(Job({method + "}}"}), 2, workers);
+  const std::string quorum = absl::StrCat(method, ", quorum: {pushes: ", workers, "}}}");
   const Outcome all = Train(Job({quorum, absl::StrCat("cluster.workers=", workers)}), 2, workers);
   // Pushes are folded as they come there; two give the same sum.
   if (workers == 2) CHECK(all.hash == barrier.hash);
@@ -217,12 +219,14 @@ TEST_CASE("a quorum of all is the barrier", "[train]") {
 }
 
 TEST_CASE("every method trains whatever its workers' paces", "[train]") {
-  const std::string method =
-      GENERATE("method={softsync: {pushes: 2, staleness: {inverse: {scale: 1.0}}}}",
-               "method={ssp: {bound: 1, local_steps: 2}}",
-               "method={diloco: {local_steps: 5, quorum: {pushes: 2, grace: 5ms}}}",
-               "method={diloco: {local_steps: 5, asynchronous: true}}",
-               "method={async_sgd: {staleness: {exponential: {base: 0.7}}}}");
+  const std::string method = GENERATE(
+      "method={softsync: {pushes: 2, staleness: {inverse: {scale: 1.0}}}}",
+      "method={ssp: {bound: 1, local_steps: 2}}",
+      "method={diloco: {local_steps: 5, quorum: {pushes: 2, grace: 5ms}}}",
+      "method={diloco: {local_steps: 5, quorum: {pushes: 2, adaptive_grace: true}, overlap: "
+      "true}}",
+      "method={diloco: {local_steps: 5, asynchronous: true}}",
+      "method={async_sgd: {staleness: {exponential: {base: 0.7}}}}");
   INFO(method);
   const Outcome run = Train(Job({method, "train.steps=150", "cluster.workers=3"}), 2, 3);
   for (const auto& worker : run.workers) CHECK(worker->scores.back().correct > 250);
