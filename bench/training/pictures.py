@@ -1,19 +1,22 @@
 #!/usr/bin/python3
 """Trains ResNet-18 and VGG-12 on CIFAR-10: against PyTorch, and by several methods.
 
-    bench/training/pictures.py FOLDER [--seeds 3] [--epochs 15] [--workers 2] [--device cuda] [--skip-peer]
+    bench/training/pictures.py FOLDER [--seeds 3] [--epochs 15] [--workers 2] [--device cuda] [--train tessera pytorch]
                                [--results FILE] [--images N]
-    bench/training/pictures.py FOLDER --methods [--seeds 1] [--epochs 15] [--workers 2 4] [--device cuda] [--at-once 4]
+    bench/training/pictures.py FOLDER --methods [--networks ResNet-18 VGG-12] [--seeds 1] [--epochs 15]
+                               [--workers 2 4] [--device cuda] [--results FILE] [--at-once 4]
     bench/training/pictures.py FOLDER --link 10Gbit --step-time 40ms --workers 2 4 8
 
 FOLDER holds the images (deploy/fetch_data.sh --from DIR cifar10). The first form trains ResNet-18
 (deploy/jobs/cifar_resnet18.yaml) in turn with Tessera and with PyTorch, workers of one thread each, and prints
-accuracies on the test images and seconds of training. --results FILE keeps what each seed came to, and a seed that is
-there is not trained again, so that hours can be spent in parts; --images N takes the first N training images alone, so
-that both go in short turns where a machine's speed changes. The second prints accuracies and bytes of both networks
-by data_parallel, local_sgd and ist; with --at-once several jobs share the machine, so that their seconds say nothing.
-The third has the seconds of an epoch from simulations without mathematics on such links, each machine with a worker and
-a server. The peer needs Debian's python3-torch and libopenblas0-pthread.
+accuracies on the test images and seconds of training; --images N takes the first N training images alone, so that both
+go in short turns where a machine's speed changes. The second prints accuracies and bytes of both networks by
+data_parallel, local_sgd and ist. The third has the seconds of an epoch from simulations without mathematics on such
+links, each machine with a worker and a server.
+
+--results FILE keeps what each training came to, and one that is there is not done again, so that hours can be spent in
+parts. --at-once N has several jobs share the machine, and --busy says that other work goes on there: seconds are not
+kept. The peer needs Debian's python3-torch and libopenblas0-pthread.
 """
 import argparse
 import concurrent.futures
@@ -29,7 +32,8 @@ import yaml
 import peer
 from runs import ROOT
 
-RESNET, VGG = (os.path.join(ROOT, "deploy/jobs/", name) for name in ("cifar_resnet18.yaml", "cifar_vgg12_ist.yaml"))
+NETWORKS = {"ResNet-18": os.path.join(ROOT, "deploy/jobs/cifar_resnet18.yaml"),
+            "VGG-12": os.path.join(ROOT, "deploy/jobs/cifar_vgg12_ist.yaml")}
 METHODS = {"data_parallel": {"data_parallel": {}}, "local_sgd(20)": {"local_sgd": {"local_steps": 20}},
            "ist(20), all": {"ist": {"local_steps": 20, "cut": "all"}},
            "ist(20), all, rolling": {"ist": {"local_steps": 20, "cut": "all", "order": "rolling"}}}
@@ -65,7 +69,7 @@ def job_settings(arguments, workers, seed, method):
 
 
 def pytorch(arguments, workers, seed):
-    with open(RESNET) as file, tempfile.NamedTemporaryFile("w", suffix=".json") as job:
+    with open(NETWORKS["ResNet-18"]) as file, tempfile.NamedTemporaryFile("w", suffix=".json") as job:
         content = yaml.safe_load(file)
         content["train"]["schedule"]["decay"]["cosine"]["examples"] = 10000 * arguments.epochs
         json.dump(content, job)
@@ -83,7 +87,7 @@ def mean(values):
 
 
 class Results:
-    """{what was trained: [[accuracy, seconds] of Tessera, the same of PyTorch or None]}, kept in a file."""
+    """{what was trained: its accuracy, seconds and megabytes}, kept in a file."""
 
     def __init__(self, path):
         self.path, self.found, self.lock = path, {}, threading.Lock()
@@ -91,92 +95,111 @@ class Results:
             with open(path) as file:
                 self.found = json.load(file)
 
-    def add(self, what, result):
-        with self.lock:
-            self.found[what] = result
-            if self.path:
-                with open(self.path, "w") as file:
-                    json.dump(self.found, file, indent=1, sort_keys=True)
-                    file.write("\n")
+    def of(self, what, train):
+        """What is kept under this name, or else what `train` returns."""
+        if what not in self.found:
+            result = train()
+            with self.lock:
+                self.found[what] = result
+                if self.path:
+                    with open(self.path, "w") as file:
+                        json.dump(self.found, file, indent=1, sort_keys=True)
+                        file.write("\n")
+        return self.found[what]
+
+
+def name_of(arguments, by, workers, seed):
+    name = "%s, %d workers, %d epochs, %s, %s" % (by, workers, arguments.epochs, arguments.device, arguments.precision)
+    if arguments.images:
+        name += ", %d images" % arguments.images
+    return name + ", seed %d" % seed
+
+
+def kept_seconds(arguments, seconds):
+    return None if arguments.busy or arguments.at_once > 1 else round(seconds, 1)
+
+
+def tessera(arguments, kept, network, method, recipe, workers, seed):
+    """A job's result, from the file where it is there."""
+    def train():
+        report = report_of(arguments, "run", NETWORKS[network], job_settings(arguments, workers, seed, recipe))
+        traffic = report["traffic"]
+        sent = traffic["push_payload_bytes"] + traffic["pull_payload_bytes"]
+        return {"accuracy": report["final"]["test_accuracy"],
+                "seconds": kept_seconds(arguments, report["train_seconds"]),
+                "megabytes_of_a_worker": round(sent / workers / 1e6, 1)}
+    return kept.of(name_of(arguments, "%s, %s" % (network, method), workers, seed), train)
+
+
+def its_peer(arguments, kept, workers, seed):
+    def train():
+        found = pytorch(arguments, workers, seed)
+        return {"accuracy": found["test_accuracy"], "seconds": kept_seconds(arguments, found["seconds"])}
+    return kept.of(name_of(arguments, "ResNet-18 by PyTorch", workers, seed), train)
+
+
+def told(name, results):
+    text = "   %s accuracy %.4f" % (name, mean([result["accuracy"] for result in results]))
+    seconds = [result["seconds"] for result in results]
+    return text if None in seconds else text + " in %.1f s" % mean(seconds)
 
 
 def alone(arguments):
-    workers = arguments.workers[0]
-    found = {"tessera": [], "pytorch": []}
-    kept = Results(arguments.results)
-
-    def train(seed):
-        what = "seed %d, %d workers, %d epochs, %s, %s" % (
-            seed, workers, arguments.epochs, arguments.device, arguments.precision)
-        if arguments.images:
-            what += ", %d images" % arguments.images
-        if what not in kept.found or (kept.found[what][1] is None and not arguments.skip_peer):
-            kept.add(what, trained(seed))
-        ours, theirs = kept.found[what]
-        return ours, theirs
-
-    def trained(seed):
-        report = report_of(arguments, "run", RESNET, job_settings(arguments, workers, seed, METHODS["data_parallel"]))
-        ours = (report["final"]["test_accuracy"], report["train_seconds"])
-        if arguments.skip_peer:
-            return ours, None
-        peers = pytorch(arguments, workers, seed)
-        return ours, (peers["test_accuracy"], peers["seconds"])
-
-    def told(name, accuracy, seconds):
-        return "   %s accuracy %.4f in %.1f s" % (name, accuracy, seconds)
-
+    workers, kept = arguments.workers[0], Results(arguments.results)
+    trained = {"tessera": lambda seed: tessera(arguments, kept, "ResNet-18", "data_parallel",
+                                               METHODS["data_parallel"], workers, seed),
+               "pytorch": lambda seed: its_peer(arguments, kept, workers, seed)}
+    seeds = range(1, arguments.seeds + 1)
     with concurrent.futures.ThreadPoolExecutor(arguments.at_once) as pool:
-        for i, (ours, theirs) in enumerate(pool.map(train, range(1, arguments.seeds + 1))):
-            found["tessera"].append(ours)
-            text = "seed %d" % (i + 1) + told("tessera", *ours)
-            if theirs:
-                found["pytorch"].append(theirs)
-                text += told("pytorch", *theirs)
-            print(text, flush=True)
-    means = {name: (mean([a for a, _ in of]), mean([b for _, b in of])) for name, of in found.items() if of}
-    text = "mean  " + "".join(told(name, *of) for name, of in means.items())
-    if "pytorch" in means:
-        text += "   time ratio %.2f" % (means["tessera"][1] / means["pytorch"][1])
+        asked = [[(name, pool.submit(trained[name], seed)) for name in arguments.train] for seed in seeds]
+        found = [[(name, answer.result()) for name, answer in answers] for answers in asked]
+    for seed, results in zip(seeds, found):
+        print("seed %d" % seed + "".join(told(name, [result]) for name, result in results))
+    means = {name: [dict(results)[name] for results in found] for name in arguments.train}
+    text = "mean  " + "".join(told(name, results) for name, results in means.items())
+    seconds = {name: [result["seconds"] for result in results] for name, results in means.items()}
+    if len(seconds) == 2 and None not in sum(seconds.values(), []):
+        text += "   time ratio %.2f" % (mean(seconds["tessera"]) / mean(seconds["pytorch"]))
     print(text)
 
 
 def all_jobs(arguments):
-    """(name, job, method) of each."""
-    for name, job in (("ResNet-18", RESNET), ("VGG-12", VGG)):
-        for method, recipe in dict(METHODS, **(LINEAR if job == VGG else {})).items():
-            yield "%s, %s" % (name, method), job, recipe
+    """(network, method, recipe) of each."""
+    for network in arguments.networks:
+        for method, recipe in dict(METHODS, **(LINEAR if network == "VGG-12" else {})).items():
+            yield network, method, recipe
 
 
 def methods(arguments):
-    print("| %d epochs, mean of %d seeds | workers | accuracy | MB of a worker |\n|---|---:|---:|---:|" % (
-        arguments.epochs, arguments.seeds), flush=True)
+    print("| %d epochs, mean of %d seeds | workers | accuracy | MB of a worker | seconds |" % (
+        arguments.epochs, arguments.seeds))
+    print("|---|---:|---:|---:|---:|", flush=True)
+    kept = Results(arguments.results)
     with concurrent.futures.ThreadPoolExecutor(arguments.at_once) as pool:
-        asked = [(name, workers, [pool.submit(report_of, arguments, "run", job,
-                                              job_settings(arguments, workers, seed, method))
-                                  for seed in range(1, arguments.seeds + 1)])
-                 for workers in arguments.workers for name, job, method in all_jobs(arguments)]
-        for name, workers, answers in asked:
-            reports = [answer.result() for answer in answers]
-            traffic = reports[0]["traffic"]
-            print("| %s | %d | %s | %.0f |" % (
-                name, workers, "%.4f" % mean([report["final"]["test_accuracy"] for report in reports]),
-                (traffic["push_payload_bytes"] + traffic["pull_payload_bytes"]) / workers / 1e6), flush=True)
+        asked = [(network, method, workers, [pool.submit(tessera, arguments, kept, network, method, recipe, workers,
+                                                         seed) for seed in range(1, arguments.seeds + 1)])
+                 for network, method, recipe in all_jobs(arguments) for workers in arguments.workers]
+        for network, method, workers, answers in asked:
+            results = [answer.result() for answer in answers]
+            seconds = [result["seconds"] for result in results]
+            print("| %s, %s | %d | %.4f | %.0f | %s |" % (
+                network, method, workers, mean([result["accuracy"] for result in results]),
+                results[0]["megabytes_of_a_worker"], "" if None in seconds else "%.0f" % mean(seconds)), flush=True)
 
 
 def link(arguments):
     print("| seconds of an epoch, links of %s, %s a step | %s |\n|---|%s" % (
         arguments.link, arguments.step_time, " | ".join("%d workers" % k for k in arguments.workers),
         "---:|" * len(arguments.workers)), flush=True)
-    for name, job, method in all_jobs(arguments):
+    for network, method, recipe in all_jobs(arguments):
         cells = []
         for workers in arguments.workers:
-            report = report_of(arguments, "simulate", job, job_settings(arguments, workers, 1, method) + [
+            report = report_of(arguments, "simulate", NETWORKS[network], job_settings(arguments, workers, 1, recipe) + [
                 "train.epochs=4", "cluster.servers=%d" % workers], [
                     "--machines", str(workers), "--bandwidth", arguments.link, "--latency", "100us", "--step-time",
                     arguments.step_time, "--stub-gradients"])
             cells.append("%.1f" % (report["train_seconds"] / 4))
-        print("| %s | %s |" % (name, " | ".join(cells)), flush=True)
+        print("| %s, %s | %s |" % (network, method, " | ".join(cells)), flush=True)
 
 
 def main():
@@ -189,8 +212,10 @@ def main():
     parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--at-once", type=int, default=1, help="jobs at a time")
-    parser.add_argument("--skip-peer", action="store_true")
-    parser.add_argument("--results", help="a file of what each seed came to")
+    parser.add_argument("--busy", action="store_true", help="other work goes on here: keep no seconds")
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--train", nargs="+", default=["tessera", "pytorch"], choices=["tessera", "pytorch"])
+    parser.add_argument("--results", help="a file of what each training came to")
     parser.add_argument("--images", type=int, default=0, help="so many of the training images; 0: all")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="f32", choices=["f32", "tf32"])
@@ -203,8 +228,8 @@ def main():
         arguments.folder = scratch.name
     if arguments.link or arguments.methods:
         return (link if arguments.link else methods)(arguments)
-    if not arguments.skip_peer and arguments.device == "cpu":
-        print(peer.check("pictures.py", "--skip-peer"), flush=True)
+    if "pytorch" in arguments.train and arguments.device == "cpu":
+        print(peer.check("pictures.py", "--train tessera"), flush=True)
     return alone(arguments)
 
 
