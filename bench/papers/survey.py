@@ -133,12 +133,12 @@ def measure(options, programs):
     reports = jobs.reports()
     cells = [dict(scores([reports[i] for i in numbers]), table=name, row=row, column=column)
              for name, row, column, numbers in asked]
-    return {"cells": merged(kept_cells(), cells) if options.rows else cells}
-
-
-def kept_cells():
+    if not options.rows:
+        return {"cells": cells}
+    # Date and machine are those of most of them.
     with open(os.path.join(paper.RESULTS, "survey.json")) as file:
-        return json.load(file)["cells"]
+        kept = json.load(file)
+    return dict(kept, cells=merged(kept["cells"], cells))
 
 
 def merged(kept, cells):

@@ -354,6 +354,17 @@ def memory(process):
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) << 10
 
 
+def open_files(pid):
+    """What the process has open: paths, and names such as socket:[1234]."""
+    found = set()
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        try:
+            found.add(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
+        except FileNotFoundError:  # Closed meanwhile.
+            pass
+    return found
+
+
 def children_of(pid):
     """pid -> command line, of the direct children."""
     children = {}

@@ -1,11 +1,10 @@
 """Strangers who open connections and calls and finish none of them, with real processes."""
-import os
 import socket
 import struct
 import unittest
 
 from attacks import DATA, END_STREAM, PREFACE, SETTINGS, begin_call, frame
-from cluster import Cluster, Test, await_true, digits, memory
+from cluster import Cluster, Test, await_true, digits, memory, open_files
 
 ENDLESS = 1000000
 CONNECTIONS = 36
@@ -49,12 +48,7 @@ def unread(address, method):
 
 def connections(process):
     """(own port, other port) of the process's TCP connections; all are on one host."""
-    inodes, found = set(), []
-    for fd in os.listdir("/proc/%d/fd" % process.pid):
-        try:
-            inodes.add(os.readlink("/proc/%d/fd/%s" % (process.pid, fd)))
-        except FileNotFoundError:  # Closed meanwhile.
-            pass
+    inodes, found = open_files(process.pid), []
     for table in ("tcp", "tcp6"):
         with open("/proc/%d/net/%s" % (process.pid, table)) as lines:
             for row in [line.split() for line in lines][1:]:

@@ -375,6 +375,20 @@ class Users(CheckpointTest):
             self.contains(process.expect_exit(2), "method.layer_separation.cut: got auto, which tessera run and "
                           "tessera launch choose before they start a process; want what tessera plan says is best")
 
+    def test_a_checkpoint_goes_on_with_whatever_is_chosen_then(self):
+        folder = self.path("checkpoints")
+        job = separated(3, 1, steps=60)
+        job["method"]["layer_separation"] = {"cut": "auto", "linear_workers": "auto"}
+        whole, step = save_on_the_way(self, job, folder, 20)
+        self.assertIn(step, range(20, 60))
+        for keys in ({"cut": "auto", "linear_workers": "auto"}, {"cut": "layers.5", "linear_workers": 2}):
+            with self.case(str(keys)):
+                again = restoring(job, step_folder(folder, step))
+                again["method"] = {"layer_separation": keys}
+                report = run_to_end(self, again)
+                self.assertEqual((report["outcome"], report["steps"]), ("finished", 60))
+                self.assertLess(report["traffic"]["exchanges"], whole["traffic"]["exchanges"])
+
     def test_where_a_worker_listens_is_checked_before_anybody_waits(self):
         job = separated(1, 1, epochs=1)
         job["cluster"]["servers"] = ["node-a:7000"]

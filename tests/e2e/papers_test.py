@@ -12,8 +12,9 @@ from cluster import ROOT, TESSERA, Test
 FOLDER = os.path.join(ROOT, "bench/papers")
 sys.path.insert(0, FOLDER)
 paper = importlib.import_module("paper")
-SCRIPTS = {name: importlib.import_module(name) for name in ("ist", "slim_dp", "stanza", "stanza_mlp", "survey")}
-ist, slim_dp, stanza, stanza_mlp, survey = SCRIPTS.values()
+SCRIPTS = {name: importlib.import_module(name)
+           for name in ("ist", "slim_dp", "stanza", "stanza_cifar", "stanza_mlp", "survey")}
+ist, slim_dp, stanza, stanza_cifar, stanza_mlp, survey = SCRIPTS.values()
 DIGITS = os.path.join(ROOT, "deploy/data")
 
 
@@ -82,7 +83,7 @@ class Page(Test):
             how = "Measured" if name == "stanza_mlp" else "Simulated"
             self.assertTrue("%s on %s (%s" % (how, date, results["machine"]) in page, date)
             tables, pictures = script.draw(results)
-            self.assertGreaterEqual(len(tables), {"stanza_mlp": 1, "slim_dp": 2}.get(name, 3))
+            self.assertGreaterEqual(len(tables), {"stanza_cifar": 1, "stanza_mlp": 1, "slim_dp": 2}.get(name, 3))
             for table in tables:
                 with self.case(table.split("\n", 1)[0]):
                     self.assertTrue(table + "\n\n" in page, "bench/papers/%s.py --redraw draws:\n%s" % (name, table))
@@ -113,6 +114,13 @@ class Scripts(Test):
         formula = 4 * (2 * 2 * 9216 * 2 + 2 * 2 * 2469696)
         self.assertAlmostEqual(cell["beside"]["bytes"] / formula, 1, delta=0.001)
         self.assertGreater(cell["server"]["seconds"], cell["beside"]["seconds"])
+
+    def test_layers_that_are_separated_learn_the_same(self):
+        results, _ = self.quick("stanza_cifar", "--data", DIGITS)
+        self.assertEqual([row["way"] for row in results["rows"]], list(stanza_cifar.WAYS))
+        self.assertEqual(len({tuple(row["accuracies"]) for row in results["rows"]}), 1)
+        links = [row["link_bytes"] for row in results["rows"]]
+        self.assertEqual(links, sorted(links, reverse=True))
 
     def test_stanzas_mlp_moves_what_its_formula_says_on_real_processes(self):
         results, _ = self.quick("stanza_mlp", "--rate", "1gbit", "--nodes", "3")

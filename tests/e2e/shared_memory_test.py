@@ -6,7 +6,7 @@ import sys
 import time
 import unittest
 
-from cluster import ENDLESS, SOON, Cluster, Test, await_true, digits, lost, run_to_end
+from cluster import ENDLESS, SOON, Cluster, Test, await_true, digits, lost, open_files, run_to_end
 
 METHODS = {
     "data_parallel": ({"data_parallel": {}}, None),
@@ -65,8 +65,7 @@ def may_be_another():
 
 def doors_of(pid):
     """The names of the abstract sockets at which the process waits for others to share memory."""
-    folder = "/proc/%d/fd" % pid
-    own = {os.readlink(os.path.join(folder, name)) for name in os.listdir(folder)}
+    own = open_files(pid)
     with open("/proc/net/unix") as sockets:
         found = re.findall(r" (\d+) @(tessera-[0-9a-f]{16})$", sockets.read(), re.M)
     # What comes in there has the same name.

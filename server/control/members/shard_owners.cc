@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/host_port.h"
 #include "common/base/log.h"
 
 namespace tessera {
@@ -13,6 +14,12 @@ namespace {
 constexpr absl::Duration kRetryPause = absl::Seconds(1);
 // The number of takeovers whose durations are kept for the status.
 constexpr size_t kSecondsMax = 256;
+
+// The name by which a server's machine is called.
+std::string MachineOf(const std::string& address) {
+  const absl::optional<HostPort> parsed = ParseHostPort(address);
+  return parsed ? parsed->host : address;
+}
 
 }  // namespace
 
@@ -177,13 +184,17 @@ void ShardOwners::Forget(uint32_t h, absl::string_view why, absl::Time now) {
   changed_.erase(h);
 }
 
-// The next host in the ring, so that load is spread.
+// The next host in the ring, so that load is spread; one of another machine than the leader's, where there is one, so
+// that no machine has both.
 std::optional<uint32_t> ShardOwners::FollowerFor(size_t s, uint32_t leader) const {
+  std::optional<uint32_t> beside;
   for (size_t i = 1; i <= hosts_.count(); ++i) {
     const auto h = static_cast<uint32_t>((s + i) % hosts_.count());
-    if (hosts_.IsHere(h) && h != leader && leaving_ != h) return h;
+    if (!hosts_.IsHere(h) || h == leader || leaving_ == h) continue;
+    if (MachineOf(hosts_.at(h).address) != MachineOf(hosts_.at(leader).address)) return h;
+    if (!beside.has_value()) beside = h;
   }
-  return std::nullopt;
+  return beside;
 }
 
 void ShardOwners::Assign(absl::Time now) {

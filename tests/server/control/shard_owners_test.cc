@@ -2,6 +2,8 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -11,7 +13,9 @@ namespace {
 // Hosts that do as they are told.
 class Hosts {
  public:
-  explicit Hosts(int count) : facts_(FactsOf(count)), owners(facts_) {
+  // `addresses`: of each rank, where they are not on machines of their own.
+  explicit Hosts(int count, std::vector<std::string> addresses = {})
+      : addresses_(std::move(addresses)), facts_(FactsOf(count)), owners(facts_) {
     for (int rank = 0; rank < count; ++rank) REQUIRE(Attach(rank).ok());
     Obey();
   }
@@ -30,7 +34,7 @@ class Hosts {
     hello.set_rank(rank);
     hello.set_job_digest("d");
     hello.set_life(lives_[rank] == 0 ? ++next_life_ : lives_[rank]);
-    hello.set_address(Address(rank));
+    hello.set_address(addresses_.empty() ? Address(rank) : addresses_[rank]);
     const absl::Status status = owners.Attach(hello, now);
     if (status.ok()) lives_[rank] = hello.life();
     return status;
@@ -75,6 +79,7 @@ class Hosts {
 
   const ShardOwnership& shard(int s) const { return owners.shards()[s]; }
 
+  const std::vector<std::string> addresses_;
   std::map<uint32_t, uint64_t> lives_;
   uint64_t next_life_ = 0;
   absl::Time now = absl::UnixEpoch();
@@ -93,6 +98,26 @@ TEST_CASE("each host leads its shard, and the next one follows it", "[standby][c
     CHECK(hosts.owners.Leads(ShardId(s), hosts.shard(s).lead_term, Hosts::Address(s)));
     CHECK_FALSE(hosts.owners.Leads(ShardId(s), hosts.shard(s).lead_term, Hosts::Address(s + 1)));
   }
+}
+
+TEST_CASE("a standby is on another machine than its leader, where there is one",
+          "[standby][control]") {
+  Hosts hosts(4, {"10.0.0.1:7000", "10.0.0.1:7001", "10.0.0.2:7000", "10.0.0.2:7001"});
+  hosts.owners.OnStarted();
+  CHECK(hosts.shard(0).standby == 2u);
+  CHECK(hosts.shard(1).standby == 2u);
+  CHECK(hosts.shard(2).standby == 0u);
+  CHECK(hosts.shard(3).standby == 0u);
+  // A machine is lost with both of its servers: nothing is lost with it.
+  hosts.Kill(0);
+  hosts.Kill(1);
+  hosts.Pass(absl::Seconds(1));
+  for (const auto& loss : hosts.owners.TakeLosses()) CHECK(loss.taken_over);
+  for (int s = 0; s < 4; ++s) hosts.owners.OnLed(ShardId(s), hosts.now);
+  hosts.Pass(absl::Seconds(2));
+  // The other one has both now.
+  CHECK(hosts.owners.AllProtected());
+  for (int s = 0; s < 4; ++s) CHECK(hosts.shard(s).standby >= 2u);
 }
 
 TEST_CASE("a standby takes over when the connection has ended for a moment, and is followed anew",
