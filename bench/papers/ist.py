@@ -29,8 +29,7 @@ METHODS = {"data_parallel": "data_parallel: {}", "local_sgd": "local_sgd: {local
            "ist": "ist: {local_steps: %d}" % LOCAL_STEPS}
 NETWORK = ["--bandwidth", "10Gbit", "--latency", "100us"]
 LINK = 10 * paper.GIGABIT
-# Half of 3.8 GB/s (docs/design/transfer.md): both ends work on a copy in shared memory.
-SHARED_MEMORY = ["--loopback-bandwidth", "1900MB"]
+SHARED_MEMORY = ["--loopback-bandwidth", paper.SHARED_MEMORY]
 JOB = os.path.join(paper.ROOT, "deploy/jobs/speech.yaml")
 ACCURACY = 0.75
 SCALING = (1, 2, 4, 8, 16, 32, 64)

@@ -18,6 +18,8 @@ PAGE = os.path.join(ROOT, "docs/papers.md")
 PICTURES = os.path.join(ROOT, "docs/papers")
 RESULTS = os.path.join(ROOT, "bench/papers/results")
 GIGABIT = 1e9 / 8
+# Half of 3.8 GB/s (docs/design/transfer.md): both ends work on a copy within a node.
+SHARED_MEMORY = "1900MB"
 
 sys.path.insert(0, os.path.join(ROOT, "bench/training"))
 from runs import crossing  # noqa: E402, F401

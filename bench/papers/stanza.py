@@ -19,7 +19,6 @@ import paper
 
 BATCH = 64    # S: rows of a worker; our notes of the paper have none
 LATENCY = "100us"
-SHARED_MEMORY = "1900MB"    # half of 3.8 GB/s (docs/design/transfer.md): both ends work on a copy
 FOLD_RATE = "4GB"
 # What the paper has of its figure 6: times a parameter server's rows a second, with 10 workers at 10 Gb/s.
 PAPER_SPEEDUPS = {"alexnet": 13.9, "vgg16": 8.2}
@@ -33,7 +32,7 @@ NAMES = {"alexnet": "AlexNet", "vgg16": "VGG-16", "googlenet": "GoogLeNet", "inc
 # Where a step's time is from: the paper's speedups by its own models, or the card's arithmetic.
 KINDS = ("implied", "arithmetic")
 STEPS = (1, 3)    # a step is the difference of two jobs, which begin and end alike
-COPIES = ["--loopback-bandwidth", SHARED_MEMORY]
+COPIES = ["--loopback-bandwidth", paper.SHARED_MEMORY]
 NO_COPIES = ["--loopback-bandwidth", 0, "--message-cost", "0s"]
 # Where servers are, and flags of the simulation: on nodes of their own, beside the linear workers, or beside each
 # worker, of which those beside the linear workers have the linear layers alone (linear_servers).

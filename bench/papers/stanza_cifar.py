@@ -24,8 +24,7 @@ SEEDS = (1, 2)
 WORKERS = (2, 4)
 TARGET = 0.6
 NETWORK = ["--bandwidth", "1Gbit", "--latency", "100us", "--step-time", "20ms"]
-# Half of 3.8 GB/s (docs/design/transfer.md): both ends work on a copy in shared memory.
-SHARED_MEMORY = ["--loopback-bandwidth", "1900MB"]
+SHARED_MEMORY = ["--loopback-bandwidth", paper.SHARED_MEMORY]
 WAYS = {"a server": "{data_parallel: {}}", "a server each": "{data_parallel: {}}",
         "Stanza": "{layer_separation: {linear_workers: 1, linear_servers: 1}}"}
 

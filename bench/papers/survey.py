@@ -130,6 +130,9 @@ def measure(options, programs):
                           jobs.ask(WORKERS, 5, method, PLAIN, FAST_LINK, "", slow, "by_speed")))
     for name, (method, codec) in wanted(CODED):
         asked.append(("threshold", name, 0, jobs.ask(WORKERS, 4, method, PLAIN, SLOW_LINK, codec)))
+    unknown = set(options.rows) - {row for _, row, _, _ in asked}
+    if unknown:
+        raise SystemExit("survey.py: --rows: got %s, want rows of its tables in docs/papers.md" % sorted(unknown))
     reports = jobs.reports()
     cells = [dict(scores([reports[i] for i in numbers]), table=name, row=row, column=column)
              for name, row, column, numbers in asked]

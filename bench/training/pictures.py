@@ -152,10 +152,11 @@ def alone(arguments):
     seeds = range(1, arguments.seeds + 1)
     with concurrent.futures.ThreadPoolExecutor(arguments.at_once) as pool:
         asked = [[(name, pool.submit(trained[name], seed)) for name in arguments.train] for seed in seeds]
-        found = [[(name, answer.result()) for name, answer in answers] for answers in asked]
-    for seed, results in zip(seeds, found):
-        print("seed %d" % seed + "".join(told(name, [result]) for name, result in results))
-    means = {name: [dict(results)[name] for results in found] for name in arguments.train}
+        found = []
+        for seed, answers in zip(seeds, asked):
+            found.append({name: answer.result() for name, answer in answers})
+            print("seed %d" % seed + "".join(told(name, [result]) for name, result in found[-1].items()), flush=True)
+    means = {name: [results[name] for results in found] for name in arguments.train}
     text = "mean  " + "".join(told(name, results) for name, results in means.items())
     seconds = {name: [result["seconds"] for result in results] for name, results in means.items()}
     if len(seconds) == 2 and None not in sum(seconds.values(), []):

@@ -7,9 +7,9 @@
 //                      share * pace behind the push that made the quorum; none of them longer than `most`, if that is
 //                      not 0. A member whose time is not known yet counts as one that is fast.
 //
-// So members that are about as fast as the quorum are waited for, though they come last by turns, and slow ones are
-// not. Until as many times are known as the quorum has pushes, which is in the first round, all are waited for, for
-// `most`, if that is not 0.
+// Members that are about as fast as the quorum are thus waited for, though they come last by turns, and slow ones are
+// not. Until as many times are known as a quorum has pushes, as in a job's first round, all members are waited for, no
+// longer than `most`, if that is not 0.
 //
 // An adaptive grace as such, in place of a fixed one: Decoupled DiLoCo, arXiv 2604.21428.
 #ifndef TESSERA_COMMON_CONSISTENCY_ADAPTIVE_GRACE_H_
@@ -59,9 +59,8 @@ class AdaptiveGrace {
   const absl::Duration most_;
   const double share_;
   std::map<MemberId, Member> members_;
-  // Of the open round.
-  absl::Time quorum_;
-  absl::Duration pace_;  // 0: not known yet
+  absl::Time quorum_;    // when the open round had it
+  absl::Duration pace_;  // at that time; 0: not known yet
 };
 
 }  // namespace tessera

@@ -235,6 +235,13 @@ TEST_CASE_METHOD(AdaptiveOfTenSeconds, "an adaptive grace is no longer than the 
   Push(2, 1);
   // Nothing is known yet.
   CHECK(Deadline() == 110);
+  Push(3, 1);
+  Push(4, 1);
+  // A quarter of the pace would be 25 s.
+  At(200);
+  Push(1, 2);
+  Push(2, 2);
+  CHECK(Deadline() == 210);
 }
 
 TEST_CASE_METHOD(TwoAtOnce, "when all rest what was folded is committed", "[consistency][quorum]") {
